@@ -1,0 +1,59 @@
+"""A ten-layer neocognitron that reads handwritten digits.
+
+>>> from neocog import Reader                                       # doctest: +SKIP
+>>> Reader().read("photo.jpg").text                                 # doctest: +SKIP
+'07946'
+
+``Reader`` reads pictures, ``load_model`` gives the learned network itself (a ``Model``).
+Everything that goes wrong in a foreseen way raises a `NeocogError`; see `neocog.errors`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from neocog.errors import (
+    DeviceError,
+    InputError,
+    ModelError,
+    NeocogError,
+    NothingToRead,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+    from neocog.network.model import Model, load_model
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceError",
+    "InputError",
+    "Model",
+    "ModelError",
+    "NeocogError",
+    "NothingToRead",
+    "Reader",
+    "UsageError",
+    "__version__",
+    "load_model",
+]
+
+_HOMES = {
+    "Reader": "neocog.batch.reader",
+    "Model": "neocog.network.model",
+    "load_model": "neocog.network.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``name`` when it is first asked for, so that ``import neocog`` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

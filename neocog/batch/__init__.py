@@ -1,0 +1,1 @@
+"""Reading many pictures: sources, the reader itself, records and sinks."""

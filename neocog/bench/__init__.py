@@ -1,0 +1,1 @@
+"""Measuring: accuracy, time per stage, other runtimes beside."""

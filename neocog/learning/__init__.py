@@ -1,0 +1,1 @@
+"""Learning: from labelled digits to the planes of a model, without gradients."""

@@ -1,0 +1,1 @@
+"""The network: its specification, its equations, the engines that compute it, its model files."""
