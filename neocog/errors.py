@@ -1,0 +1,47 @@
+"""The exceptions that neocog raises on purpose, and the exit code each one stands for.
+
+::
+
+    NeocogError            1
+    ├── InputError         1   one picture, data file or record that cannot be read
+    ├── UsageError         2   an option or argument that makes no sense
+    ├── NothingToRead      3   no input was found at all
+    ├── ModelError         4   a model that is missing, broken or of another geometry
+    └── DeviceError        5   a device was asked for and is not there
+
+A message is one line: what came, what was wanted, what to do.
+"""
+
+
+class NeocogError(Exception):
+    """Base of everything that neocog raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(NeocogError):
+    """One input (picture, data file, record) cannot be read; others may be."""
+
+
+class UsageError(NeocogError):
+    """An option or argument has a value that makes no sense."""
+
+    exit_code = 2
+
+
+class NothingToRead(NeocogError):
+    """No input was found where inputs were asked for."""
+
+    exit_code = 3
+
+
+class ModelError(NeocogError):
+    """A model is missing, broken, or does not fit the network that it names."""
+
+    exit_code = 4
+
+
+class DeviceError(NeocogError):
+    """The device that was asked for is not there or cannot be used."""
+
+    exit_code = 5

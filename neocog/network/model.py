@@ -1,0 +1,261 @@
+"""A learned network: reference vectors, spatial weights, thresholds, decision rule, and its card.
+
+On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference``
+(K, K', kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur``
+(kernel-1, kernel-1), in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the
+preset, the scalars and the card as JSON.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import ModelError, UsageError
+from neocog.files import atomic_write
+from neocog.network.spec import LABELS, NetworkSpec, Psi, preset
+
+#: How UC4 reads the planes of one label: the strongest plane, or interpolating vectors over
+#: pairs or triples of planes (Fukushima 2013).
+Rule = Literal["strongest", "pairs", "triples"]
+Precision = Literal["fp16", "fp32"]
+
+_FORMAT = "neocog 1"
+_MAX_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class SWeights:
+    """What one S-layer has learned.
+
+    ``reference`` holds the reference vectors X (K, K', kernel, kernel) float32, not negative;
+    ``c`` the inhibitory weights (kernel, kernel) float32, not negative; ``threshold`` the
+    recognition threshold theta in (0, 1); ``q`` the gain.
+    """
+
+    reference: NDArray[np.float32]
+    c: NDArray[np.float32]
+    threshold: float
+    q: float
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A network that can read: an architecture and everything it has learned.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model, e.g. ``"neocog"``.
+    spec : NetworkSpec
+        Its architecture.
+    s : tuple of 4 SWeights
+        US1 .. US4.
+    blurs : tuple of 3 ndarray of float32, shape (kernel-1, kernel-1)
+        Blurs of UC1 .. UC3, each followed by 2x2 averaging.
+    labels : ndarray of int64, shape (K4,)
+        Digit of each plane of US4.
+    psi : {"sqrt", "ratio"}
+        Saturation of the C-cells.
+    rule : {"strongest", "pairs", "triples"}
+        How UC4 is read.
+    temperature : float
+        Scale that turns the scores of UC4 into probabilities (softmax(score / temperature)).
+    card : dict
+        Data, recipe, accuracy: JSON values.
+    version : str
+        First 8 hex digits of the file's SHA-256; empty before the model is saved.
+    """
+
+    name: str
+    spec: NetworkSpec
+    s: tuple[SWeights, SWeights, SWeights, SWeights]
+    blurs: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+    labels: NDArray[np.int64]
+    psi: Psi = "sqrt"
+    rule: Rule = "strongest"
+    temperature: float = 0.05
+    card: dict[str, Any] = field(default_factory=dict)
+    version: str = ""
+
+    @property
+    def id(self) -> str:
+        """Name and version, e.g. ``"neocog@1a2b3c4d"``."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    @property
+    def planes(self) -> tuple[int, int, int]:
+        """K2, K3, K4."""
+        k2, k3, k4 = (layer.reference.shape[0] for layer in self.s[1:])
+        return k2, k3, k4
+
+    def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
+        """Write the model to ``path`` (atomically) and return it as it reads from there."""
+        data = to_bytes(self, precision=precision)
+        with atomic_write(path) as stream:
+            stream.write(data)
+        return from_bytes(data, source=str(path))
+
+
+def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
+    """Return the model as the bytes of a safetensors file; the same model gives the same bytes."""
+    from safetensors.numpy import save
+
+    kind = np.float16 if precision == "fp16" else np.float32
+    tensors: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
+    for i, layer in enumerate(model.s, start=1):
+        tensors[f"US{i}.reference"] = _scaled(layer.reference, kind)
+        tensors[f"US{i}.c"] = layer.c.astype(kind)
+    for i, blur in enumerate(model.blurs, start=1):
+        tensors[f"UC{i}.blur"] = blur.astype(kind)
+    header = {
+        "format": _FORMAT,
+        "name": model.name,
+        "preset": model.spec.name,
+        "psi": model.psi,
+        "rule": model.rule,
+        "temperature": model.temperature,
+        "thresholds": [layer.threshold for layer in model.s],
+        "q": [layer.q for layer in model.s],
+        "card": model.card,
+    }
+    return save(tensors, metadata={"neocog": json.dumps(header, sort_keys=True)})
+
+
+def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
+    """Cast reference vectors; those beyond fp16 are a sign of a wrong scale, never of infinity."""
+    if kind is np.float16 and reference.max(initial=0) > np.finfo(np.float16).max:
+        raise ModelError(
+            f"reference vectors reach {reference.max():.3g}, more than fp16 holds; save as fp32"
+        )
+    return reference.astype(kind)
+
+
+def load_model(name_or_path: str | Path) -> Model:
+    """Load a model by name (``"neocog"``) or from a file.
+
+    Raises
+    ------
+    ModelError
+        If there is no such model, or the file is cut short, no safetensors file, of wrong shapes,
+        or holds values no neocognitron can have (NaN, negative reference vectors).
+    """
+    from neocog.network.registry import find_model
+
+    path = find_model(name_or_path)
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ModelError(f"model {path}: larger than 4 GiB; no neocog model is")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
+    return from_bytes(data, source=str(path))
+
+
+def from_bytes(data: bytes, *, source: str) -> Model:
+    """Build a model from the bytes of a file; ``source`` names it in messages.
+
+    Raises
+    ------
+    ModelError
+        As :func:`load_model`.
+    """
+    header, tensors = _parse(data, source)
+    try:
+        spec = preset(header["preset"])
+        s = tuple(
+            SWeights(
+                reference=_tensor(tensors, f"US{i + 1}.reference", source),
+                c=_tensor(tensors, f"US{i + 1}.c", source),
+                threshold=float(header["thresholds"][i]),
+                q=float(header["q"][i]),
+            )
+            for i in range(4)
+        )
+        blurs = tuple(_tensor(tensors, f"UC{i}.blur", source) for i in (1, 2, 3))
+        model = Model(
+            name=str(header["name"]),
+            spec=spec,
+            s=cast("tuple[SWeights, SWeights, SWeights, SWeights]", s),
+            blurs=cast("Any", blurs),
+            labels=tensors["US4.labels"].astype(np.int64),
+            psi=header["psi"],
+            rule=header["rule"],
+            temperature=float(header["temperature"]),
+            card=dict(header["card"]),
+            version=hashlib.sha256(data).hexdigest()[:8],
+        )
+    except (KeyError, IndexError, TypeError, ValueError, UsageError) as error:
+        raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
+    _check(model, source)
+    return model
+
+
+def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    wanted = "wanted a safetensors file written by 'neocog train'"
+    if data[:1] == b"\x80" or data[:2] == b"PK":
+        raise ModelError(f"model {source}: a pickle or archive, never loaded; {wanted}")
+    try:
+        tensors = load(data)
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        header = json.loads(metadata["neocog"])
+    except (SafetensorError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"model {source}: cut short or not a model ({reason}); {wanted}") from None
+    except (KeyError, AttributeError):
+        raise ModelError(f"model {source}: safetensors, but no neocog model; {wanted}") from None
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise ModelError(f"model {source}: not of format {_FORMAT!r}; {wanted}")
+    return header, tensors
+
+
+def _tensor(
+    tensors: Mapping[str, NDArray[Any]], name: str, source: str
+) -> NDArray[np.float32]:
+    raw = tensors[name]
+    if raw.dtype not in (np.float16, np.float32):
+        raise ModelError(f"model {source}: {name} is {raw.dtype}; wanted float16 or float32")
+    tensor = raw.astype(np.float32)
+    if not np.isfinite(tensor).all():
+        raise ModelError(f"model {source}: {name} holds values that are not finite")
+    return tensor
+
+
+def _check(model: Model, source: str) -> None:
+    """Hold the tensors against the architecture."""
+    spec = model.spec
+    before = 2
+    for i, (layer, s) in enumerate(zip(model.s, spec.s, strict=True), start=1):
+        planes = layer.reference.shape[0] if layer.reference.ndim else 0
+        if i == 1:
+            planes = spec.orientations
+        _shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}", source)
+        _shape(layer.c, (s.kernel, s.kernel), f"US{i}.c", source)
+        if layer.reference.min() < 0 or layer.c.min() < 0:
+            raise ModelError(f"model {source}: US{i} has negative weights; X and c must not be")
+        if not 0 < layer.threshold < 1 or not layer.q > 0:
+            raise ModelError(f"model {source}: US{i} has threshold {layer.threshold}, q {layer.q}")
+        before = planes
+    for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
+        _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur", source)
+    _shape(model.labels, (model.planes[2],), "US4.labels", source)
+    if model.labels.min() < 0 or model.labels.max() >= LABELS:
+        raise ModelError(f"model {source}: labels reach beyond 0..9")
+    if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
+        raise ModelError(f"model {source}: unknown psi {model.psi!r} or rule {model.rule!r}")
+    if not model.temperature > 0:
+        raise ModelError(f"model {source}: temperature {model.temperature}; wanted above 0")
+
+
+def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str, source: str) -> None:
+    if array.shape != wanted:
+        raise ModelError(f"model {source}: {name} has shape {array.shape}; wanted {wanted}")

@@ -1,0 +1,136 @@
+"""The equations of the ten layers in NumPy float64, one function each: the specification.
+
+Obvious rather than fast; everything else in neocog is compared with these functions. Maps have
+shape (B, K, H, W): batch, cell-planes, rows, columns. Correlation, not convolution: kernels are
+not flipped. Equation numbers are those of Fukushima (2003) and Ikeda et al. (2011).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+
+from neocog.network.fields import contrast_kernel
+from neocog.network.model import Model
+from neocog.network.spec import LABELS, ContrastSpec, Psi
+
+Maps = NDArray[np.float64]
+
+
+def windows(u: Maps, kernel: int, padding: int, stride: int = 1) -> Maps:
+    """Return every cell's view of the padded layer ``u``: (B, K, H', W', kernel, kernel)."""
+    padded = np.pad(u, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    view = sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
+    return view[:, :, ::stride, ::stride]
+
+
+def contrast(u0: ArrayLike, spec: ContrastSpec) -> Maps:
+    """UG: on-centre and off-centre cells, (B, 65, 65) -> (B, 2, 71, 71).
+
+    y(n) = sum_nu a_G(nu) u_0(n + nu); on-plane max(y, 0), off-plane max(-y, 0); |y| <= 1e-4
+    counts as silence.
+    """
+    u = np.asarray(u0, dtype=np.float64)[:, None]
+    y = np.einsum("bkhwij,ij->bhw", windows(u, spec.kernel, spec.padding), contrast_kernel(spec))
+    y[np.abs(y) <= spec.silence] = 0
+    return np.stack([np.maximum(y, 0), np.maximum(-y, 0)], axis=1)
+
+
+def inhibition(u: Maps, c: Maps, padding: int) -> Maps:
+    """V-cells: v(n) = sqrt( sum_k sum_nu c(nu) u(n + nu, k)^2 ), (B, K, H, W) -> (B, H', W').
+
+    The planes are summed first, which is exact: the same c serves every plane (Ikeda eq. 2).
+    """
+    energy = (u**2).sum(axis=1, keepdims=True)
+    return np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, c.shape[0], padding), c))
+
+
+def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
+    """a(nu, kappa, k) = q c(nu) X(nu, kappa, k), shape (K, K', kernel, kernel)."""
+    return q * c * reference
+
+
+def inhibitory_weights(reference: Maps, c: Maps, q: float) -> Maps:
+    """b(k) = q |X_k|_c, |X|_c = sqrt(sum_kappa sum_nu c(nu) X(nu, kappa)^2); shape (K,)."""
+    return q * np.sqrt((c * reference**2).sum(axis=(1, 2, 3)))
+
+
+def s_response(
+    u: Maps, reference: Maps, c: Maps, *, threshold: float, q: float, padding: int
+) -> Maps:
+    """S-cells (Ikeda eq. 1): (B, K', H, W) -> (B, K, H', W').
+
+    u_S(n,k) = theta/(1-theta) max(0, (1 + sum a u) / (1 + theta b v) - 1); for strong inputs this
+    is (s - theta)+ / (1 - theta), s the cosine between window and X in the c-weighted metric;
+    the "1 +" keeps cells quiet where the input is nearly silent.
+    """
+    kernel = c.shape[0]
+    a = excitatory_weights(reference, c, q)
+    b = inhibitory_weights(reference, c, q)[:, None, None]
+    e = np.einsum("bkhwij,mkij->bmhw", windows(u, kernel, padding), a, optimize=True)
+    v = inhibition(u, c, padding)[:, None]
+    ratio = (1 + e) / (1 + threshold * b * v)
+    return threshold / (1 - threshold) * np.maximum(ratio - 1, 0)
+
+
+def psi(x: Maps, kind: Psi) -> Maps:
+    """Saturation of the C-cells: sqrt(x) or x / (1 + x), for x >= 0."""
+    return np.sqrt(x) if kind == "sqrt" else x / (1 + x)
+
+
+def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi) -> Maps:
+    """C-cells: psi(max(0, sum_nu a_C(nu) u_S(n + nu))), stride 2, (B, K, H, W) -> (B, K, H', W').
+
+    Written as what it is: a blur of every plane, the average of 2x2 blurred cells, psi.
+    """
+    blurred = np.einsum("bkhwij,ij->bkhw", windows(u, blur.shape[0], padding), blur)
+    even = 2 * (blurred.shape[2] // 2)
+    h = even // 2
+    pooled = blurred[:, :, :even, :even].reshape(*u.shape[:2], h, 2, h, 2).mean(axis=(3, 5))
+    return psi(np.maximum(pooled, 0), kind)
+
+
+def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
+    """UC4: the strongest response among the planes of each label, (B, K4, 5, 5) -> (B, 10)."""
+    out = np.zeros((us4.shape[0], LABELS))
+    for label in np.unique(labels):
+        out[:, label] = us4[:, labels == label].max(axis=(1, 2, 3))
+    return out
+
+
+def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
+    """Run the ten layers and return every layer's map by name.
+
+    Parameters
+    ----------
+    u0 : array_like, shape (B, 65, 65)
+        Pictures, ink 1 on paper 0.
+    model : Model
+        What the network has learned.
+
+    Returns
+    -------
+    dict
+        ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4" (B, 10, 1, 1)``, float64.
+    """
+    spec = model.spec
+    maps: dict[str, Maps] = {"U0": np.asarray(u0, dtype=np.float64)[:, None]}
+    u = maps["UG"] = contrast(u0, spec.contrast)
+    for stage in range(4):
+        s, layer = spec.s[stage], model.s[stage]
+        u = maps[f"US{stage + 1}"] = s_response(
+            u,
+            layer.reference.astype(np.float64),
+            layer.c.astype(np.float64),
+            threshold=layer.threshold,
+            q=layer.q,
+            padding=s.padding,
+        )
+        if stage < 3:
+            blur = model.blurs[stage].astype(np.float64)
+            u = maps[f"UC{stage + 1}"] = c_response(
+                u, blur, padding=spec.c[stage].padding, kind=model.psi
+            )
+    maps["UC4"] = strongest_of_label(u, model.labels)[:, :, None, None]
+    return maps

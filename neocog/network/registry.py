@@ -1,0 +1,64 @@
+"""Where models lie and what they are called.
+
+In a checkout they lie in ``models/`` beside the package, in an installed wheel in
+``neocog/_models``. A name is a file there; anything with a suffix or a slash is a path.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from neocog.errors import ModelError
+
+#: The model that is used when none is named.
+DEFAULT = "neocog"
+SUFFIX = ".safetensors"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One shipped model: its name, its file and the size of the file in bytes."""
+
+    name: str
+    path: Path
+    size: int
+
+
+def models_dir() -> Path:
+    """Return the folder of the shipped models."""
+    installed = _PACKAGE / "_models"
+    return installed if installed.is_dir() else _PACKAGE.parent / "models"
+
+
+def list_models() -> list[ModelEntry]:
+    """Return the shipped models, sorted by name."""
+    return [
+        ModelEntry(path.stem, path, path.stat().st_size)
+        for path in sorted(models_dir().glob(f"*{SUFFIX}"))
+    ]
+
+
+def find_model(name_or_path: str | Path) -> Path:
+    """Return the file of a model given by name or path.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file.
+    """
+    text = str(name_or_path)
+    path = Path(text)
+    if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "not there"
+            raise ModelError(f"model {text}: {what}; wanted a {SUFFIX} file or one of {_names()}")
+        return path
+    found = models_dir() / f"{text}{SUFFIX}"
+    if not found.is_file():
+        raise ModelError(f"no model named {text!r}; there are {_names()}, or give a file's path")
+    return found
+
+
+def _names() -> str:
+    return ", ".join(entry.name for entry in list_models()) or "none"

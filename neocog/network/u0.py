@@ -1,0 +1,57 @@
+"""From an isolated 28x28 digit to the input layer U0: the one function every engine agrees with."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.network.spec import INPUT_SIZE
+
+#: Rows and columns of an isolated digit (MNIST's form: ink 255 on paper 0).
+DIGIT_SIZE = 28
+#: The digit is enlarged to twice its size ...
+ENLARGED = 2 * DIGIT_SIZE
+#: ... and gets this much paper above and to the left; the rest goes below and to the right.
+MARGIN = 4
+
+
+def enlarging_matrix() -> NDArray[np.float64]:
+    """Return R, shape (65, 28), with U0 = R D R^T for a digit D of shape (28, 28).
+
+    Bilinear enlargement with pixel centres at half-integers and the border repeated, then
+    4 rows of paper above and 5 below. Its entries are 0, 1/4, 3/4 and 1: exact in float32.
+    """
+    source = (np.arange(ENLARGED) + 0.5) / 2 - 0.5
+    low = np.floor(source).astype(int)
+    part = source - low
+    r = np.zeros((INPUT_SIZE, DIGIT_SIZE))
+    rows = MARGIN + np.arange(ENLARGED)
+    np.add.at(r, (rows, np.clip(low, 0, DIGIT_SIZE - 1)), 1 - part)
+    np.add.at(r, (rows, np.clip(low + 1, 0, DIGIT_SIZE - 1)), part)
+    return r
+
+
+def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Enlarge isolated digits to the input layer.
+
+    Parameters
+    ----------
+    digits : ndarray of uint8, shape (B, 28, 28)
+        Ink 255 on paper 0, as in MNIST.
+
+    Returns
+    -------
+    ndarray of float32, shape (B, 65, 65)
+        Ink 1, paper 0.
+
+    Raises
+    ------
+    InputError
+        If the array has another shape or type.
+    """
+    if digits.ndim != 3 or digits.shape[1:] != (DIGIT_SIZE, DIGIT_SIZE) or digits.dtype != "u1":
+        raise InputError(
+            f"digits came as {digits.dtype} {digits.shape}; wanted uint8 (B, 28, 28), "
+            "ink 255 on paper 0"
+        )
+    r = enlarging_matrix().astype(np.float32)
+    return (r @ (digits.astype(np.float32) / 255)) @ r.T
