@@ -1,0 +1,59 @@
+"""Which inputs a command line names: files as they are, folders with all pictures in them."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from neocog.errors import NothingToRead
+
+PICTURE_SUFFIXES = frozenset(
+    {
+        ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm",
+        ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp",
+    }
+)  # fmt: skip
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether a file of this name is looked at when a folder is read."""
+    return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
+
+
+def expand(inputs: Iterable[str | Path]) -> Iterator[Path]:
+    """Yield the files that the inputs stand for.
+
+    A file is taken whatever its name, also one that is not there: it becomes a record with an
+    error. A folder stands for every picture in it and below it, sorted by name, hidden ones
+    and files of other suffixes left out.
+
+    Raises
+    ------
+    NothingToRead
+        After the last input, if none of them stood for any file.
+    """
+    found = False
+    for entry in inputs:
+        for path in _folder(Path(entry)) if Path(entry).is_dir() else (Path(entry),):
+            found = True
+            yield path
+    if not found:
+        raise NothingToRead(
+            "no pictures found; give picture files, or folders that hold some (png, jpg, tif, ...)"
+        )
+
+
+def _folder(folder: Path) -> Iterator[Path]:
+    """Pictures below ``folder``, its own before those of its sub-folders."""
+    try:
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    except OSError:
+        yield folder  # reading it will say why not
+        return
+    folders = []
+    for entry in entries:
+        if entry.is_dir() and not entry.is_symlink():
+            if not entry.name.startswith("."):
+                folders.append(entry)
+        elif is_picture_name(entry.name):
+            yield entry
+    for below in folders:
+        yield from _folder(below)

@@ -1,0 +1,189 @@
+"""Readers for labelled digits: every set becomes ``(N, 28, 28)`` pictures or a list of files.
+
+==========================  =====================================================================
+what lies at the path       what it is read as
+==========================  =====================================================================
+IDX files, plain or gz      MNIST's format; a folder with ``train-`` and ``t10k-`` pairs, or one
+                            images file with its labels file beside it
+``zip.train``, ``zip.test``  USPS as text, plain or gz: a label and 256 values -1..1 per line
+folders ``0`` .. ``9``      one picture per digit, the folder's name is the label
+``labels.csv``              pictures with any number of digits: columns ``file`` and ``digits``
+                            or ``text``
+the name ``sklearn``        scikit-learn's 1 797 digits of 8x8
+the name ``mnist``          what ``neocog data fetch mnist`` fetched
+==========================  =====================================================================
+
+Digits that are not 28x28 already are brought to MNIST's form: the longer side 20, centred by
+their centre of mass.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar, get_args
+
+from neocog.errors import InputError, UsageError
+from neocog.learning.formats import (
+    Digits,
+    LabelledPictures,
+    begins_as_idx,
+    read_class_folders,
+    read_idx,
+    read_labels_csv,
+    read_sklearn,
+    read_usps,
+)
+
+__all__ = ["SPLITS", "Digits", "LabelledPictures", "Split", "open_dataset", "open_digits"]
+
+Split = Literal["train", "test", "validation", "learning"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
+VALIDATION_SHARE = 12  # and never more than a twelfth of a smaller set
+
+
+def open_dataset(path: str | Path, *, split: Split | None = None) -> Digits | LabelledPictures:
+    """Read the labelled set at ``path``, whatever its format.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file, a folder, or one of the names ``sklearn`` and ``mnist``.
+    split : {"train", "test", "validation", "learning"}, optional
+        The part to read. ``validation`` is the last 5 000 training digits, ``learning`` the
+        training digits before them. Without it: the test part where there is one, else all.
+        A set without parts is taken whole, and has no validation part.
+
+    Raises
+    ------
+    InputError
+        If nothing is there, the format is not known, or a file is malformed.
+    """
+    if split is not None and split not in SPLITS:
+        raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
+    path = Path(path)
+    if not path.exists():
+        if str(path) == "sklearn":
+            return _whole(read_sklearn(), split)
+        if str(path) == "mnist":
+            return _open_fetched(split)
+        raise InputError(f"{path}: no such file or folder; give a data set's place or 'sklearn'")
+    if path.is_dir():
+        return _open_folder(path, split)
+    return _open_file(path, split)
+
+
+def open_digits(path: str | Path, *, split: Split | None = None) -> Digits:
+    """As `open_dataset`, for callers that need isolated digits.
+
+    Raises
+    ------
+    InputError
+        As `open_dataset`, and if the set holds pictures of several digits.
+    """
+    dataset = open_dataset(path, split=split)
+    if isinstance(dataset, LabelledPictures):
+        raise InputError(
+            f"{path}: a folder of pictures with labels.csv, where isolated digits are wanted; "
+            "give IDX files, USPS text or folders 0 to 9"
+        )
+    return dataset
+
+
+# --- which format -----------------------------------------------------------------------------
+
+
+def _open_fetched(split: Split | None) -> Digits | LabelledPictures:
+    from neocog.learning.fetch import default_folder
+
+    folder = default_folder("mnist")
+    if not folder.is_dir():
+        raise InputError(
+            f"mnist: not at {folder}; run 'neocog data fetch mnist' or give the folder it lies in"
+        )
+    return _open_folder(folder, split)
+
+
+def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures:
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}") from error
+    if "labels.csv" in names:
+        return _whole(read_labels_csv(folder / "labels.csv"), split)
+    if any(_is_idx_images(name) for name in names):
+        return _idx_folder(folder, names, split)
+    if any(_is_usps(name) for name in names):
+        return _usps_folder(folder, names, split)
+    if any((folder / str(label)).is_dir() for label in range(10)):
+        return _whole(read_class_folders(folder), split)
+    raise InputError(
+        f"{folder}: no data set here; wanted IDX files (train-images...), USPS text (zip.train), "
+        "folders 0 to 9, or a labels.csv"
+    )
+
+
+def _open_file(path: Path, split: Split | None) -> Digits | LabelledPictures:
+    if path.suffix == ".csv":
+        return _whole(read_labels_csv(path), split)
+    if _is_usps(path.name):
+        return _whole(read_usps(path), split)
+    if begins_as_idx(path):
+        return _whole(read_idx(path), split)
+    raise InputError(
+        f"{path}: neither IDX, USPS text nor a labels.csv; give one of these or a folder"
+    )
+
+
+def _is_idx_images(name: str) -> bool:
+    return "-images" in name and not name.endswith(".part")
+
+
+def _is_usps(name: str) -> bool:
+    return name.removesuffix(".gz").removesuffix(".txt") in ("zip.train", "zip.test")
+
+
+_Set = TypeVar("_Set", Digits, LabelledPictures)
+
+
+def _whole(dataset: _Set, split: Split | None) -> _Set:
+    """The set as it is; only a validation part cannot be made of a set without parts."""
+    if split == "validation":
+        raise InputError(f"{dataset.name}: has no validation part; give an IDX folder")
+    return dataset
+
+
+# --- parts of a folder ---------------------------------------------------------------------------
+
+
+def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
+    prefixes = {"test": ("t10k-images", "test-images")}
+    wanted = prefixes.get(split or "test", ("train-images",))
+    files = [name for name in names if _is_idx_images(name)]
+    found = [name for name in files if name.startswith(wanted)]
+    if not found and split is None:  # a set with a training part only
+        found = files
+    if not found:
+        raise InputError(f"{folder}: no {wanted[0]}... file, which its {split} part is read from")
+    # where both a plain and a gz file lie there, the plain one comes first and is faster
+    digits = read_idx(folder / found[0])
+    part = split or found[0].partition("-")[0].replace("t10k", "test")
+    return _part(Digits(digits.images, digits.labels, f"{folder.name} {part}"), split)
+
+
+def _part(digits: Digits, split: Split | None) -> Digits:
+    if split not in ("validation", "learning"):
+        return digits
+    border = len(digits) - min(VALIDATION, len(digits) // VALIDATION_SHARE)
+    return digits[border:] if split == "validation" else digits[:border]
+
+
+def _usps_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
+    files = [name for name in names if _is_usps(name)]
+    if split is None:
+        found = [name for name in files if name.startswith("zip.test")] or files
+    else:
+        found = [n for n in files if n.startswith("zip.test" if split == "test" else "zip.train")]
+    if not found:
+        raise InputError(f"{folder}: no USPS file for the {split} part, only {', '.join(files)}")
+    digits = _whole(read_usps(folder / found[0]), split)
+    return Digits(digits.images, digits.labels, f"{folder.name} {found[0]}")

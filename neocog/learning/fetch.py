@@ -1,0 +1,233 @@
+"""Fetching MNIST: mirrors, checksums, and going on where a transfer broke off."""
+
+import hashlib
+import http.client
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from neocog.errors import InputError, UsageError
+
+TIMEOUT = 30.0  # seconds without a byte
+TRIES = 3  # of one file at one mirror
+_CHUNK = 1 << 16
+_BROKEN = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+
+Progress = Callable[[str, int, int], None]
+"""Called with a file's name, its bytes that are here, and the bytes that it has in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """One file of a set: its name, its length in bytes and its MD5 sum."""
+
+    name: str
+    size: int
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSet:
+    """A set of files and the addresses under each of which all of them lie."""
+
+    files: tuple[RemoteFile, ...]
+    mirrors: tuple[str, ...]
+
+
+SETS = {
+    "mnist": RemoteSet(
+        files=(
+            RemoteFile("train-images-idx3-ubyte.gz", 9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            RemoteFile("train-labels-idx1-ubyte.gz", 28881, "d53e105ee54ea40749a09fcbcd1e9432"),
+            RemoteFile("t10k-images-idx3-ubyte.gz", 1648877, "9fb629c4189551a2d022fa330f9573f3"),
+            RemoteFile("t10k-labels-idx1-ubyte.gz", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+    ),
+}
+
+
+def default_folder(name: str) -> Path:
+    """Where a set lies when no place is given.
+
+    ``$NEOCOG_DATA/NAME``, else ``$XDG_CACHE_HOME/neocog/NAME``, else ``~/.cache/neocog/NAME``.
+    """
+    if data := os.environ.get("NEOCOG_DATA"):
+        return Path(data) / name
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "neocog" / name
+
+
+def fetch(
+    name: str,
+    *,
+    to: str | Path | None = None,
+    source: str | Path | None = None,
+    mirrors: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Bring the files of a set into one folder, each checked by its length and MD5 sum.
+
+    A file that is there and right is left alone. A transfer that breaks off leaves
+    ``FILE.part``, and the next one goes on from there. A file gets its name only when it is
+    whole.
+
+    Parameters
+    ----------
+    name : str
+        A key of `SETS`.
+    to : str or Path, optional
+        The folder, made if need be; without it `default_folder`.
+    source : str or Path, optional
+        A folder to copy from instead of the mirrors, where there is no internet.
+    mirrors : sequence of str, optional
+        Addresses to try in this order instead of the set's own.
+    progress : callable, optional
+        Called after each piece.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    UsageError
+        If the set is not known.
+    InputError
+        If no source has a right copy of some file, or the folder cannot be written.
+    """
+    if name not in SETS:
+        raise UsageError(f"'{name}' cannot be fetched: choose one of {', '.join(SETS)}")
+    folder = Path(to) if to is not None else default_folder(name)
+    report = progress or (lambda *_: None)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in SETS[name].files:
+            if is_right(folder / file.name, file):
+                report(file.name, file.size, file.size)
+            elif source is not None:
+                _copy(file, Path(source), folder, report)
+            else:
+                _download(file, mirrors or SETS[name].mirrors, folder, report)
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}; give another --to") from error
+    return folder
+
+
+def is_right(path: Path, file: RemoteFile) -> bool:
+    """Whether ``path`` is a file of the length and with the MD5 sum of ``file``."""
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    return digest.hexdigest() == file.md5
+
+
+def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> None:
+    origin = source / file.name
+    if not origin.is_file():
+        raise InputError(f"{origin}: not there; --from wants the folder with the four .gz files")
+    if not is_right(origin, file):
+        raise InputError(
+            f"{origin}: not the file that is wanted ({file.size} bytes, md5 {file.md5}); "
+            "get another copy"
+        )
+    part = folder / f"{file.name}.part"
+    shutil.copyfile(origin, part)
+    os.replace(part, folder / file.name)
+    report(file.name, file.size, file.size)
+
+
+def _download(file: RemoteFile, mirrors: Sequence[str], folder: Path, report: Progress) -> None:
+    part = folder / f"{file.name}.part"
+    reasons = []
+    for mirror in mirrors:
+        for _ in range(TRIES):
+            before = _length(part)
+            try:
+                _continue(file, mirror, part, report)
+            except _BROKEN as error:
+                reason = _why(error)
+                if _length(part) <= before:  # nothing came: no use in asking this mirror again
+                    break
+            else:
+                if is_right(part, file):
+                    os.replace(part, folder / file.name)
+                    return
+                reason = "sent another file (wrong length or checksum)"
+                part.unlink(missing_ok=True)
+                if not before:  # or else what lay here may have been wrong
+                    break
+        reasons.append(f"{mirror} {reason}")
+    raise InputError(
+        f"{file.name}: no mirror has it: {'; '.join(reasons)}; "
+        "try again later, or copy the files by hand and use --from DIR"
+    )
+
+
+def _continue(file: RemoteFile, mirror: str, part: Path, report: Progress) -> None:
+    """Add to ``part`` what is missing, by a range request if something is there already."""
+    here = _length(part)
+    if here >= file.size:  # whole, or overlong: the checksum decides
+        return
+    request = urllib.request.Request(mirror.rstrip("/") + "/" + file.name)
+    if here:
+        request.add_header("Range", f"bytes={here}-")
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        if here and not _is_continuation(response, here):
+            here = 0  # the server knows no ranges and sends the whole file
+        with part.open("r+b" if here else "wb") as stream:
+            stream.seek(here)
+            for piece in _pieces(response, file.size - here):
+                stream.write(piece)
+                here += len(piece)
+                report(file.name, here, file.size)
+    if here < file.size:
+        raise http.client.IncompleteRead(b"", file.size - here)
+
+
+def _is_continuation(response: http.client.HTTPResponse, start: int) -> bool:
+    header = response.headers.get("Content-Range", "")
+    return response.status == 206 and header.replace("=", " ").startswith(f"bytes {start}-")
+
+
+def _pieces(response: IO[bytes] | http.client.HTTPResponse, wanted: int) -> Iterator[bytes]:
+    """Yield what comes, and at most one byte more than ``wanted``: that is too long already."""
+    left = wanted + 1
+    while left > 0 and (piece := response.read(min(_CHUNK, left))):
+        left -= len(piece)
+        yield piece
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"answered {error.code} {error.reason}"
+    if isinstance(error, urllib.error.URLError):
+        return f"cannot be reached ({error.reason})"
+    if isinstance(error, http.client.IncompleteRead):
+        return f"broke off {error.expected} bytes before the end"
+    return f"failed ({error})"
+
+
+def show_progress(name: str, here: int, size: int) -> None:
+    """A `Progress` that keeps one line per file up to date on stderr."""
+    if not sys.stderr.isatty():
+        if here == size:
+            print(f"{name}  {size} bytes", file=sys.stderr)
+        return
+    end = "\n" if here == size else ""
+    print(f"\r{name}  {100 * here // size:3d} %", end=end, file=sys.stderr, flush=True)

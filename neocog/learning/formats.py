@@ -1,0 +1,349 @@
+"""The formats of labelled digits, one reader for each; `neocog.learning.datasets` chooses."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.sources import is_picture_name
+from neocog.errors import InputError, UsageError
+
+SIDE = 28
+USPS_SIDE = 16
+
+_IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
+_IDX_LABELS = 0x801  # unsigned bytes, one dimension
+_CHUNK = 1 << 20
+_USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Isolated digits with their labels.
+
+    Attributes
+    ----------
+    images : (N, 28, 28) ndarray of uint8
+        Ink 255 on paper 0, in MNIST's form.
+    labels : (N,) ndarray of int64
+        0..9.
+    name : str
+        The set and its part, for people.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: slice) -> "Digits":
+        return Digits(self.images[index], self.labels[index], self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPictures:
+    """Pictures of any number of digits, with the digits that stand in each.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        The pictures; whether they can be read shows when they are read.
+    expected : tuple of str
+        The digits of each picture in reading order, nothing between them.
+    name : str
+        The set, for people.
+    """
+
+    files: tuple[Path, ...]
+    expected: tuple[str, ...]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+# --- IDX --------------------------------------------------------------------------------------
+
+
+def read_idx(images: Path, labels: Path | None = None) -> Digits:
+    """Read a pair of IDX files.
+
+    Parameters
+    ----------
+    images : Path
+        File of 28x28 pictures, ``...-images-idx3-ubyte`` or the like, plain or gz.
+    labels : Path, optional
+        File of labels; without it the file beside ``images`` that is named like it.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, of another kind, cut short or too long, or the two disagree.
+    """
+    pictures = _idx_array(images, _IDX_IMAGES)
+    if pictures.shape[1:] != (SIDE, SIDE):
+        rows, columns = pictures.shape[1:]
+        raise InputError(f"{images}: pictures of {rows}x{columns}, where {SIDE}x{SIDE} are wanted")
+    labels = labels or _idx_partner(images)
+    answers = _idx_array(labels, _IDX_LABELS).astype(np.int64)
+    if len(pictures) != len(answers):
+        raise InputError(
+            f"{images}: {len(pictures)} pictures but {len(answers)} labels in {labels.name}; "
+            "the two files do not belong together"
+        )
+    if not len(answers):
+        raise InputError(f"{images}: holds no digits; fetch it again or give another set")
+    if answers.max() > 9:
+        raise InputError(f"{labels}: label {answers.max()}, where 0 to 9 are wanted")
+    return Digits(pictures, answers, images.parent.name or images.name)
+
+
+def begins_as_idx(path: Path) -> bool:
+    """Whether the file starts as every IDX file of bytes does."""
+    with _opened(path) as stream:
+        return _read(stream, 3, path) == b"\0\0\x08"
+
+
+def _idx_partner(images: Path) -> Path:
+    name = images.name.replace("images", "labels").replace("idx3", "idx1")
+    partner = images.with_name(name)
+    other = partner.with_suffix("") if name.endswith(".gz") else Path(f"{partner}.gz")
+    for candidate in (partner, other):
+        if candidate != images and candidate.is_file():
+            return candidate
+    raise InputError(f"{images}: its labels file {partner.name} is not beside it")
+
+
+def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
+    with _opened(path) as stream:
+        dimensions = magic & 0xFF
+        head = _read(stream, 4 + 4 * dimensions, path)
+        if len(head) < 4 + 4 * dimensions:
+            raise InputError(f"{path}: ends inside its header ({len(head)} bytes); fetch it again")
+        numbers = np.frombuffer(head, ">u4")
+        if numbers[0] != magic:
+            what = "pictures" if magic == _IDX_IMAGES else "labels"
+            raise InputError(
+                f"{path}: starts with {int(numbers[0]):#010x}, "
+                f"where {magic:#010x} is wanted (IDX {what})"
+            )
+        shape = tuple(int(number) for number in numbers[1:])
+        wanted = int(np.prod(shape, dtype=object))
+        body = _read(stream, wanted + 1, path)
+    if len(body) != wanted:
+        how = "cut short" if len(body) < wanted else "too long"
+        raise InputError(f"{path}: {how}: the header promises {wanted} bytes; fetch it again")
+    return np.frombuffer(body, np.uint8).reshape(shape)
+
+
+# --- USPS -------------------------------------------------------------------------------------
+
+
+def read_usps(path: Path) -> Digits:
+    """Read USPS as text: per line a label and 16x16 values, -1 paper and 1 ink.
+
+    Raises
+    ------
+    InputError
+        If a line does not hold 257 numbers, or a number is out of range.
+    """
+    with _opened(path) as stream:
+        text = _read(stream, None, path)
+    lines = []
+    for number, line in enumerate(text.split(b"\n"), 1):
+        values = line.split()
+        if not values:
+            continue
+        if len(values) != _USPS_LINE:
+            raise InputError(
+                f"{path}: line {number} has {len(values)} numbers, "
+                f"where {_USPS_LINE} are wanted (a label and {USPS_SIDE}x{USPS_SIDE} values)"
+            )
+        try:
+            lines.append(np.array(values, np.float32))
+        except ValueError as error:
+            raise InputError(f"{path}: line {number} holds what is no number") from error
+    if not lines:
+        raise InputError(f"{path}: empty, where lines of {_USPS_LINE} numbers are wanted")
+    rows = np.stack(lines)
+    labels = rows[:, 0].astype(np.int64)
+    # `not (... <= ...)` also catches NaN
+    if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], range(10)).all():
+        raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
+    ink = (rows[:, 1:].reshape(-1, USPS_SIDE, USPS_SIDE) + 1.0) / 2.0
+    return Digits(_normalised(ink), labels, path.name)
+
+
+# --- pictures ---------------------------------------------------------------------------------
+
+
+def read_class_folders(folder: Path) -> Digits:
+    """Read folders named 0 to 9 with one digit in each picture.
+
+    Raises
+    ------
+    InputError
+        If a picture cannot be read, or there is none.
+    """
+    files = [
+        (file, label)
+        for label in range(10)
+        if (folder / str(label)).is_dir()
+        for file in sorted((folder / str(label)).iterdir())
+        if is_picture_name(file.name)
+    ]
+    if not files:
+        raise InputError(f"{folder}: its folders 0 to 9 hold no pictures (png, jpg, ...)")
+    images = np.stack([_isolated_file(file) for file, _ in files])
+    return Digits(images, np.array([label for _, label in files], np.int64), folder.name)
+
+
+def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Bring a picture of one digit to MNIST's form.
+
+    A picture whose border is brighter than its middle tone is taken for dark ink on paper and
+    turned round; a 28x28 picture is taken to be in MNIST's form otherwise.
+
+    Parameters
+    ----------
+    grey : (H, W) ndarray of uint8
+
+    Returns
+    -------
+    (28, 28) ndarray of uint8
+        Ink 255 on 0.
+    """
+    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
+    low, high = float(grey.min()), float(grey.max())
+    ink: NDArray[np.uint8] = 255 - grey if float(np.median(border)) > (low + high) / 2.0 else grey
+    if ink.shape == (SIDE, SIDE):
+        return ink
+    if high <= low:
+        return np.zeros((SIDE, SIDE), np.uint8)
+    stretched = (ink.astype(np.float32) - float(ink.min())) / (high - low)
+    digit: NDArray[np.uint8] = _normalised(stretched[None])[0]
+    return digit
+
+
+def _isolated_file(file: Path) -> NDArray[np.uint8]:
+    from neocog.vision.decode import decode
+
+    try:
+        for page in decode(file):
+            return isolated_digit(page.grey)
+    except InputError as error:
+        raise InputError(_with_name(file, error)) from error
+    raise InputError(f"{file}: no picture in it")
+
+
+def read_labels_csv(path: Path) -> LabelledPictures:
+    """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, a row is cut short, or the file is not text.
+    """
+    with _opened(path) as stream:
+        raw = _read(stream, None, path)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text, where a table of labels is wanted") from error
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
+    columns = list(rows[0]) if rows else []
+    answer = next((name for name in ("digits", "text") if name in columns), None)
+    if not rows or "file" not in columns or answer is None:
+        have = ", ".join(str(name) for name in columns) or "none"
+        raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are wanted; has {have}")
+    files, expected = [], []
+    for number, row in enumerate(rows, 2):
+        if not row["file"] or row[answer] is None:
+            raise InputError(f"{path}: row {number} lacks its file or its {answer}")
+        files.append(path.parent / row["file"])
+        expected.append("".join(char for char in row[answer] if char in "0123456789"))
+    return LabelledPictures(tuple(files), tuple(expected), path.parent.name or path.name)
+
+
+def read_sklearn() -> Digits:
+    """scikit-learn's 1 797 digits of 8x8, levels 0..16.
+
+    Raises
+    ------
+    UsageError
+        If scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
+    pictures, labels = load_digits(return_X_y=True)
+    ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
+    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
+
+
+def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
+    from neocog.vision.normalise import normalise
+
+    return np.stack([normalise(digit) for digit in ink])
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file, unpacked if its first bytes say gz (its name may say otherwise)."""
+    if not path.is_file():  # a folder, or a pipe that would never answer
+        raise InputError(f"{path}: not a regular file; give a file or the folder it lies in")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+    with file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
+
+
+def _read(stream: IO[bytes], size: int | None, path: Path) -> bytes:
+    """At most ``size`` bytes, taken in pieces: a false header must not claim the memory."""
+    parts: list[bytes] = []
+    left = size
+    try:
+        while left is None or left > 0:
+            part = stream.read(_CHUNK if left is None else min(left, _CHUNK))
+            if not part:
+                break
+            parts.append(part)
+            left = None if left is None else left - len(part)
+    except EOFError as error:
+        raise InputError(f"{path}: cut short (the gz stream has no end); fetch it again") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: damaged gz stream ({error}); fetch it again") from error
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+    return b"".join(parts)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _with_name(file: Path, error: InputError) -> str:
+    message = str(error)
+    return message if message.startswith(str(file)) else f"{file}: {message}"

@@ -1,0 +1,191 @@
+"""Every format of labelled digits is read back as it was written."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from neocog.errors import InputError, UsageError
+from neocog.learning import datasets
+from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
+from neocog.learning.formats import isolated_digit, read_idx
+
+Images = NDArray[np.uint8]
+
+
+def some_digits(count: int, seed: int = 0) -> tuple[Images, Images]:
+    """Noise that stands for pictures, and labels 0, 1, 2, ..."""
+    images = np.random.default_rng(seed).integers(0, 256, (count, 28, 28), np.uint8)
+    return images, (np.arange(count) % 10).astype(np.uint8)
+
+
+def write_idx(folder: Path, prefix: str, count: int, *, packed: bool = True, seed: int = 0) -> None:
+    images, labels = some_digits(count, seed)
+    for name, array in ((f"{prefix}-images-idx3", images), (f"{prefix}-labels-idx1", labels)):
+        data = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+        data += array.tobytes()
+        if packed:
+            (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(data, 1))
+        else:
+            (folder / f"{name}-ubyte").write_bytes(data)
+
+
+def one_stroke() -> Images:
+    """A 7 in dark grey on light paper, 60x40."""
+    grey = np.full((60, 40), 230, np.uint8)
+    grey[10:15, 8:30] = 40
+    grey[10:50, 25:30] = 40
+    return grey
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_idx_folder_has_its_parts(tmp_path: Path, packed: bool) -> None:
+    write_idx(tmp_path, "train", 120, packed=packed)
+    write_idx(tmp_path, "t10k", 20, packed=packed, seed=1)
+    train, test, learning, validation = (
+        open_digits(tmp_path, split=split) for split in ("train", "test", "learning", "validation")
+    )
+    assert (len(train), len(test), len(learning), len(validation)) == (120, 20, 110, 10)
+    np.testing.assert_array_equal(train.images, some_digits(120)[0])
+    np.testing.assert_array_equal(test.images, some_digits(20, 1)[0])
+    np.testing.assert_array_equal(validation.images, train.images[110:])
+    np.testing.assert_array_equal(learning.labels, train.labels[:110])
+    assert len(open_digits(tmp_path)) == 20  # the test part where none is named
+    assert train.images.dtype == np.uint8
+    assert train.labels.dtype == np.int64
+
+
+def test_validation_is_the_last_5000_of_60000() -> None:
+    everything = Digits(np.zeros((60_000, 28, 28), np.uint8), np.arange(60_000), "")
+    validation = datasets._part(everything, "validation")
+    learning = datasets._part(everything, "learning")
+    assert validation.labels.tolist() == list(range(55_000, 60_000))
+    assert len(learning) == 55_000
+
+
+def test_one_idx_file_brings_its_labels(tmp_path: Path) -> None:
+    write_idx(tmp_path, "train", 12)
+    digits = open_digits(tmp_path / "train-images-idx3-ubyte.gz")
+    assert digits.labels.tolist() == some_digits(12)[1].tolist()
+
+
+def test_gz_is_known_by_its_content(tmp_path: Path) -> None:
+    write_idx(tmp_path, "train", 12)
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        (tmp_path / f"{name}.gz").rename(tmp_path / name)
+    assert len(open_digits(tmp_path)) == 12
+
+
+def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
+    write_idx(tmp_path, "train", 12)
+    write_idx(tmp_path, "t10k", 10)
+    with pytest.raises(InputError, match="12 pictures but 10 labels"):
+        read_idx(tmp_path / "train-images-idx3-ubyte.gz", tmp_path / "t10k-labels-idx1-ubyte.gz")
+
+
+def usps_line(label: int, ink: NDArray[np.float32]) -> str:
+    return " ".join([f"{label:.4f}", *(f"{2 * value - 1:.4f}" for value in ink.ravel())])
+
+
+def test_usps_text_becomes_mnist_form(tmp_path: Path) -> None:
+    ink = np.zeros((16, 16), np.float32)
+    ink[:, 12:15] = 1.0  # a stroke at the right edge
+    (tmp_path / "zip.train.gz").write_bytes(
+        gzip.compress("\n".join([usps_line(1, ink), usps_line(7, ink), ""]).encode())
+    )
+    digits = open_digits(tmp_path, split="learning")
+    assert digits.labels.tolist() == [1, 7]
+    rows, columns = np.nonzero(digits.images[0])
+    assert rows.max() - rows.min() + 1 == 20
+    assert abs(columns.mean() - 13.5) <= 0.5
+    assert digits.images.max() == 255
+
+
+def test_usps_parts_are_its_two_files(tmp_path: Path) -> None:
+    ink = np.ones((16, 16), np.float32)
+    (tmp_path / "zip.train").write_text(usps_line(1, ink))
+    (tmp_path / "zip.test").write_text(usps_line(2, ink))
+    assert open_digits(tmp_path).labels.tolist() == [2]
+    assert open_digits(tmp_path, split="train").labels.tolist() == [1]
+    with pytest.raises(InputError, match="no validation part"):
+        open_digits(tmp_path, split="validation")
+
+
+def test_folder_per_class(tmp_path: Path) -> None:
+    white_on_black = some_digits(1)[0][0]
+    white_on_black[[0, -1]] = 0
+    white_on_black[:, [0, -1]] = 0
+    for label in (3, 7):
+        (tmp_path / str(label)).mkdir()
+    Image.fromarray(white_on_black).save(tmp_path / "3" / "a.png")
+    Image.fromarray(one_stroke()).save(tmp_path / "7" / "b.png")
+    (tmp_path / "7" / "notes.txt").write_text("not a picture")
+    digits = open_digits(tmp_path)
+    assert digits.labels.tolist() == [3, 7]
+    np.testing.assert_array_equal(digits.images[0], white_on_black)
+    assert digits.images[1][0].max() == 0  # paper became 0
+    assert digits.images[1].max() == 255
+
+
+def test_isolated_digit_turns_dark_on_light() -> None:
+    stroke = one_stroke()
+    np.testing.assert_array_equal(isolated_digit(stroke), isolated_digit(255 - stroke))
+    assert not isolated_digit(np.full((9, 9), 200, np.uint8)).any()
+
+
+def test_labels_csv(tmp_path: Path) -> None:
+    table = "\ufefffile,text,notes\na.png,12|34,\nsub/b.png,no. 5,x\n"
+    (tmp_path / "labels.csv").write_text(table, encoding="utf-8")
+    pictures = open_dataset(tmp_path)
+    assert isinstance(pictures, LabelledPictures)
+    assert pictures.expected == ("1234", "5")
+    assert pictures.files == (tmp_path / "a.png", tmp_path / "sub/b.png")
+    with pytest.raises(InputError, match="isolated digits are wanted"):
+        open_digits(tmp_path)
+
+
+def test_labels_csv_prefers_the_digits_column(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("file,text,digits\na.png,no. 12,7\n")
+    pictures = open_dataset(tmp_path / "labels.csv")
+    assert isinstance(pictures, LabelledPictures)
+    assert pictures.expected == ("7",)
+
+
+def test_sklearn_digits() -> None:
+    pytest.importorskip("sklearn")
+    digits = open_digits("sklearn")
+    assert digits.images.shape == (1797, 28, 28)
+    assert digits.labels[:3].tolist() == [0, 1, 2]
+    assert np.median(digits.images.max(axis=(1, 2))) == 255
+
+
+def test_an_unknown_split_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="choose one of train, test"):
+        open_dataset(tmp_path, split="dev")  # type: ignore[arg-type]
+
+
+def test_mnist_by_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "sets"))
+    with pytest.raises(InputError, match="neocog data fetch mnist"):
+        open_digits("mnist")
+    (tmp_path / "sets" / "mnist").mkdir(parents=True)
+    write_idx(tmp_path / "sets" / "mnist", "t10k", 10)
+    assert len(open_digits("mnist")) == 10
+
+
+@pytest.mark.data
+def test_the_real_sets(data_dir: Path) -> None:
+    assert len(open_digits(data_dir / "mnist", split="learning")) == 55_000
+    assert len(open_digits(data_dir / "mnist", split="validation")) == 5_000
+    test = open_digits(data_dir / "mnist")
+    assert test.labels[:5].tolist() == [7, 2, 1, 0, 4]
+    usps = open_digits(data_dir / "usps")
+    assert len(usps) == 7_291
+    photos = open_dataset(data_dir / "photos")
+    assert isinstance(photos, LabelledPictures)
+    assert all(file.is_file() for file in photos.files)
