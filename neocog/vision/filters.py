@@ -1,0 +1,171 @@
+"""Which marks may be digits.
+
+Filters decide more than the recogniser does whether a photograph is read. A mark is judged
+against the large marks of its own picture: by contrast, by the sharpness of its edge, by its
+stroke and by its height. Faint marks go first, before containers are looked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neocog.vision.components import Component
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds of the filters; lengths are shares of the reference height unless said.
+
+    Attributes
+    ----------
+    least_contrast : float
+        Share of the reference contrast that a digit must have.
+    least_sharpness : float
+        Least gradient x stroke / contrast.
+    shortest, tallest : float
+        Bounds of a digit's height.
+    widest : float
+        Bound of width over height of a single component (touching digits are cut later).
+    fullest : float
+        A component wider than a stroke whose box is filled more than this is a blot.
+    """
+
+    least_contrast: float = 0.45
+    least_sharpness: float = 0.55
+    shortest: float = 0.42
+    tallest: float = 2.6
+    widest: float = 6.0
+    fullest: float = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the large marks of a page have in common."""
+
+    contrast: float
+    height: float
+    stroke: float
+
+
+def digit_like(component: Component, limits: Limits) -> bool:
+    """Tell whether a mark alone, whatever its size, has the make of a digit."""
+    if component.sharpness < limits.least_sharpness:
+        return False
+    if component.width > limits.widest * component.height:
+        return False
+    if component.height > 25 * component.stroke + 8 and component.fill < 0.02:
+        return False
+    if component.stroke > 0.5 * max(component.height, component.width):
+        return False
+    broad = component.width > 0.45 * component.height
+    return not (broad and component.fill > limits.fullest)
+
+
+def reference(
+    components: Sequence[Component], page: tuple[int, int], limits: Limits
+) -> Reference | None:
+    """Find the contrast, height and stroke of the marks that carry the page.
+
+    Parameters
+    ----------
+    components : sequence of Component
+    page : tuple of int
+        Height and width of the page.
+    limits : Limits
+
+    Returns
+    -------
+    Reference or None
+        None when no mark has the make of a digit.
+    """
+    high, wide = page
+    able = [
+        c
+        for c in components
+        if digit_like(c, limits)
+        and c.height >= 0.4 * c.width
+        and c.contact <= 0.5 * c.height
+        and c.height < 0.97 * high
+        and c.width < 0.9 * wide
+    ]
+    if not able:
+        return None
+    height = np.array([c.height for c in able], dtype=float)
+    contrast = np.array([c.contrast for c in able])
+    weight = height * contrast
+    level = _weighted_quantile(contrast, weight, 0.7)
+    strong = contrast >= limits.least_contrast * level
+    height, weight = height[strong], weight[strong]
+    stroke = np.array([c.stroke for c in able])[strong]
+    return Reference(
+        level, _weighted_quantile(height, weight, 0.5), _weighted_quantile(stroke, weight, 0.5)
+    )
+
+
+def evidence(components: Sequence[Component], page: tuple[int, int], limits: Limits) -> float:
+    """Say how much the marks of one polarity look like writing."""
+    found = reference(components, page, limits)
+    if found is None:
+        return 0.0
+    return found.contrast * sum(
+        min(c.height, 2 * found.height) * min(c.sharpness, 2.0)
+        for c in components
+        if digit_like(c, limits)
+        and c.contrast >= limits.least_contrast * found.contrast
+        and c.contact == 0
+    )
+
+
+def without_faint(
+    components: Sequence[Component], ref: Reference, limits: Limits
+) -> list[Component]:
+    """Drop what is too faint or too soft: shadows, creases, print that shows through."""
+    return [
+        c
+        for c in components
+        if c.contrast >= limits.least_contrast * ref.contrast
+        and c.sharpness >= limits.least_sharpness
+    ]
+
+
+def without_frames(
+    components: Sequence[Component], page: tuple[int, int], ref: Reference
+) -> list[Component]:
+    """Drop drawn boxes, page borders and whatever reaches in from outside the picture."""
+    high, wide = page
+    kept = []
+    for c in components:
+        inside = [o for o in components if o is not c and _contains(c, o)]
+        if c.fill < 0.35 and sum(
+            o.height > 0.3 * c.height or o.height > 0.6 * ref.height for o in inside
+        ) >= (1 if _frame_like(c) else 2):
+            continue
+        if c.height > 0.97 * high or c.width > 0.97 * wide:
+            continue
+        if c.contact > 2.5 * ref.stroke + 2 or (c.contact and c.height > 1.6 * ref.height):
+            continue
+        kept.append(c)
+    return kept
+
+
+def _frame_like(c: Component) -> bool:
+    """A thin outline: little ink for its size."""
+    return c.area < 4.0 * c.stroke * (c.width + c.height)
+
+
+def _contains(outer: Component, inner: Component) -> bool:
+    return (
+        outer.box[0] < inner.box[0]
+        and outer.box[1] < inner.box[1]
+        and outer.right > inner.right
+        and outer.bottom > inner.bottom
+    )
+
+
+def _weighted_quantile(
+    values: "np.typing.NDArray[np.float64]", weights: "np.typing.NDArray[np.float64]", q: float
+) -> float:
+    order = np.argsort(values)
+    upto = np.cumsum(weights[order])
+    return float(values[order[min(int(np.searchsorted(upto, q * upto[-1])), len(order) - 1)]])

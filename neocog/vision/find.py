@@ -1,0 +1,183 @@
+"""Digits found on a page: from a grey picture to lines of normalised digits.
+
+The steps: reduce, smooth as the noise asks, take the ink off the paper in the polarity that looks
+like writing, drop faint marks, frames and borders, join broken strokes, drop what cannot be a
+digit, order into lines, normalise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.binarise import Marks, find_marks, smooth
+from neocog.vision.components import Box, Component, body, measure
+from neocog.vision.filters import (
+    Limits,
+    Reference,
+    evidence,
+    reference,
+    without_faint,
+    without_frames,
+)
+from neocog.vision.lines import into_lines
+from neocog.vision.normalise import normalise
+from neocog.vision.parts import join_broken, without_fragments
+
+LONG_SIDE = 1024
+"""Pages are searched at this long side, in pixels; larger ones are reduced to it."""
+
+Trace = Callable[[str, NDArray[np.uint8]], None]
+"""Called with the name of a step and a picture of its outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What may be set about the search.
+
+    Attributes
+    ----------
+    long_side : int
+        Pages are reduced to this long side, in pixels.
+    least_height : int
+        Digits lower than this, in pixels of the reduced page, are not looked for.
+    ink : {"auto", "dark", "bright"}
+        Whether the ink is darker or brighter than the paper.
+    limits : Limits
+        Thresholds of the filters.
+    """
+
+    long_side: int = LONG_SIDE
+    least_height: int = 9
+    ink: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One place that may hold a digit.
+
+    Attributes
+    ----------
+    box : tuple of int
+        Left, top, width and height in pixels of the given page.
+    digit : ndarray of uint8, shape (28, 28)
+        The ink in MNIST's form, 255 on 0.
+    """
+
+    box: Box
+    digit: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of writing, from left to right."""
+
+    digits: tuple[Found, ...]
+
+
+def find_digits(
+    grey: NDArray[np.uint8], *, settings: Settings | None = None, trace: Trace | None = None
+) -> list[Line]:
+    """Find the digits of a page, in reading order.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+        The upright page.
+    settings : Settings, optional
+    trace : callable, optional
+        Receives a picture of each step, to see where a digit was lost.
+
+    Returns
+    -------
+    list of Line
+        From top to bottom; empty where nothing looks like a digit.
+    """
+    settings = settings or Settings()
+    small, scale = _reduce(grey, settings.long_side)
+    if min(small.shape) < settings.least_height:
+        return []
+    page, noise = smooth(small)
+    marks, components = _choose_ink(page, noise, settings)
+    ref = reference(components, page.shape, settings.limits)
+    if trace:
+        trace("page", page)
+        trace("contrast", marks.contrast)
+        trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
+    if ref is None or ref.height < settings.least_height:
+        return []
+    kept = _filter(components, marks, page.shape, ref, settings)
+    if trace:
+        trace("kept", _picture(marks, kept))
+    lines = into_lines(kept)
+    return [Line(tuple(_found(c, marks, scale, grey.shape) for c in line)) for line in lines]
+
+
+def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
+    import cv2
+
+    height, width = grey.shape
+    scale = long_side / max(height, width)
+    if scale >= 1:
+        return np.ascontiguousarray(grey), 1.0
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8), scale
+
+
+def _choose_ink(
+    page: NDArray[np.uint8], noise: float, settings: Settings
+) -> tuple[Marks, list[Component]]:
+    """Return the marks of the polarity that looks more like writing."""
+    least = max(4, settings.least_height // 3)
+    best: tuple[float, Marks, list[Component]] | None = None
+    for dark in (True, False):
+        if settings.ink == ("bright" if dark else "dark"):
+            continue
+        marks = find_marks(page, dark=dark, noise=noise)
+        components = measure(marks, least=least)
+        worth = evidence(components, page.shape, settings.limits) * (1.3 if dark else 1.0)
+        if best is None or worth > best[0]:
+            best = (worth, marks, components)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _filter(
+    components: Sequence[Component],
+    marks: Marks,
+    page: tuple[int, int],
+    ref: Reference,
+    settings: Settings,
+) -> list[Component]:
+    limits = settings.limits
+    kept = without_faint(components, ref, limits)
+    kept = without_frames(kept, page, ref)
+    kept = join_broken(kept, marks.labels, ref, limits)
+    return without_fragments(kept, ref, limits)
+
+
+def _found(component: Component, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:
+    x, y, w, h = component.box
+    own = body(marks.labels, component)
+    ink = _soft_ink(marks.contrast[y : y + h, x : x + w], own, component)
+    left, top = int(x / scale), int(y / scale)
+    right = min(shape[1], round((x + w) / scale))
+    bottom = min(shape[0], round((y + h) / scale))
+    return Found((left, top, right - left, bottom - top), normalise(ink, stroke=component.stroke))
+
+
+def _soft_ink(
+    contrast: NDArray[np.uint8], own: NDArray[np.bool_], component: Component
+) -> NDArray[np.float32]:
+    """Grey amount of ink: full inside the strokes, graded at their edges."""
+    amount = contrast.astype(np.float32) / component.contrast
+    return np.where(own, np.clip(0.35 + 0.65 * amount, 0.5, 1.0), 0.0).astype(np.float32)
+
+
+def _picture(marks: Marks, components: Sequence[Component]) -> NDArray[np.uint8]:
+    lookup = np.zeros(len(marks.stats), dtype=np.uint8)
+    for component in components:
+        lookup[list(component.labels)] = 255
+    return np.asarray(lookup[marks.labels], dtype=np.uint8)

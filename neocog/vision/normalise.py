@@ -1,0 +1,123 @@
+"""Found ink into the form of MNIST's digits.
+
+MNIST fits a digit into 20 x 20 pixels, keeping its shape, and lays it into 28 x 28 so that its
+centre of mass is the centre of the field (LeCun et al. 1998, doi:10.1109/5.726791). A pen much
+finer or broader than those of MNIST is brought near their stroke width of about 2.3 pixels.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIDE = 28
+BOX = 20
+STROKE = 2.3
+"""Stroke width of MNIST's digits, in pixels of the 28 x 28 field."""
+
+_FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
+_THIN, _THICK = 1.7, 3.4  # strokes between these are left as they are
+_HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
+
+Ink = NDArray[np.float32]
+
+
+def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.uint8]:
+    """Bring one digit into the form of MNIST's.
+
+    Parameters
+    ----------
+    ink : ndarray of float, shape (h, w)
+        Amount of ink, 0 paper to 1 full ink; the digit may lie anywhere in it.
+    stroke : float, optional
+        Stroke width in pixels of ``ink``; measured when it is not given.
+
+    Returns
+    -------
+    ndarray of uint8, shape (28, 28)
+        Ink 255 on 0, at most 20 pixels high and wide, the centre of mass within half a pixel
+        of row 14, column 14. All 0 without ink.
+    """
+    patch = _crop(np.asarray(ink, dtype=np.float32))
+    if patch is None:
+        return np.zeros((SIDE, SIDE), dtype=np.uint8)
+    width = stroke_width(patch) if stroke is None else stroke
+    scale = BOX * _FINE / max(patch.shape)
+    patch = _adjust_stroke(_resize(patch, BOX * _FINE), width * scale)
+    patch = _resize(patch, BOX)
+    dark = patch[patch > 0.15]
+    full = float(np.percentile(dark, 85)) if dark.size else 1.0
+    return _centre(np.clip(patch / max(full, 0.3), 0.0, 1.0))
+
+
+def stroke_width(ink: NDArray[Any]) -> float:
+    """Return the mean stroke width: twice the area of the ink over the length of its edge.
+
+    Parameters
+    ----------
+    ink : ndarray of float, shape (h, w)
+        Amount of ink, 0 to 1.
+
+    Returns
+    -------
+    float
+        Pixels; 0 without ink.
+    """
+    body = np.pad(np.asarray(ink) > 0.5, 1)
+    area = int(body.sum())
+    if not area:
+        return 0.0
+    sides = int((body[1:] != body[:-1]).sum() + (body[:, 1:] != body[:, :-1]).sum())
+    return 2.0 * area / (sides * np.pi / 4)  # an edge at any angle counts 4/pi sides per pixel
+
+
+def _crop(ink: Ink) -> Ink | None:
+    rows = np.flatnonzero(ink.max(axis=1, initial=0.0) > 0.3)
+    columns = np.flatnonzero(ink.max(axis=0, initial=0.0) > 0.3)
+    if not rows.size or not columns.size:
+        return None
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+
+
+def _resize(patch: Ink, side: int) -> Ink:
+    """Scale so that the longer side is ``side``; areas are averaged when shrinking."""
+    import cv2
+
+    height, width = patch.shape
+    scale = side / max(height, width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(patch, size, interpolation=method), dtype=np.float32)
+
+
+def _adjust_stroke(patch: Ink, width: float) -> Ink:
+    """Widen or thin strokes of ``width`` fine pixels that are far from MNIST's."""
+    import cv2
+
+    if _THIN * _FINE <= width <= _THICK * _FINE:
+        return patch
+    goal = (STROKE if width < _THIN * _FINE else _THICK - 0.4) * _FINE
+    reach = round(abs(goal - width))
+    if reach < 1:
+        return patch
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
+    padded = cv2.copyMakeBorder(patch, reach, reach, reach, reach, cv2.BORDER_CONSTANT, value=0)
+    changed = cv2.dilate(padded, kernel) if goal > width else cv2.erode(padded, kernel)
+    cropped = _crop(np.asarray(changed, dtype=np.float32))
+    return patch if cropped is None else cropped
+
+
+def _centre(patch: Ink) -> NDArray[np.uint8]:
+    """Lay ``patch`` into the field by its centre of mass, as far as it fits."""
+    height, width = patch.shape
+    mass = float(patch.sum())
+    field = np.zeros((SIDE, SIDE), dtype=np.uint8)
+    if mass <= 0:
+        return field
+    row = float(patch.sum(axis=1) @ np.arange(height)) / mass
+    column = float(patch.sum(axis=0) @ np.arange(width)) / mass
+    top = min(max(math.floor(SIDE / 2 - row + _HALF), 0), SIDE - height)
+    left = min(max(math.floor(SIDE / 2 - column + _HALF), 0), SIDE - width)
+    field[top : top + height, left : left + width] = (patch * 255).round().astype(np.uint8)
+    return field

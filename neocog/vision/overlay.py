@@ -1,0 +1,80 @@
+"""The page with what was read drawn over it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
+
+from neocog.files import atomic_write
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_SURE, _UNSURE, _REJECTED = (0, 140, 60), (215, 120, 0), (200, 30, 30)
+
+
+class Digit(Protocol):
+    """What the overlay needs to know of a digit that was read."""
+
+    @property
+    def char(self) -> str:
+        """The digit, or ``?``."""
+
+    @property
+    def p(self) -> float:
+        """Probability that it is right."""
+
+    @property
+    def box(self) -> Sequence[int] | None:
+        """Left, top, width and height in pixels of the picture."""
+
+
+def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float = 1.0) -> "Image":
+    """Draw the box and the reading of every digit over a page.
+
+    Parameters
+    ----------
+    picture : ndarray of uint8, shape (H, W) or (H, W, 3)
+        The page that is drawn on; it is not changed.
+    digits : sequence
+        Objects with ``char``, ``p`` and ``box``. Green is sure (p at least 0.9), orange is
+        unsure, red is a place that was given up.
+    scale : float
+        Pixels of ``picture`` per pixel that the boxes count in.
+
+    Returns
+    -------
+    PIL.Image.Image
+        An RGB picture.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(picture).convert("RGB")
+    draw = ImageDraw.Draw(image)
+    pen = max(1, max(image.size) // 500)
+    for digit in digits:
+        if digit.box is None:
+            continue
+        x, y, w, h = (value * scale for value in digit.box)
+        colour = _REJECTED if digit.char == "?" else _SURE if digit.p >= 0.9 else _UNSURE
+        draw.rectangle((x - pen, y - pen, x + w + pen, y + h + pen), outline=colour, width=pen)
+        size = min(max(0.45 * h, 14.0), max(image.size) / 12)
+        font = ImageFont.load_default(size)
+        draw.text((x, max(y - 1.25 * size, 0.0)), digit.char, fill=colour, font=font)
+    return image
+
+
+def save_overlay(
+    path: str | Path, picture: NDArray[Any], digits: Sequence[Digit], *, scale: float = 1.0
+) -> None:
+    """Write :func:`draw_overlay` as a PNG file; half a file is never left behind.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written to.
+    """
+    image = draw_overlay(picture, digits, scale=scale)
+    with atomic_write(path) as stream:
+        image.save(stream, format="PNG")
