@@ -185,18 +185,24 @@ def draw(note: Note, rng: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8))
 
 
-def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "samples")
-    folder.mkdir(parents=True, exist_ok=True)
+def write_labels(folder: Path) -> None:
+    """Write ``labels.csv``: what stands in each picture."""
     with open(folder / "labels.csv", "w", newline="") as stream:
         table = csv.writer(stream, lineterminator="\n")
         table.writerow(["file", "text", "digits"])
-        for seed, note in enumerate(NOTES):
-            picture = draw(note, np.random.default_rng(seed))
-            if note.file.endswith(".png"):
-                picture = picture.convert("L")  # grain does not compress: one channel is enough
-            picture.save(folder / note.file, quality=88, optimize=True)
+        for note in NOTES:
             table.writerow([note.file, "|".join(note.lines), "".join(note.lines)])
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "samples")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_labels(folder)
+    for seed, note in enumerate(NOTES):
+        picture = draw(note, np.random.default_rng(seed))
+        if note.file.endswith(".png"):
+            picture = picture.convert("L")  # grain does not compress: one channel is enough
+        picture.save(folder / note.file, quality=88, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+"""The generated parts of README.md: tables of results, and the map of the repository.
+
+    python benchmarks/tables.py            # write them anew
+    python benchmarks/tables.py --check    # exit code 1 if they are out of date
+
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes from
+``benchmarks/results/NAME.json``::
+
+    {"command": "neocog eval mnist", "machine": "2 cores of ...", "date": "2026-01-31",
+     "columns": {"recipe": "recipe", "mnist": "MNIST, %"}, "formats": {"mnist": ".2f"},
+     "rows": [{"recipe": "2003", "mnist": 95.5}]}
+
+A value that a row lacks is shown as a dash; keys that are no columns are for other readers. The
+map, between ``<!-- map -->`` and ``<!-- end -->``, has a line for every file, taken from the first
+line of the file itself.
+"""
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+# What the map shows, in order: a folder and the patterns of its files.
+FOLDERS = (
+    ("neocog", "*.py"),
+    ("neocog/network", "*.py"),
+    ("neocog/learning", "*.py"),
+    ("neocog/vision", "*.py"),
+    ("neocog/batch", "*.py"),
+    ("neocog/live", "*.py"),
+    ("neocog/cuda", "*.py"),
+    ("neocog/bench", "*.py"),
+    ("neocog/cli", "*.py"),
+    ("kernels", "*"),
+    ("models", "*"),
+    ("data", "*"),
+    ("benchmarks", "*.py"),
+    ("tests", "*.py"),
+    ("docs", "*.md"),
+)
+PART = re.compile(r"(<!-- (table|map) ?([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(name: str) -> str:
+    """Return the Markdown table of one result file."""
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        return "*Not measured yet.*\n"
+    result = json.loads(path.read_text())
+    columns: dict[str, str] = result["columns"]
+    formats: dict[str, str] = result.get("formats", {})
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
+    for row in result["rows"]:
+        cells = (_cell(row.get(key), formats.get(key, "")) for key in columns)
+        lines.append("| " + " | ".join(cells) + " |")
+    source = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
+    lines += ["", f"`{result['command']}`" + (f" ({source})" if source else "")]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def repository_map() -> str:
+    """Return one Markdown list for each folder, one line for each file in it."""
+    parts = []
+    for folder, pattern in FOLDERS:
+        lines = [
+            f"- [{path.name}]({path.relative_to(ROOT).as_posix()}): {summary}"
+            for path, summary in _files(ROOT / folder, pattern)
+        ]
+        if lines:
+            parts.append("\n".join([f"**{folder}/** {_about(ROOT / folder)}".rstrip(), "", *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _files(folder: Path, pattern: str) -> Iterator[tuple[Path, str]]:
+    for path in sorted(folder.glob(pattern)):
+        summary = first_line(path) if path.is_file() else ""
+        if summary and not (path.name == "__init__.py" and folder != ROOT / "neocog"):
+            yield path, summary
+
+
+def _about(folder: Path) -> str:
+    package = folder / "__init__.py"
+    return first_line(package) if package.is_file() and folder != ROOT / "neocog" else ""
+
+
+def first_line(path: Path) -> str:
+    """Return what a file says of itself in its first line, "" if it is no text of ours."""
+    if path.suffix == ".py":
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        return docstring.partition("\n")[0].replace("``", "`")
+    if path.suffix == ".md":
+        return path.read_text().partition("\n")[0].lstrip("# ")
+    if path.suffix in {".cu", ".cuh"}:
+        return path.read_text().partition("\n")[0].lstrip("/* ").rstrip("*/ ")
+    if path.suffix == ".safetensors":
+        return "a model; `neocog models show " + path.stem + "` tells about it"
+    return ""
+
+
+def render(text: str) -> str:
+    """Return the README's text with its generated parts made anew."""
+
+    def part(match: re.Match[str]) -> str:
+        opening, kind, name, end = match.groups()
+        return opening + (table(name) if kind == "table" else repository_map()) + end
+
+    return PART.sub(part, text)
+
+
+def main() -> int:
+    old = README.read_text()
+    new = render(old)
+    if sys.argv[1:] == ["--check"]:
+        if new != old:
+            print("README.md is out of date: run python benchmarks/tables.py", file=sys.stderr)
+        return int(new != old)
+    if sys.argv[1:]:
+        print(__doc__, file=sys.stderr)
+        return 2
+    README.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What a stranger meets first: the wheel, the start-up time, the README and its commands."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+HEAVY = ("cv2", "cupy", "torch", "PIL", "safetensors", "sklearn")
+
+START = """
+import sys, time
+import numpy
+start = time.perf_counter()
+import neocog
+print(time.perf_counter() - start, *(name for name in {heavy} if name in sys.modules))
+"""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
+    """Run a command to its end and return what it printed."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def script(path: str):
+    """Load a script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def readme_commands() -> list[str]:
+    return re.findall(r"^pip install .* && .*$", README, re.MULTILINE)
+
+
+def test_import_is_quick_and_light():
+    runs = [run(sys.executable, "-c", START.format(heavy=HEAVY)).split() for _ in range(5)]
+    assert all(len(words) == 1 for words in runs), f"import neocog brings {runs[0][1:]}"
+    assert min(float(words[0]) for words in runs) < 0.15
+
+
+def test_help_is_quick():
+    def seconds() -> float:
+        start = time.perf_counter()
+        run(sys.executable, "-m", "neocog", "--help")
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.5
+
+
+def test_public_names_are_there():
+    import neocog
+
+    assert set(neocog.__all__) <= set(dir(neocog))
+    for name in neocog.__all__:
+        assert getattr(neocog, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = neocog.nothing
+
+
+def test_app_is_the_same_program():
+    help_of_app = run(sys.executable, ROOT / "app.py", "--help", COLUMNS="80")
+    assert "read" in help_of_app
+    version = run(sys.executable, ROOT / "app.py", "--version")
+    assert version == run(sys.executable, "-m", "neocog", "--version")
+
+
+def test_readme_is_up_to_date():
+    tables = script("benchmarks/tables.py")
+    assert tables.render(README) == README, "run python benchmarks/tables.py"
+
+
+def test_readme_links_lead_somewhere():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "README.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_map_names_every_module():
+    for path in (ROOT / "neocog").rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        named = name if path.name != "__init__.py" else f"**{path.parent.relative_to(ROOT)}/**"
+        assert named in README, f"{name} is not on the README's map"
+
+
+def test_ci_runs_the_readme_command():
+    _, test = readme_commands()
+    assert f"\n{test} || exit 1\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_samples_are_those_that_the_script_makes(tmp_path):
+    samples = ROOT / "data" / "samples"
+    maker = script("data/make_samples.py")
+    maker.write_labels(tmp_path)
+    assert (tmp_path / "labels.csv").read_text() == (samples / "labels.csv").read_text()
+    assert {note.file for note in maker.NOTES} | {"labels.csv"} == {
+        p.name for p in samples.iterdir()
+    }
+
+
+def test_reader_reads_the_samples():
+    from neocog import Reader
+
+    reader = Reader()
+    notes = script("data/make_samples.py").NOTES
+    wrong = {
+        note.file: text
+        for note in notes
+        if (text := reader.read(ROOT / "data" / "samples" / note.file).text)
+        != "\n".join(note.lines)
+    }
+    assert not wrong
+
+
+@pytest.mark.slow
+def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("neocog-*.whl")
+    venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel)
+    picture = ROOT / "data" / "samples" / "postcode.png"
+    neocog = python.with_name("neocog")
+    assert "90412" in run(neocog, "read", picture, cwd=tmp_path)
+    where = "from neocog.network.registry import find_model; print(find_model('neocog'))"
+    place = Path(run(python, "-c", where, cwd=tmp_path).strip())
+    assert place.parent.name == "_models"
+    assert tmp_path in place.parents
+    assert (place.parent.parent / "_kernels").is_dir()
