@@ -1,0 +1,82 @@
+"""Digits written with any pen: the line of a scanned digit, drawn again at another width."""
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+FINE = 112  # side of the field in which a digit's line is traced, in pixels
+_BOX = 80  # the digit's box in it (20 of 28 pixels)
+
+
+def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Thin a mask to a line one pixel wide.
+
+    Zhang and Suen 1984, doi:10.1145/357994.358023.
+    """
+    image = np.pad(mask, 1).astype(np.uint8)
+    changed = True
+    while changed:
+        changed = False
+        for step in (0, 1):
+            n = [
+                image[1 + r : image.shape[0] - 1 + r, 1 + c : image.shape[1] - 1 + c]
+                for r, c in ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
+            ]
+            count = sum(x.astype(int) for x in n)
+            turns = sum((n[k] == 0) & (n[(k + 1) % 8] == 1) for k in range(8)).astype(int)
+            up, right, down, left = n[0], n[2], n[4], n[6]
+            if step == 0:
+                corner = (up * right * down == 0) & (right * down * left == 0)
+            else:
+                corner = (up * right * left == 0) & (up * down * left == 0)
+            gone = (image[1:-1, 1:-1] == 1) & (count >= 2) & (count <= 6) & (turns == 1) & corner
+            if gone.any():
+                image[1:-1, 1:-1][gone] = 0
+                changed = True
+    return image[1:-1, 1:-1].astype(bool)
+
+
+@lru_cache(maxsize=4096)
+def _distance_to_line(raw: bytes) -> NDArray[np.float32]:
+    digit = np.frombuffer(raw, np.uint8).reshape(28, 28)
+    large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
+    line = skeleton(cv2.GaussianBlur(large, (0, 0), 1.5) > 110)
+    return cv2.distanceTransform((~line).astype(np.uint8), cv2.DIST_L2, 5)
+
+
+def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> NDArray[np.float32]:
+    """Draw one digit as ink.
+
+    Parameters
+    ----------
+    digit : ndarray of uint8, shape (28, 28)
+        A digit as MNIST has it.
+    height : float
+        Height that the 20-pixel box takes, in pixels.
+    pen : float or None
+        Stroke width as a share of that height; None keeps the strokes as they are.
+
+    Returns
+    -------
+    ndarray of float32, shape (h, w)
+        Cover by ink, 0 to 1, cropped to the ink.
+    """
+    if pen is None:
+        large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
+        large = cv2.GaussianBlur(large, (0, 0), 1.5).astype(np.float32) / 255
+        cover = np.clip((large - 0.45) * 5 + 0.5, 0, 1)
+    else:
+        reach = _distance_to_line(digit.tobytes())
+        grown = int(np.ceil(pen * _BOX))
+        reach = cv2.copyMakeBorder(reach, grown, grown, grown, grown, cv2.BORDER_CONSTANT, value=99)
+        cover = np.clip(pen * _BOX / 2 - reach + 0.5, 0, 1)
+    rows, columns = np.flatnonzero(cover.any(1)), np.flatnonzero(cover.any(0))
+    if not rows.size:
+        return np.zeros((1, 1), np.float32)
+    cover = cover[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = height / _BOX
+    size = tuple(max(1, round(v * scale)) for v in cover.shape[::-1])
+    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return np.clip(cv2.resize(cover.astype(np.float32), size, interpolation=method), 0, 1)
