@@ -165,7 +165,7 @@ def test_sklearn_digits() -> None:
 
 def test_an_unknown_split_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose one of train, test"):
-        open_dataset(tmp_path, split="dev")  # type: ignore[arg-type]
+        open_dataset(tmp_path, split="dev")
 
 
 def test_mnist_by_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
 VALIDATION_SHARE = 12  # and never more than a twelfth of a smaller set
 
 
-def open_dataset(path: str | Path, *, split: Split | None = None) -> Digits | LabelledPictures:
+def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
     """Read the labelled set at ``path``, whatever its format.
 
     Parameters
@@ -55,24 +55,25 @@ def open_dataset(path: str | Path, *, split: Split | None = None) -> Digits | La
 
     Raises
     ------
+    UsageError
+        If there is no part of that name.
     InputError
         If nothing is there, the format is not known, or a file is malformed.
     """
-    if split is not None and split not in SPLITS:
-        raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
+    part = _split(split)
     path = Path(path)
     if not path.exists():
         if str(path) == "sklearn":
-            return _whole(read_sklearn(), split)
+            return _whole(read_sklearn(), part)
         if str(path) == "mnist":
-            return _open_fetched(split)
+            return _open_fetched(part)
         raise InputError(f"{path}: no such file or folder; give a data set's place or 'sklearn'")
     if path.is_dir():
-        return _open_folder(path, split)
-    return _open_file(path, split)
+        return _open_folder(path, part)
+    return _open_file(path, part)
 
 
-def open_digits(path: str | Path, *, split: Split | None = None) -> Digits:
+def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
     """As `open_dataset`, for callers that need isolated digits.
 
     Raises
@@ -87,6 +88,15 @@ def open_digits(path: str | Path, *, split: Split | None = None) -> Digits:
             "give IDX files, USPS text or folders 0 to 9"
         )
     return dataset
+
+
+def _split(name: str | None) -> Split | None:
+    for split in SPLITS:
+        if name == split:
+            return split
+    if name is None:
+        return None
+    raise UsageError(f"split '{name}' is unknown: choose one of {', '.join(SPLITS)}")
 
 
 # --- which format -----------------------------------------------------------------------------

@@ -71,6 +71,9 @@ class LabelledPictures:
     def __len__(self) -> int:
         return len(self.files)
 
+    def __getitem__(self, index: slice) -> "LabelledPictures":
+        return LabelledPictures(self.files[index], self.expected[index], self.name)
+
 
 # --- IDX --------------------------------------------------------------------------------------
 

@@ -1,0 +1,232 @@
+"""From a picture to its text: decode, find the digits, recognise them, reject the doubtful."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.records import REJECTED, DigitReading, PageReading
+from neocog.errors import InputError, NeocogError, UsageError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from neocog.network.decision import Answers
+    from neocog.network.model import Model
+    from neocog.vision.decode import Page
+    from neocog.vision.find import Line
+
+Picture: TypeAlias = "str | Path | Image | NDArray[Any]"
+"""A picture file, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When an answer is rejected and ``"?"`` stands in the text.
+
+    Attributes
+    ----------
+    min_p : float
+        Answers of a lower probability are rejected.
+    rival : float
+        A rejected answer counts as ``two answers`` if the second response is at least this
+        share of the best, else as ``low confidence``.
+    """
+
+    min_p: float = 0.5
+    rival: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.min_p <= 1.0:
+            raise UsageError(f"min_p {self.min_p}: a probability is wanted, 0 (keep all) to 1")
+
+    def reason(self, label: int, p: float, best: float, margin: float) -> str | None:
+        """Why an answer is rejected, or None if it stands."""
+        if label < 0:
+            return "no response"
+        if p >= self.min_p:
+            return None
+        return "two answers" if best - margin >= self.rival * best else "low confidence"
+
+
+class Reader:
+    """Reads digits in pictures.
+
+    Parameters
+    ----------
+    model : str, Path or Model
+        Name of a shipped model, a model file, or a loaded model.
+    device : {"auto", "cpu", "cuda"}
+        Where the network runs.
+    min_p : float, optional
+        Reject answers of a lower probability; see `Policy`.
+    batch : int
+        Digits per pass of the network.
+
+    Raises
+    ------
+    ModelError
+        If the model is missing or broken.
+    DeviceError
+        If the device is not there.
+
+    Examples
+    --------
+    >>> from neocog import Reader                                       # doctest: +SKIP
+    >>> Reader().read("photo.jpg").text                                 # doctest: +SKIP
+    '07946'
+    """
+
+    def __init__(
+        self,
+        model: "str | Path | Model | None" = None,
+        *,
+        device: str = "auto",
+        min_p: float | None = None,
+        batch: int = 32,
+    ) -> None:
+        from neocog.network.engine import Engine
+        from neocog.network.model import Model, load_model
+        from neocog.network.registry import DEFAULT
+
+        self.policy = Policy() if min_p is None else Policy(min_p=min_p)
+        self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
+        self.engine = Engine(self.model, device=device)
+        self.batch = batch
+
+    def read(self, picture: Picture) -> PageReading:
+        """Read the first page of a picture.
+
+        Parameters
+        ----------
+        picture : str, Path, PIL image or ndarray
+            A picture file; or pixels (H, W) or (H, W, 3) in RGB order, uint8.
+
+        Raises
+        ------
+        InputError
+            If it cannot be decoded.
+        """
+        return next(self.read_pages(picture))
+
+    def read_pages(self, picture: Picture) -> Iterator[PageReading]:
+        """Read page after page; a TIFF may hold several.
+
+        Raises
+        ------
+        InputError
+            If it, or a page of it, cannot be decoded.
+        """
+        source = _name(picture)
+        pages = _pages(picture)
+        while True:
+            start = time.perf_counter()
+            page = next(pages, None)
+            if page is None:
+                return
+            yield self._read_page(source, page, 1e3 * (time.perf_counter() - start))
+
+    def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
+        """Read pictures one after another; one that fails gives a record with its ``error``."""
+        for picture in pictures:
+            page = 0
+            try:
+                for reading in self.read_pages(picture):
+                    yield reading
+                    page = reading.page + 1
+            except InputError as error:
+                yield self._failure(picture, page, str(error))
+            except NeocogError:
+                raise
+            except Exception as error:  # whatever one picture does, the others are still read
+                what = str(error).strip().partition("\n")[0]
+                message = f"cannot be read: {type(error).__name__}: {what}; please report this"
+                yield self._failure(picture, page, message)
+
+    def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
+        from neocog.vision.find import find_digits
+
+        start = time.perf_counter()
+        lines = find_digits(page.grey)
+        found = time.perf_counter()
+        digits = self._recognise(lines, page.scale)
+        done = time.perf_counter()
+        rest = iter(digits)
+        text = "\n".join("".join(next(rest).char for _ in line.digits) for line in lines)
+        return PageReading(
+            source=source,
+            page=page.index,
+            text=text,
+            digits=digits,
+            model=self.model.id,
+            ms={
+                "decode": decode_ms,
+                "find": 1e3 * (found - start),
+                "recognise": 1e3 * (done - found),
+            },
+        )
+
+    def _recognise(self, lines: "list[Line]", scale: float) -> tuple[DigitReading, ...]:
+        places = [place for line in lines for place in line.digits]
+        if not places:
+            return ()
+        answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
+        return tuple(
+            self._digit(answers, index, _box(place.box, scale))
+            for index, place in enumerate(places)
+        )
+
+    def _digit(
+        self, answers: "Answers", index: int, box: tuple[int, int, int, int]
+    ) -> DigitReading:
+        label = int(answers.label[index])
+        p = float(answers.p[index])
+        margin = float(answers.margin[index])
+        reason = self.policy.reason(label, p, float(answers.score[index].max()), margin)
+        char = REJECTED if reason else str(label)
+        return DigitReading(char, p, margin, box, reason)
+
+    def _failure(self, picture: object, page: int, message: str) -> PageReading:
+        return PageReading(_name(picture), page, model=self.model.id, error=message)
+
+
+def _pages(picture: Picture) -> "Iterator[Page]":
+    from neocog.vision.decode import Page, decode, to_grey
+    from neocog.vision.find import LONG_SIDE
+
+    if isinstance(picture, str | Path):
+        path = Path(picture)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError("a pipe or device, where a picture file is wanted")
+        return decode(path, long_side=LONG_SIDE)
+    pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
+    return iter((Page(0, to_grey(pixels), 1.0),))
+
+
+def _pixels(image: "Image") -> NDArray[Any]:
+    """The upright pixels of a PIL image, in a mode that `to_grey` knows."""
+    from PIL import Image, ImageOps
+
+    if not isinstance(image, Image.Image):
+        raise InputError(
+            f"a {type(image).__name__} came, where a file name, a PIL image or an array is wanted"
+        )
+    upright = ImageOps.exif_transpose(image)
+    plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
+    return np.asarray(upright if plain else upright.convert("RGBA"))
+
+
+def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:
+    """From pixels of the reduced page to pixels of the picture."""
+    x, y, width, height = (round(value / scale) for value in box)
+    return x, y, width, height
+
+
+def _name(picture: object) -> str:
+    if isinstance(picture, str | Path):
+        return str(picture)
+    return str(getattr(picture, "filename", "")) or f"<{type(picture).__name__}>"

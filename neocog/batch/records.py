@@ -1,0 +1,107 @@
+"""What was read: one `PageReading` per page, whether it could be read or not."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = 1
+REJECTED = "?"
+
+Box = tuple[int, int, int, int]
+"""x, y, width, height in pixels of the upright picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigitReading:
+    """One place where a digit stands.
+
+    Attributes
+    ----------
+    char : str
+        ``"0"`` to ``"9"``, or ``"?"`` where the answer was rejected.
+    p : float
+        Probability of the best answer, 0 where there was none.
+    margin : float
+        Best response minus the second.
+    box : tuple of int
+        x, y, width, height in pixels of the upright picture.
+    reason : str or None
+        Why the place was rejected: ``no response``, ``two answers``, ``low confidence``.
+    """
+
+    char: str
+    p: float
+    margin: float
+    box: Box
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageReading:
+    r"""What stands on one page, or why that is not known.
+
+    Attributes
+    ----------
+    source : str
+        The picture as it was named.
+    page : int
+        From 0; more than one in a TIFF.
+    text : str
+        The digits, lines joined by ``"\n"``, ``"?"`` where an answer was rejected.
+    digits : tuple of DigitReading
+        In the order of ``text``.
+    model : str
+        Name and version of the model.
+    error : str or None
+        Why the page could not be read.
+    ms : dict or None
+        Milliseconds that each stage took.
+    """
+
+    source: str
+    page: int = 0
+    text: str = ""
+    digits: tuple[DigitReading, ...] = ()
+    model: str = ""
+    error: str | None = None
+    ms: dict[str, float] | None = None
+
+    def to_dict(self, *, timings: bool = False) -> dict[str, Any]:
+        """The record as plain values; with ``timings`` also ``ms``."""
+        record: dict[str, Any] = {
+            "schema": SCHEMA,
+            "source": self.source,
+            "page": self.page,
+            "text": self.text,
+            "digits": [_digit(digit) for digit in self.digits],
+            "model": self.model,
+            "error": self.error,
+        }
+        if timings:
+            record["ms"] = {name: round(value, 3) for name, value in (self.ms or {}).items()}
+        return record
+
+    def to_json(self, *, timings: bool = False) -> str:
+        """The record as one line of JSON.
+
+        >>> print(PageReading("a.png", text="7").to_json())
+        {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
+        """
+        return json.dumps(
+            self.to_dict(timings=timings), ensure_ascii=False, separators=(",", ":")
+        ).translate(_ESCAPED)
+
+
+# a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which
+# cannot be printed but can be escaped
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}
+
+
+def _digit(digit: DigitReading) -> dict[str, Any]:
+    return {
+        "char": digit.char,
+        "p": round(digit.p, 4),
+        "margin": round(digit.margin, 4),
+        "box": list(digit.box),
+        "reason": digit.reason,
+    }

@@ -1,0 +1,143 @@
+"""How well a model reads a labelled set: accuracy of digits, error rate of whole pictures."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+    from neocog.batch.records import PageReading
+    from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.network.engine import Engine
+
+NO_ANSWER = 10  # column of the confusion matrix
+_CHUNK = 512  # digits between two calls of progress
+
+Progress = Callable[[int, int], None]
+"""Called with how many are done and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigitScore:
+    """How isolated digits were read.
+
+    Attributes
+    ----------
+    confusion : (10, 11) ndarray of int64
+        Row: the digit; column: the answer, 10 for none.
+    seconds : float
+        Wall time of the network.
+    """
+
+    confusion: NDArray[np.int64]
+    seconds: float
+
+    @property
+    def n(self) -> int:
+        """Digits."""
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers; no answer is a wrong one."""
+        return float(np.trace(self.confusion)) / max(self.n, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog eval --json`` prints it."""
+        return {"n": self.n, "accuracy": round(self.accuracy, 6), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class PictureScore:
+    """How whole pictures were read.
+
+    Attributes
+    ----------
+    readings : tuple of PageReading
+        One for each picture.
+    expected : tuple of str
+        The digits that stand in each.
+    seconds : float
+        Wall time.
+    """
+
+    readings: "tuple[PageReading, ...]"
+    expected: tuple[str, ...]
+    seconds: float
+
+    @property
+    def distances(self) -> tuple[int, ...]:
+        """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
+        return tuple(
+            edit_distance(reading.text.replace("\n", ""), expected)
+            for reading, expected in zip(self.readings, self.expected, strict=True)
+        )
+
+    @property
+    def failed(self) -> int:
+        """Pictures that could not be decoded; they count as read empty."""
+        return sum(reading.error is not None for reading in self.readings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog eval --json`` prints it."""
+        distances = self.distances
+        n_digits = sum(map(len, self.expected))
+        exact = sum(
+            distance == 0 and reading.error is None
+            for distance, reading in zip(distances, self.readings, strict=True)
+        )
+        return {
+            "n": len(self.readings),
+            "n_digits": n_digits,
+            "cer": round(sum(distances) / max(n_digits, 1), 6),
+            "exact": round(exact / max(len(self.readings), 1), 6),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def evaluate_digits(
+    engine: "Engine", digits: "Digits", *, batch: int = 32, progress: Progress | None = None
+) -> DigitScore:
+    """Read isolated digits and count the answers."""
+    confusion = np.zeros((10, NO_ANSWER + 1), np.int64)
+    start = time.perf_counter()
+    for first in range(0, len(digits), _CHUNK):
+        chunk = digits[first : first + _CHUNK]
+        answers = engine.recognise(chunk.images, batch=batch).label
+        np.add.at(confusion, (chunk.labels, np.where(answers < 0, NO_ANSWER, answers)), 1)
+        if progress:
+            progress(min(first + _CHUNK, len(digits)), len(digits))
+    return DigitScore(confusion, time.perf_counter() - start)
+
+
+def evaluate_pictures(
+    reader: "Reader", pictures: "LabelledPictures", *, progress: Progress | None = None
+) -> PictureScore:
+    """Read pictures (their first page) and keep what was read beside what stands there."""
+    readings = []
+    start = time.perf_counter()
+    for done, file in enumerate(pictures.files, 1):
+        readings.append(next(iter(reader.read_many([file]))))
+        if progress:
+            progress(done, len(pictures))
+    return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
+
+
+def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
+    """Fewest insertions, deletions and substitutions that turn one text into the other.
+
+    Levenshtein's distance, by rows.
+
+    >>> edit_distance("07946", "0?94")
+    2
+    """
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]

@@ -1,0 +1,200 @@
+"""Whether this machine has what neocog needs, each point with what to do about it."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from typing import Any, Literal
+
+import numpy as np
+
+from neocog.errors import ModelError
+
+Level = Literal["ok", "warn", "fail"]
+"""``fail``: neocog cannot read without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One point: what was found, and what to do if that is not enough."""
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As ``neocog doctor --json`` prints it."""
+        return asdict(self)
+
+
+def examine() -> Iterator[Check]:
+    """Look at every point, one after another; none of them raises."""
+    checks: tuple[Callable[[], Iterator[Check]], ...] = (
+        _python, _numpy, _opencv, _models, _gpu, _display, _compiler,
+    )  # fmt: skip
+    for check in checks:
+        yield from check()
+
+
+def verify_model(name: str) -> str:
+    """Load a model, and try that it answers nothing to silence and something to ink.
+
+    Returns
+    -------
+    str
+        The model's id and its plane counts.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be loaded or answers wrongly.
+    """
+    from neocog.bench.timing import made_digits
+    from neocog.network.engine import Engine
+    from neocog.network.model import load_model
+
+    model = load_model(name)
+    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
+    answers = Engine(model).recognise(digits, batch=len(digits))
+    if answers.label[0] != -1:
+        raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
+    if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
+        raise ModelError(f"model {name}: answers nothing to ink; learn it again")
+    return f"{model.id}  planes {'/'.join(map(str, model.planes))}"
+
+
+def blas_info() -> dict[str, Any]:
+    """Name and version of NumPy's BLAS."""
+    config: Any = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {})
+    return {"name": blas.get("name", "unknown"), "version": blas.get("version", "")}
+
+
+def blas_threads() -> int:
+    """Threads that BLAS may take, by the variables it obeys, else the cores of this process."""
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value):
+            return int(value)
+    return _cores()
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _python() -> Iterator[Check]:
+    found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield Check("python", "ok", f"{found}, {_cores()} cores")
+
+
+def _numpy() -> Iterator[Check]:
+    blas = blas_info()
+    threads = blas_threads()
+    found = f"{np.__version__}, BLAS {blas['name']} {blas['version']}, {threads} threads"
+    if blas["name"] in ("unknown", "none", "lapack_lite"):
+        yield Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
+    elif threads > _cores():
+        yield Check(
+            "numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={_cores()}"
+        )
+    else:
+        yield Check("numpy", "ok", found)
+
+
+def _opencv() -> Iterator[Check]:
+    wheels = [
+        f"{name} {metadata.version(name)}"
+        for name in (
+            "opencv-python",
+            "opencv-python-headless",
+            "opencv-contrib-python",
+            "opencv-contrib-python-headless",
+        )
+        if _installed(name)
+    ]
+    try:
+        import cv2
+    except ImportError as error:  # a missing libGL shows here
+        advice = "on a bare server: apt install libgl1 libglib2.0-0"
+        yield Check("opencv", "fail", f"cannot be imported: {error}", advice)
+        return
+    found = f"{cv2.__version__} ({', '.join(wheels) or 'no wheel'})"
+    if len(wheels) > 1:
+        others = " ".join(wheel.partition(" ")[0] for wheel in wheels)
+        advice = f"two wheels overwrite each other: pip uninstall {others}, then install one"
+        yield Check("opencv", "warn", found, advice)
+        return
+    yield Check("opencv", "ok", found)
+
+
+def _models() -> Iterator[Check]:
+    from neocog.network.registry import list_models, models_dir
+
+    entries = list_models()
+    if not entries:
+        yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
+    for entry in entries:
+        try:
+            yield Check("model", "ok", verify_model(entry.name))
+        except ModelError as error:
+            yield Check("model", "fail", str(error), "install neocog again")
+
+
+def _gpu() -> Iterator[Check]:
+    if util.find_spec("cupy") is None:
+        advice = "with an NVIDIA GPU: pip install 'neocog[cuda13]' (or cuda12)"
+        if shutil.which("nvidia-smi") is None:
+            yield Check("gpu", "ok", "no CuPy and no NVIDIA driver: the CPU is used")
+        else:
+            yield Check("gpu", "warn", "an NVIDIA driver, but no CuPy: the CPU is used", advice)
+        return
+    try:
+        import cupy
+
+        count = cupy.cuda.runtime.getDeviceCount()
+        names = [cupy.cuda.runtime.getDeviceProperties(i)["name"].decode() for i in range(count)]
+    except Exception as error:  # CuPy's own errors cannot be named before it is imported
+        first = str(error).partition("\n")[0]
+        yield Check("gpu", "warn", f"CuPy finds no GPU: {first}", "check with nvidia-smi")
+        return
+    yield Check("gpu", "ok", f"CuPy {cupy.__version__}: {', '.join(names)}")
+
+
+def _display() -> Iterator[Check]:
+    shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+    if shown or sys.platform in ("win32", "darwin"):
+        yield Check("display", "ok", shown or sys.platform)
+    else:
+        yield Check("display", "ok", "none: reading files needs none")
+
+
+def _compiler() -> Iterator[Check]:
+    path = shutil.which("g++")
+    if path is None:
+        advice = "only some tests need it: apt install g++"
+        yield Check("g++", "warn", "not found: tests that compile are skipped", advice)
+        return
+    try:
+        run = subprocess.run(
+            [path, "-dumpfullversion"], capture_output=True, text=True, timeout=10, check=False
+        )
+        version = run.stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        version = "(does not answer)"
+    yield Check("g++", "ok", f"{version} {path}")
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""The command line: it parses, calls the package, and prints.
+
+Results go to stdout, messages and progress to stderr. Exit codes: 0 all read, 1 some inputs
+failed, 2 usage, 3 nothing to read, 4 model, 5 device, 130 interrupted.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from neocog.cli import data, doctor, learn, measure, models, read
+from neocog.errors import NeocogError
+
+
+class _Group(TyperGroup):
+    """Turns the errors of the package into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except NeocogError as error:
+            print(f"neocog: {error}", file=sys.stderr)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            print("neocog: interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            # whoever read our output has enough; what is left in the buffer must go nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    name="neocog",
+    help="A ten-layer neocognitron that reads handwritten digits.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from neocog import __version__
+
+        print(f"neocog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """A ten-layer neocognitron that reads handwritten digits."""
+
+
+app.command("read")(read.read)
+app.command("train")(learn.train)
+app.command("eval")(measure.evaluate)
+app.command("timing")(measure.timing)
+app.add_typer(measure.bench, name="bench")
+app.add_typer(models.app, name="models")
+app.add_typer(data.app, name="data")
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app()

@@ -1,0 +1,27 @@
+"""``neocog doctor``: what this machine has and what it lacks."""
+
+import json
+
+import typer
+
+from neocog.cli import options
+
+
+def doctor(as_json: options.Json = False) -> None:
+    """Look at this machine and say what is missing; the exit code is 1 if neocog cannot read."""
+    from neocog import __version__
+    from neocog.bench.health import examine
+
+    checks = []
+    if not as_json:
+        print(f"neocog {__version__}")
+    for check in examine():
+        checks.append(check)
+        if not as_json:
+            print(f"{check.level:5s} {check.name:8s} {check.found}", flush=True)
+            if check.advice:
+                print(f"{'':14s} -> {check.advice}")
+    if as_json:
+        print(json.dumps({"version": __version__, "checks": [c.to_dict() for c in checks]}))
+    if any(check.level == "fail" for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,84 @@
+"""``neocog models``: what is shipped, what it is, and whether it is whole."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from neocog.cli import options
+
+app = typer.Typer(help="The models that are shipped.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """The models that are shipped."""
+
+
+@app.command("list")
+def list_them(as_json: options.Json = False) -> None:
+    """List the shipped models."""
+    from neocog.errors import ModelError
+    from neocog.network.registry import list_models, models_dir
+
+    entries = list_models()
+    if not entries:
+        raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
+    if as_json:
+        print(json.dumps([{"name": e.name, "path": str(e.path), "bytes": e.size} for e in entries]))
+        return
+    for entry in entries:
+        print(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}")
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
+    as_json: options.Json = False,
+) -> None:
+    """Show the architecture and the card of a model."""
+    from neocog.network.model import load_model
+    from neocog.network.registry import find_model
+
+    model = load_model(name)
+    facts = {
+        "id": model.id,
+        "path": str(find_model(name)),
+        "preset": model.spec.name,
+        "planes": list(model.planes),
+        "thresholds": [layer.threshold for layer in model.s],
+        "psi": model.psi,
+        "rule": model.rule,
+        "bytes": find_model(name).stat().st_size,
+        "card": model.card,
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for key, value in [*list(facts.items())[:-1], *model.card.items()]:
+        print(f"{key:16s} {value}")
+
+
+@app.command("verify")
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME|PATH]...", help="All shipped, if none.")
+    ] = None,
+) -> None:
+    """Load models and check that they are whole and that silence gets no answer."""
+    from neocog.bench.health import verify_model
+    from neocog.errors import ModelError
+    from neocog.network.registry import list_models
+
+    wanted = names or [entry.name for entry in list_models()]
+    if not wanted:
+        raise ModelError("no models are shipped here; give a model file, or train one")
+    broken = []
+    for name in wanted:
+        try:
+            print(f"ok      {verify_model(name)}")
+        except ModelError as error:
+            broken.append(name)
+            print(f"broken  {error}")
+    if broken:
+        raise ModelError(f"{len(broken)} of {len(wanted)} broken: {', '.join(broken)}")

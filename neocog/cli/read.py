@@ -1,0 +1,66 @@
+"""``neocog read``: pictures in, digits out."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from neocog.cli import options
+
+
+def read(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="INPUT...", help="Pictures, and folders of pictures.")
+    ],
+    model: options.Model = options.DEFAULT_MODEL,
+    device: options.Device = "auto",
+    form: Annotated[
+        str, typer.Option("--format", metavar="text|jsonl|csv", help="Form of the result.")
+    ] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout.")
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            "--save-overlay", metavar="DIR", help="Save pictures with the reading drawn over them."
+        ),
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option("--min-p", metavar="P", help="Put ? for answers less probable than this."),
+    ] = None,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
+    ] = False,
+    batch: options.Batch = 32,
+) -> None:
+    """Read the handwritten digits in pictures.
+
+    A picture that cannot be read is told on stderr, the others are still read, and the exit
+    code is 1.
+    """
+    from pathlib import Path
+
+    from neocog.batch.overlays import OverlayFolder
+    from neocog.batch.reader import Reader
+    from neocog.batch.sinks import open_sink, printable
+    from neocog.batch.sources import expand
+
+    reader = Reader(model, device=device, min_p=min_p, batch=batch)
+    overlays = OverlayFolder(overlay) if overlay else None
+    names = len(inputs) > 1 or Path(inputs[0]).is_dir()
+    read_count = failed = 0
+    with open_sink(form, output, names=names, timings=timings) as sink:
+        for reading in reader.read_many(expand(inputs)):
+            sink.write(reading)
+            read_count += 1
+            if reading.error is not None:
+                failed += 1
+                print(f"neocog: {printable(reading.source)}: {reading.error}", file=sys.stderr)
+            elif overlays:
+                overlays.save(reading)
+    if failed:
+        if read_count > 1:
+            print(f"neocog: {failed} of {read_count} could not be read", file=sys.stderr)
+        raise typer.Exit(1)

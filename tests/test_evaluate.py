@@ -1,0 +1,88 @@
+"""The figures of an evaluation, from answers that are known."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neocog.batch.records import PageReading
+from neocog.bench.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
+from neocog.bench.timing import Timing, made_digits
+from neocog.learning.formats import Digits
+
+
+class Parrot:
+    """An engine whose answer is the first pixel, -1 for 255."""
+
+    def recognise(self, digits: Any, *, batch: int = 32) -> Any:
+        label = digits[:, 0, 0].astype(np.int64)
+        return SimpleNamespace(label=np.where(label == 255, -1, label))
+
+
+def test_confusion_and_accuracy() -> None:
+    images = np.zeros((4, 28, 28), np.uint8)
+    images[:, 0, 0] = [1, 2, 255, 4]
+    digits = Digits(images, np.array([1, 3, 3, 4]), "made")
+    told: list[tuple[int, int]] = []
+    parrot: Any = Parrot()
+    score = evaluate_digits(parrot, digits, progress=lambda *both: told.append(both))
+    assert score.n == 4
+    assert score.accuracy == 0.5
+    assert score.confusion[3, 2] == 1
+    assert score.confusion[3, NO_ANSWER] == 1
+    assert told == [(4, 4)]
+    assert list(score.to_dict()) == ["n", "accuracy", "seconds"]
+
+
+def test_picture_score() -> None:
+    readings = (
+        PageReading("a", text="12\n34"),
+        PageReading("b", text="5?7"),
+        PageReading("c", error="empty"),
+        PageReading("d", error="empty"),
+    )
+    score = PictureScore(readings, ("1234", "567", "89", ""), 2.0)
+    assert score.distances == (0, 1, 2, 0)
+    assert score.failed == 2
+    facts = score.to_dict()
+    assert facts == {"n": 4, "n_digits": 9, "cer": round(3 / 9, 6), "exact": 0.25, "seconds": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "edits"),
+    [("", "", 0), ("", "123", 3), ("123", "", 3), ("1234", "134", 1), ("07946", "0?94", 2),
+     ("12", "21", 2), ("111", "11", 1)],
+)  # fmt: skip
+def test_edit_distance(left: str, right: str, edits: int) -> None:
+    assert edit_distance(left, right) == edits
+
+
+TEXT = st.text(alphabet="01?", max_size=8)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+
+
+def test_timing_is_per_batch_and_per_digit() -> None:
+    times = Timing((("US1", 6.0), ("UC1", 2.0)), np.array([8.0, 8.0, 16.0]), 8)
+    facts = times.to_dict()
+    assert facts["stages"] == [{"name": "US1", "ms": 6.0}, {"name": "UC1", "ms": 2.0}]
+    assert facts["ms_per_digit"] == 1.0
+    assert 1.0 < facts["ms_per_digit_p95"] <= 2.0
+    assert facts["batch"] == 8
+
+
+def test_made_digits_look_like_digits() -> None:
+    digits = made_digits(50)
+    np.testing.assert_array_equal(digits, made_digits(50))
+    share = digits.mean() / 255
+    assert 0.05 < share < 0.25  # MNIST's is 0.13
+    assert (digits.max(axis=(1, 2)) == 255).all()
+    assert not digits[:, :4].any()

@@ -1,0 +1,123 @@
+"""Records, where they go, and which inputs they come from."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from neocog.batch.reader import Policy
+from neocog.batch.records import DigitReading, PageReading
+from neocog.batch.sinks import open_sink
+from neocog.batch.sources import expand
+from neocog.errors import NothingToRead, UsageError
+
+READ = PageReading(
+    "a/b.jpg",
+    0,
+    "07\n?",
+    (
+        DigitReading("0", 0.99, 0.61, (1, 2, 3, 4)),
+        DigitReading("7", 0.98765, 0.5, (5, 2, 3, 4)),
+        DigitReading("?", 0.31, 0.01, (9, 2, 3, 4), "two answers"),
+    ),
+    "neocog@1a2b3c4d",
+    ms={"decode": 1.23456, "find": 2.0},
+)
+FAILED = PageReading("b.jpg", model="neocog@1a2b3c4d", error="the file is empty")
+
+
+def test_the_record_is_as_documented() -> None:
+    assert READ.to_json().startswith(
+        '{"schema":1,"source":"a/b.jpg","page":0,"text":"07\\n?","digits":'
+        '[{"char":"0","p":0.99,"margin":0.61,"box":[1,2,3,4],"reason":null},'
+    )
+    record = json.loads(READ.to_json())
+    assert list(record) == ["schema", "source", "page", "text", "digits", "model", "error"]
+    assert record["digits"][2]["reason"] == "two answers"
+    assert json.loads(FAILED.to_json())["error"] == "the file is empty"
+    assert json.loads(FAILED.to_json())["digits"] == []
+
+
+def test_times_only_on_request() -> None:
+    assert json.loads(READ.to_json(timings=True))["ms"] == {"decode": 1.235, "find": 2.0}
+    assert "ms" not in json.loads(READ.to_json())
+
+
+@pytest.mark.parametrize("name", ["naïve ½.png", "a\nb.png", 'quo"te.png', "bad\udcff.png"])
+def test_any_file_name_survives_json(name: str) -> None:
+    line = PageReading(name).to_json()
+    assert "\n" not in line
+    assert json.loads(line.encode())["source"] == name
+
+
+def test_csv_reads_back(tmp_path: Path) -> None:
+    with open_sink("csv", tmp_path / "out.csv") as sink:
+        for reading in (READ, FAILED, PageReading("bad\udcff,\n.png")):
+            sink.write(reading)
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
+    assert rows[0]["text"] == "07\n?"
+    assert (rows[0]["n_digits"], rows[0]["n_rejected"], rows[0]["min_p"]) == ("3", "1", "0.3100")
+    assert (rows[1]["error"], rows[1]["min_p"]) == ("the file is empty", "")
+
+
+def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    for names in (True, False):
+        with open_sink("text", names=names) as sink:
+            for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
+                sink.write(reading)
+    assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 1: 5\n" + "07\n?\n\n5\n"
+
+
+def test_every_record_is_flushed(tmp_path: Path) -> None:
+    with open_sink("jsonl", tmp_path / "out.jsonl") as sink:
+        sink.write(READ)
+        assert json.loads((tmp_path / "out.jsonl").read_text())["text"] == "07\n?"
+
+
+def test_unknown_form_and_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="choose one of text, jsonl, csv"), open_sink("xml"):
+        pass
+    with (
+        pytest.raises(UsageError, match="cannot be written"),
+        open_sink("text", tmp_path / "no" / "out"),
+    ):
+        pass
+
+
+def test_expand_sorts_folders_and_keeps_files(tmp_path: Path) -> None:
+    for name in ("b.png", "a.JPG", "notes.txt", ".hidden.png", "sub/c.tif", "sub/.x/d.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "x.png").mkdir()
+    (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere")
+    missing = tmp_path / "missing.png"
+    found = [path.relative_to(tmp_path).as_posix() for path in expand([missing, tmp_path])]
+    assert found == ["missing.png", "a.JPG", "b.png", "dangling.png", "sub/c.tif"]
+
+
+def test_a_link_in_a_circle_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)
+    assert [path.name for path in expand([tmp_path])] == ["a.png"]
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(NothingToRead, match="no pictures found"):
+        list(expand([tmp_path]))
+    with pytest.raises(NothingToRead):
+        list(expand([]))
+
+
+def test_policy_gives_reasons() -> None:
+    policy = Policy(min_p=0.5, rival=0.9)
+    assert policy.reason(3, 0.6, 0.8, 0.1) is None
+    assert policy.reason(-1, 0.0, 0.0, 0.0) == "no response"
+    assert policy.reason(3, 0.4, 0.8, 0.01) == "two answers"
+    assert policy.reason(3, 0.4, 0.8, 0.5) == "low confidence"
+    assert Policy(min_p=0.0).reason(3, 0.0, 0.8, 0.0) is None
+    with pytest.raises(UsageError, match="a probability is wanted"):
+        Policy(min_p=1.5)
