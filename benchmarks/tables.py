@@ -76,8 +76,8 @@ def repository_map() -> str:
             f"- [{path.name}]({path.relative_to(ROOT).as_posix()}): {summary}"
             for path, summary in _files(ROOT / folder, pattern)
         ]
-        if lines:
-            parts.append("\n".join([f"**{folder}/** {_about(ROOT / folder)}".rstrip(), "", *lines]))
+        title = f"**{folder}/** {_about(ROOT / folder)}".rstrip()
+        parts.append("\n".join([title, "", *lines]).rstrip())
     return "\n\n".join(parts) + "\n"
 
 

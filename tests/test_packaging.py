@@ -100,6 +100,17 @@ def test_map_names_every_module():
         assert named in README, f"{name} is not on the README's map"
 
 
+def test_readme_names_every_command():
+    from typer.main import get_command
+
+    from neocog.cli import app
+
+    for name, command in get_command(app).commands.items():
+        assert f"`neocog {name} " in README or f"`neocog {name}`" in README
+        for part in getattr(command, "commands", ()):
+            assert re.search(rf"`neocog {name}.*\b{part}\b", README), f"neocog {name} {part}"
+
+
 def test_ci_runs_the_readme_command():
     _, test = readme_commands()
     assert f"\n{test} || exit 1\n" in (ROOT / ".ci" / "run").read_text()
