@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.vision.rules import remove_rules
+
 WINDOW = 0.15
 """Side of the window that averages the paper, as a share of the picture's long side."""
 
@@ -95,13 +97,13 @@ def find_marks(
     ink = grey if dark else cv2.bitwise_not(grey)
     threshold = max(floor, 3.5 * noise)
     contrast = _contrast(np.asarray(ink, dtype=np.uint8), threshold)
-    first = contrast > threshold
+    first = remove_rules((contrast > threshold).view(np.uint8))
     labels, stats = _connect(first)
     full = _full_contrast(contrast, labels, len(stats))
     share = np.maximum(full * _SHARE, threshold)
     share[stats[:, 4] < 12] = 255
     second = contrast > share.astype(np.float32)[labels]
-    labels, stats = _connect(second & first)
+    labels, stats = _connect(second.view(np.uint8) & first)
     full = _full_contrast(contrast, labels, len(stats))
     return Marks(contrast, labels, stats, full, noise)
 
@@ -124,10 +126,10 @@ def _contrast(ink: NDArray[np.uint8], threshold: float) -> NDArray[np.uint8]:
     return np.asarray(cv2.subtract(full_size.round().astype(np.uint8), ink), dtype=np.uint8)
 
 
-def _connect(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _connect(mask: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     import cv2
 
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.view(np.uint8), connectivity=8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     return np.asarray(labels, dtype=np.int32), np.asarray(stats, dtype=np.int32)
 
 

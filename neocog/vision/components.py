@@ -69,6 +69,11 @@ class Component:
         return self.box[0] + self.box[2] / 2, self.box[1] + self.box[3] / 2
 
     @property
+    def gradient(self) -> float:
+        """Mean gradient along the edge, in grey levels over two pixels."""
+        return max(self.sharpness * self.contrast / self.stroke, 1e-3)
+
+    @property
     def fill(self) -> float:
         """Share of the box that is ink."""
         return self.area / max(self.box[2] * self.box[3], 1)

@@ -23,6 +23,8 @@ class Limits:
         Share of the reference contrast that a digit must have.
     least_sharpness : float
         Least gradient x stroke / contrast.
+    softest : float
+        Widest edge of a stroke, in edges of the reference.
     shortest, tallest : float
         Bounds of a digit's height.
     widest : float
@@ -33,6 +35,7 @@ class Limits:
 
     least_contrast: float = 0.45
     least_sharpness: float = 0.55
+    softest: float = 3.0
     shortest: float = 0.42
     tallest: float = 2.6
     widest: float = 6.0
@@ -46,6 +49,7 @@ class Reference:
     contrast: float
     height: float
     stroke: float
+    edge: float
 
 
 def digit_like(component: Component, limits: Limits) -> bool:
@@ -79,27 +83,35 @@ def reference(
     Reference or None
         None when no mark has the make of a digit.
     """
-    high, wide = page
-    able = [
-        c
-        for c in components
-        if digit_like(c, limits)
-        and c.height >= 0.4 * c.width
-        and c.contact <= 0.5 * c.height
-        and c.height < 0.97 * high
-        and c.width < 0.9 * wide
-    ]
+    able = [c for c in components if _carries(c, page, limits)]
     if not able:
         return None
-    height = np.array([c.height for c in able], dtype=float)
+    height = np.array([min(c.height, 2.0 * c.width + c.stroke) for c in able], dtype=float)
     contrast = np.array([c.contrast for c in able])
-    weight = height * contrast
-    level = _weighted_quantile(contrast, weight, 0.7)
+    weight = (height * np.array([c.gradient for c in able])) ** 2
+    level = _weighted_quantile(contrast, weight, 0.6)
     strong = contrast >= limits.least_contrast * level
-    height, weight = height[strong], weight[strong]
+    tall = np.array([c.height for c in able], dtype=float)[strong]
+    weight = weight[strong]
     stroke = np.array([c.stroke for c in able])[strong]
+    edge = np.array([c.contrast / c.gradient for c in able])[strong]
     return Reference(
-        level, _weighted_quantile(height, weight, 0.5), _weighted_quantile(stroke, weight, 0.5)
+        level,
+        _weighted_quantile(tall, weight, 0.5),
+        _weighted_quantile(stroke, weight, 0.5),
+        _weighted_quantile(edge, weight, 0.5),
+    )
+
+
+def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
+    """Whether a mark may tell what the writing of its page is like."""
+    high, wide = page
+    return (
+        digit_like(c, limits)
+        and c.height >= 0.4 * c.width
+        and c.contact <= 3 * c.stroke
+        and c.height < 0.99 * high
+        and (c.width < 0.9 * wide or c.stroke > 0.04 * wide)
     )
 
 
@@ -126,6 +138,7 @@ def without_faint(
         for c in components
         if c.contrast >= limits.least_contrast * ref.contrast
         and c.sharpness >= limits.least_sharpness
+        and c.contrast / c.gradient <= limits.softest * ref.edge
     ]
 
 
@@ -141,7 +154,7 @@ def without_frames(
             o.height > 0.3 * c.height or o.height > 0.6 * ref.height for o in inside
         ) >= (1 if _frame_like(c) else 2):
             continue
-        if c.height > 0.97 * high or c.width > 0.97 * wide:
+        if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
         if c.contact > 2.5 * ref.stroke + 2 or (c.contact and c.height > 1.6 * ref.height):
             continue
