@@ -2,8 +2,8 @@
 
 On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .. ``US4.reference``
 (K, K', kernel, kernel), ``US1.c`` .. ``US4.c`` (kernel, kernel), ``UC1.blur`` .. ``UC3.blur``
-(kernel-1, kernel-1), in fp16 or fp32, and ``US4.labels`` (K4,) int64. The metadata hold the
-preset, the scalars and the card as JSON.
+(kernel-1, kernel-1), in fp16 or fp32, ``US4.labels`` (K4,) int64 and, for the linear rule,
+``UC4.gains`` (K4,). The metadata hold the preset, the scalars and the card as JSON.
 """
 
 import hashlib
@@ -20,9 +20,8 @@ from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
 from neocog.network.spec import LABELS, NetworkSpec, Psi, preset
 
-#: How UC4 reads the planes of one label: the strongest plane, or interpolating vectors over
-#: pairs or triples of planes (Fukushima 2013).
-Rule = Literal["strongest", "pairs", "triples"]
+#: How UC4 reads the planes of one label; see :mod:`neocog.network.decision`.
+Rule = Literal["strongest", "pairs", "triples", "linear"]
 Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
@@ -62,8 +61,10 @@ class Model:
         Digit of each plane of US4.
     psi : {"sqrt", "ratio"}
         Saturation of the C-cells.
-    rule : {"strongest", "pairs", "triples"}
+    rule : {"strongest", "pairs", "triples", "linear"}
         How UC4 is read.
+    gains : ndarray of float32, shape (K4,), optional
+        What each plane of US4 adds to its label under the rule ``linear``.
     temperature : float
         Scale that turns the scores of UC4 into probabilities (softmax(score / temperature)).
     card : dict
@@ -79,6 +80,7 @@ class Model:
     labels: NDArray[np.int64]
     psi: Psi = "sqrt"
     rule: Rule = "strongest"
+    gains: NDArray[np.float32] | None = None
     temperature: float = 0.05
     card: dict[str, Any] = field(default_factory=dict)
     version: str = ""
@@ -113,6 +115,8 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         tensors[f"US{i}.c"] = layer.c.astype(kind)
     for i, blur in enumerate(model.blurs, start=1):
         tensors[f"UC{i}.blur"] = blur.astype(kind)
+    if model.gains is not None:
+        tensors["UC4.gains"] = model.gains.astype(np.float32)
     header = {
         "format": _FORMAT,
         "name": model.name,
@@ -186,6 +190,7 @@ def from_bytes(data: bytes, *, source: str) -> Model:
             labels=tensors["US4.labels"].astype(np.int64),
             psi=header["psi"],
             rule=header["rule"],
+            gains=_tensor(tensors, "UC4.gains", source) if "UC4.gains" in tensors else None,
             temperature=float(header["temperature"]),
             card=dict(header["card"]),
             version=hashlib.sha256(data).hexdigest()[:8],
@@ -252,6 +257,10 @@ def _check(model: Model, source: str) -> None:
         raise ModelError(f"model {source}: labels reach beyond 0..9")
     if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
         raise ModelError(f"model {source}: unknown psi {model.psi!r} or rule {model.rule!r}")
+    if (model.gains is not None) != (model.rule == "linear"):
+        raise ModelError(f"model {source}: gains belong to the rule 'linear', not {model.rule!r}")
+    if model.gains is not None:
+        _shape(model.gains, (model.planes[2],), "UC4.gains", source)
     if not model.temperature > 0:
         raise ModelError(f"model {source}: temperature {model.temperature}; wanted above 0")
 

@@ -48,10 +48,15 @@ def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
     InputError
         If the array has another shape or type.
     """
+    check_digits(digits)
+    r = enlarging_matrix().astype(np.float32)
+    return (r @ (digits.astype(np.float32) / 255)) @ r.T
+
+
+def check_digits(digits: NDArray[np.uint8]) -> None:
+    """Raise InputError unless ``digits`` are uint8 of shape (B, 28, 28)."""
     if digits.ndim != 3 or digits.shape[1:] != (DIGIT_SIZE, DIGIT_SIZE) or digits.dtype != "u1":
         raise InputError(
             f"digits came as {digits.dtype} {digits.shape}; wanted uint8 (B, 28, 28), "
             "ink 255 on paper 0"
         )
-    r = enlarging_matrix().astype(np.float32)
-    return (r @ (digits.astype(np.float32) / 255)) @ r.T

@@ -1,0 +1,350 @@
+"""Recipes: how a whole network learns, layer by layer, without gradients.
+
+Each layer learns while the layers below respond at their recognition thresholds. A recipe is
+data; :func:`train` follows it. The same recipe, digits and seed give the same model.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import UsageError
+from neocog.learning import selforganise, top
+from neocog.learning.calibrate import best_temperature
+from neocog.learning.edges import edge_references
+from neocog.network.arrays import to_numpy
+from neocog.network.decision import Decision
+from neocog.network.engine import Layers
+from neocog.network.fields import bell, blur_kernel
+from neocog.network.layers import CLayer, ContrastLayer, SLayer
+from neocog.network.model import Model, Rule, SWeights
+from neocog.network.spec import NetworkSpec, SSpec, preset
+from neocog.network.u0 import u0_from_digits
+
+Array = Any
+Digits = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+Progress = Callable[[str], Callable[[int, int], None]]
+OnStage = Callable[[str, dict[str, Any]], None]
+
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to learn.
+
+    Parameters
+    ----------
+    name, about : str
+        What it is called, and what it is in a line.
+    preset : str
+        Architecture.
+    middle : {"winning", "silent"}
+        Rule of US2 and US3: Fukushima 2003, or add-if-silent (2013).
+    top : {"supervised", "every", "competition", "delta"}
+        Rule of US4.
+    rule : str
+        How UC4 is read.
+    thresholds : tuple of 2 float, optional
+        Learning thresholds of US2 and US3; those of the preset by default.
+    limits : tuple of 2 int, optional
+        Planes at which US2 and US3 stop growing; learning decides by default.
+    middle_digits : int
+        Digits (the first ones, in the seed's order) that US2 and US3 learn from.
+    per_label : int
+        Planes of each label (top "competition").
+    top_threshold : float, optional
+        Recognition threshold of US4; the preset's by default.
+    """
+
+    name: str
+    about: str
+    preset: str = "fukushima2003"
+    middle: Literal["winning", "silent"] = "winning"
+    top: Literal["supervised", "every", "competition", "delta"] = "supervised"
+    rule: Rule = "strongest"
+    thresholds: tuple[float, float] | None = None
+    limits: tuple[int, int] | None = None
+    middle_digits: int = 3000
+    per_label: int = 20
+    top_threshold: float | None = None
+
+
+_ALL = (
+    Recipe("fukushima2003", "the published rules of 2003 as they stand"),
+    Recipe(
+        "fukushima",
+        "the published rules of 2003, at the published 39/110 planes of US2, US3",
+        limits=(39, 110),
+    ),
+    Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
+    Recipe("intvec", "the same, read by interpolating pairs (2013)", top="every", rule="pairs"),
+    Recipe("triples", "the same, read by interpolating triples", top="every", rule="triples"),
+    Recipe(
+        "silent",
+        "US2, US3 by add-if-silent; every digit a plane, interpolating pairs",
+        middle="silent",
+        top="every",
+        rule="pairs",
+    ),
+    Recipe(
+        "delta",
+        "US2, US3 of 2003; a linear top by the delta rule",
+        top="delta",
+        rule="linear",
+        top_threshold=0.001,
+    ),
+    Recipe(
+        "neocog",
+        "US2, US3 of 2003, 40/110 planes; planes of a label compete; interpolating pairs",
+        top="competition",
+        rule="pairs",
+        limits=(40, 110),
+        per_label=20,
+    ),
+    Recipe(
+        "neocog-small",
+        "the papers' 16/26/78/70 planes; planes of a label compete; interpolating pairs",
+        top="competition",
+        rule="pairs",
+        limits=(26, 78),
+        per_label=7,
+    ),
+)
+
+#: Every recipe by name.
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
+
+
+def train(
+    recipe: Recipe,
+    images: Digits,
+    labels: Labels,
+    *,
+    seed: int = 0,
+    validation: tuple[Digits, Labels] | None = None,
+    progress: Progress | None = None,
+    on_stage: OnStage | None = None,
+    xp: Any = np,
+) -> Model:
+    """Learn a network from labelled digits.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How.
+    images : ndarray of uint8, shape (N, 28, 28)
+        Digits, ink 255 on paper 0.
+    labels : ndarray of int, shape (N,)
+        0 .. 9.
+    seed : int
+        Fixes the order of the digits and every other choice.
+    validation : (images, labels), optional
+        Digits kept apart, on which the scale of the probabilities is set.
+    progress : callable, optional
+        Called with a stage's name; returns a callable that is told ``(done, total)``.
+    on_stage : callable, optional
+        Told each stage's name and figures when it is done.
+    xp : module
+        numpy or cupy: where to compute.
+
+    Raises
+    ------
+    UsageError
+        If there are no digits, or fewer labels than digits.
+    """
+    return next(
+        train_family(
+            (recipe,),
+            images,
+            labels,
+            seed=seed,
+            validation=validation,
+            progress=progress,
+            on_stage=on_stage,
+            xp=xp,
+        )
+    )
+
+
+def train_family(
+    recipes: Sequence[Recipe],
+    images: Digits,
+    labels: Labels,
+    *,
+    seed: int = 0,
+    validation: tuple[Digits, Labels] | None = None,
+    progress: Progress | None = None,
+    on_stage: OnStage | None = None,
+    xp: Any = np,
+) -> Iterator[Model]:
+    """Learn several recipes that differ above UC3 only; US2 and US3 learn once.
+
+    Yields the models :func:`train` would return for each recipe; parameters as there.
+    """
+    if not len(images) or len(images) != len(labels):
+        raise UsageError(f"{len(images)} digits and {len(labels)} labels came; wanted one each")
+    below = {replace(r, name="", about="", rule="strongest", **_TOP_DEFAULTS) for r in recipes}
+    if len(below) != 1:
+        raise UsageError("the recipes of a family must agree in everything below US4")
+    training = _Training(recipes[0], seed, progress, on_stage, xp)
+    order = np.random.default_rng(seed).permutation(len(images))
+    images, labels = images[order], labels[order].astype(np.int64)
+    training.learn_below(images)
+    maps = training.all_maps(images, "US4")
+    for recipe in recipes:
+        model = training.model(recipe, maps, labels)
+        if validation is not None:
+            model = training.calibrated(model, *validation)
+        yield model
+
+
+_TOP_DEFAULTS: dict[str, Any] = {"top": "supervised", "per_label": 0, "top_threshold": None}
+
+
+class _Training:
+    """One run of a recipe: the layers learned so far, bottom up."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seed: int,
+        progress: Progress | None,
+        on_stage: OnStage | None,
+        xp: Any,
+    ) -> None:
+        self.recipe, self.seed, self.xp = recipe, seed, xp
+        self.spec: NetworkSpec = preset(recipe.preset)
+        self._progress = progress or (lambda what: lambda done, total: None)
+        self._on_stage = on_stage or (lambda name, figures: None)
+        self._layers: list[Any] = [ContrastLayer(self.spec.contrast, xp)]
+        self._weights: list[SWeights] = []
+        b1, b2, b3 = (blur_kernel(c).astype(np.float32) for c in self.spec.c)
+        self.blurs = (b1, b2, b3)
+
+    def learn_below(self, images: Digits) -> None:
+        """US1 from edges, US2 and US3 from the first of the digits."""
+        self._keep(0, edge_references(self.spec))
+        self._on_stage("US1", {"planes": self.spec.orientations})
+        for stage in (1, 2):
+            self._learn_middle(stage, images[: self.recipe.middle_digits])
+
+    def _learn_middle(self, stage: int, images: Digits) -> None:
+        recipe, spec = self.recipe, self.spec.s[stage]
+        rule = {
+            "winning": selforganise.learn_by_winning,
+            "silent": selforganise.learn_if_silent,
+        }[recipe.middle]
+        threshold = recipe.thresholds[stage - 1] if recipe.thresholds else spec.learning_threshold
+        assert threshold is not None
+        planes = rule(
+            self._digit_by_digit(images, f"US{stage + 1}"),
+            spec,
+            threshold=threshold,
+            limit=recipe.limits[stage - 1] if recipe.limits else None,
+        )
+        self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
+        self._on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
+
+    def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
+        """Learn US4 by ``recipe`` on maps of UC3 and return the whole network."""
+        found = self._learn_top(recipe, maps, labels)
+        self._on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
+        s4 = weights(self.spec.s[3], found.references)
+        if recipe.top_threshold is not None:
+            s4 = replace(s4, threshold=recipe.top_threshold)
+        s1, s2, s3 = self._weights
+        return Model(
+            name=recipe.name,
+            spec=self.spec,
+            s=(s1, s2, s3, s4),
+            blurs=self.blurs,
+            labels=found.labels,
+            psi=self.spec.psi,
+            rule=recipe.rule,
+            gains=found.gains,
+            card={"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)},
+        )
+
+    def _learn_top(self, recipe: Recipe, maps: Array, labels: Labels) -> top.Top:
+        spec = self.spec.s[3]
+        rng = np.random.default_rng([self.seed, 4])
+        if recipe.top == "every":
+            return top.every_view(maps, labels, spec)
+        if recipe.top == "competition":
+            return top.compete_within_labels(
+                maps, labels, spec, per_label=recipe.per_label, rng=rng
+            )
+        if recipe.top == "delta":
+            threshold = recipe.top_threshold or spec.threshold
+            return top.learn_by_delta_rule(maps, labels, spec, threshold=threshold, rng=rng)
+        assert spec.learning_threshold is not None
+        return top.learn_supervised(maps, labels, spec, threshold=spec.learning_threshold)
+
+    def calibrated(self, model: Model, images: Digits, labels: Labels) -> Model:
+        """Set the model's temperature on digits kept apart; note how many it reads right."""
+        scores = score(model, images, self.xp, self._progress("validation"))
+        temperature = best_temperature(scores, labels)
+        right = round(float((scores.argmax(axis=1) == labels).mean()), 4)
+        self._on_stage("UC4", {"validation": right, "temperature": temperature})
+        card = model.card | {"validation_accuracy": right}
+        return replace(model, temperature=temperature, card=card)
+
+    def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
+        """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
+        spec, xp = self.spec, self.xp
+        self._weights.append(weights(spec.s[stage], references))
+        size = spec.size("UG" if stage == 0 else f"UC{stage}")
+        s = SLayer(spec.s[stage], self._weights[stage], size, xp)
+        c = CLayer(spec.c[stage], self.blurs[stage], s.out, spec.psi, xp)
+        self._layers += [s, c]
+
+    def _batches(self, images: Digits, what: str) -> Iterator[Array]:
+        """Maps of the highest layer learned so far, batch by batch."""
+        tell = self._progress(what)
+        for start in range(0, len(images), _BATCH):
+            u = self.xp.asarray(u0_from_digits(images[start : start + _BATCH]))
+            for layer in self._layers:
+                u = layer(u)
+            yield u
+            tell(min(start + _BATCH, len(images)), len(images))
+
+    def _digit_by_digit(self, images: Digits, what: str) -> Iterator[Array]:
+        """Maps of one digit after another, on the host: small steps, faster there than on a GPU."""
+        for batch in self._batches(images, what):
+            yield from to_numpy(batch)
+
+    def all_maps(self, images: Digits, what: str) -> Array:
+        """Maps of the highest layer learned so far, for all digits."""
+        maps: Array = None
+        start = 0
+        for u in self._batches(images, what):
+            if maps is None:
+                maps = self.xp.empty((len(images), *u.shape[1:]), dtype=np.float32)
+            maps[start : start + len(u)] = u
+            start += len(u)
+        return maps
+
+
+def score(
+    model: Model, images: Digits, xp: Any = np, tell: Callable[[int, int], None] | None = None
+) -> NDArray[np.float32]:
+    """Return a model's scores for isolated digits, (N, 10), computed on NumPy or CuPy."""
+    layers, decision = Layers(model, xp), Decision(model, xp)
+    parts = []
+    for start in range(0, len(images), _BATCH):
+        u0 = xp.asarray(u0_from_digits(images[start : start + _BATCH]))
+        parts.append(to_numpy(decision.scores(layers(u0))))
+        if tell:
+            tell(min(start + _BATCH, len(images)), len(images))
+    return np.concatenate(parts)
+
+
+def weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
+    """Return an S-layer's weights at the constants of its architecture."""
+    c = bell(spec.kernel, spec.c).astype(np.float32)
+    return SWeights(references, c, spec.threshold, spec.q)

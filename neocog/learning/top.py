@@ -1,0 +1,192 @@
+"""US4: supervised planes, each with a digit's label, above UC3.
+
+``maps`` are those of UC3, (N, 13, 13, K3), on NumPy or CuPy. What the cell in the middle of US4
+sees of them is a digit's *view*, 9 x 9 x K3.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.plane import Array, Planes, correlate
+from neocog.network.arrays import array_module, to_numpy
+from neocog.network.fields import bell
+from neocog.network.spec import LABELS, SSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """Planes of US4: reference vectors (K4, K3, 9, 9), labels (K4,), gains (K4,) or None."""
+
+    references: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    gains: NDArray[np.float32] | None = None
+
+
+def learn_supervised(
+    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, threshold: float, passes: int = 4
+) -> Top:
+    """The rule of Fukushima (2003), over the digits in order, ``passes`` times.
+
+    If the strongest plane has the right label, it adds what its cell sees to its reference
+    vector. If it is wrong, or all are silent, a new plane with the right label is born at the
+    maximum of the seed-selecting plane.
+    """
+    xp = array_module(maps)
+    planes = Planes(maps.shape[3], spec, threshold=threshold, xp=xp)
+    c = bell(spec.kernel, spec.c)
+    v = xp.sqrt(correlate((maps**2).sum(axis=3), c)).reshape(len(maps), -1)
+    seed = to_numpy(correlate(maps.sum(axis=3), c).reshape(len(maps), -1).argmax(axis=1))
+    for _ in range(passes):
+        for i, label in enumerate(labels.tolist()):
+            seen = _cells(maps[i], spec)
+            if len(planes):
+                response = planes.respond(seen, v[i])
+                cell, plane = divmod(int(response.argmax()), len(planes))
+                if planes.labels[plane] == label and response[cell, plane] > 0:
+                    planes.learn(plane, seen[cell])
+                    continue
+            planes.add(seen[int(seed[i])], label=label)
+    references = _float32(planes.references()) * (c > 0).astype(np.float32)
+    return Top(references, np.array(planes.labels, dtype=np.int64))
+
+
+def every_view(maps: Array, labels: NDArray[np.int64], spec: SSpec) -> Top:
+    """Let every digit be a plane: its view is the reference vector."""
+    seen = views(maps, spec)
+    return Top(_planes_first(seen, maps.shape[3], spec), labels.astype(np.int64))
+
+
+def compete_within_labels(
+    maps: Array,
+    labels: NDArray[np.int64],
+    spec: SSpec,
+    *,
+    per_label: int,
+    rng: np.random.Generator,
+    rounds: int = 20,
+) -> Top:
+    """Let ``per_label`` planes of each label compete for that label's digits.
+
+    The winner rule in rounds: every plane starts from one digit's view; in a round each digit is
+    won by the plane of its label that responds strongest, and the next reference vector of a
+    plane is the sum of the (normalised) views that it won; one that wins nothing keeps its own.
+    """
+    xp = array_module(maps)
+    weight = _metric(spec, maps.shape[3], xp)
+    found: list[Array] = []
+    owner: list[int] = []
+    for label in range(LABELS):
+        own = np.flatnonzero(labels == label)
+        if not len(own):
+            continue
+        seen = _normalised(views(maps[xp.asarray(own)], spec) * weight)
+        start = rng.permutation(len(own))[:per_label]
+        planes = seen[xp.asarray(start)]
+        for _ in range(rounds):
+            winner = (seen @ planes.T).argmax(axis=1)
+            sums = _sum_by(winner, seen, len(planes))
+            won = xp.bincount(winner, minlength=len(planes)) > 0
+            planes = xp.where(won[:, None], _normalised(sums), planes)
+        found.append(planes)
+        owner += [label] * len(planes)
+    x = xp.concatenate(found) / xp.maximum(weight, 1e-20) * (weight > 0)
+    return Top(_planes_first(100 * x, maps.shape[3], spec), np.array(owner, dtype=np.int64))
+
+
+def learn_by_delta_rule(
+    maps: Array,
+    labels: NDArray[np.int64],
+    spec: SSpec,
+    *,
+    threshold: float,
+    rng: np.random.Generator,
+    epochs: int = 30,
+    rate: float = 0.05,
+    batch: int = 64,
+) -> Top:
+    """One linear layer on the views by the delta rule (Widrow and Hoff): not self-organised.
+
+    The weights of each label are split into two planes, the positive and the negative part, whose
+    gains have opposite signs; the threshold must be near 0, so that US4 stays linear.
+    """
+    xp = array_module(maps)
+    weight = _metric(spec, maps.shape[3], xp)
+    seen = views(maps, spec) * weight
+    norm = _lengths(seen)
+    w = xp.zeros((LABELS, seen.shape[1]), dtype=np.float32)
+    mean = xp.zeros_like(w)
+    target = xp.asarray(np.eye(LABELS, dtype=np.float32)[labels])
+    for epoch in range(epochs):
+        for part in np.array_split(rng.permutation(len(labels)), -(-len(labels) // batch)):
+            chosen = xp.asarray(part)
+            x = seen[chosen] / norm[chosen]
+            error = target[chosen] - xp.clip(x @ w.T + 0.1, 0, 1)
+            w += rate * error.T @ x
+        if epoch >= epochs // 2:
+            mean += w
+    w = mean / (epochs - epochs // 2)
+    halves = xp.concatenate([xp.maximum(w, 0), xp.maximum(-w, 0)])
+    gains = _lengths(halves)[:, 0]
+    x = 1e4 * halves / gains[:, None] / xp.maximum(weight, 1e-20) * (weight > 0)
+    sign = np.repeat(np.array([1, -1], dtype=np.float32), LABELS)
+    return Top(
+        _planes_first(x, maps.shape[3], spec),
+        np.tile(np.arange(LABELS), 2),
+        sign * to_numpy(gains) * np.float32(1 - threshold),
+    )
+
+
+def views(maps: Array, spec: SSpec) -> Array:
+    """Return what the middle cell of US4 sees of UC3: (N, 9 * 9 * K3) float32, taps first."""
+    k = spec.kernel
+    first = (maps.shape[1] - k) // 2
+    middle = maps[:, first : first + k, first : first + k]
+    return middle.astype(np.float32).reshape(len(maps), -1)
+
+
+def _cells(u: Array, spec: SSpec) -> Array:
+    """What each cell of US4 sees of one digit's UC3 (13, 13, K3): (25, 9 * 9 * K3)."""
+    k = spec.kernel
+    size = u.shape[0] - k + 1
+    y, x, plane = u.strides
+    shape = (size, size, k, k, u.shape[2])
+    view = array_module(u).lib.stride_tricks.as_strided(u, shape, (y, x, y, x, plane))
+    return view.reshape(size * size, -1)
+
+
+def _metric(spec: SSpec, planes: int, xp: Any) -> Array:
+    """sqrt(c) for every element of a view: cosines of weighted views are those of the S-cells."""
+    c = bell(spec.kernel, spec.c).astype(np.float32).ravel()
+    return xp.asarray(np.sqrt(np.repeat(c, planes)))
+
+
+def _lengths(x: Array) -> Array:
+    xp = array_module(x)
+    return xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
+
+
+def _normalised(x: Array) -> Array:
+    return x / _lengths(x)
+
+
+def _sum_by(group: Array, rows: Array, groups: int) -> Array:
+    """Sum rows by group, (groups, D), as one matrix product."""
+    xp = array_module(rows)
+    member = xp.zeros((groups, len(rows)), dtype=np.float32)
+    member[group, xp.arange(len(rows))] = 1
+    return member @ rows
+
+
+def _planes_first(x: Array, planes: int, spec: SSpec) -> NDArray[np.float32]:
+    """(K, ky kx K') -> (K, K', ky, kx), on the host, silent where c is 0."""
+    k = spec.kernel
+    laid_out = _float32(x).reshape(len(x), k, k, planes).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(laid_out * (bell(k, spec.c) > 0).astype(np.float32))
+
+
+def _float32(x: Array) -> NDArray[np.float32]:
+    out: NDArray[np.float32] = np.ascontiguousarray(to_numpy(x), dtype=np.float32)
+    return out

@@ -1,0 +1,192 @@
+"""From the responses of US4 to an answer: UC4, interpolating vectors, probability, margin.
+
+Rules
+-----
+``strongest``
+    UC4: the strongest plane of each label, anywhere in the 5x5 places (Fukushima 2003).
+``pairs``, ``triples``
+    Interpolating vectors (Fukushima 2013): at the place where the label's strongest plane
+    responds, the input is compared with the segments (or triangles) between the reference vectors
+    of that label, not with the vectors alone. With s the cosines to two vectors and g the cosine
+    between them, the nearest point of the segment has cosine
+    sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the
+    nearer vector itself is the nearest point.
+``linear``
+    Each plane adds its response, weighed by its gain, to its label (a delta-rule top).
+
+No response at all is no answer, label -1. Ties go to the lower label.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.network.arrays import array_module, to_numpy
+from neocog.network.model import Model
+from neocog.network.spec import LABELS
+
+Array = Any
+
+#: Pairs are sought among this many strongest planes of a label, triples among fewer.
+PAIR_PLANES = 32
+TRIPLE_PLANES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the network answers for B digits.
+
+    Attributes
+    ----------
+    label : ndarray of int64, shape (B,)
+        0 .. 9, or -1 where no cell of UC4 responded.
+    score : ndarray of float32, shape (B, 10)
+        Response of each label.
+    margin : ndarray of float32, shape (B,)
+        Strongest score minus the second.
+    p : ndarray of float32, shape (B,)
+        Probability of ``label``; 0 where there is none.
+    """
+
+    label: NDArray[np.int64]
+    score: NDArray[np.float32]
+    margin: NDArray[np.float32]
+    p: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @classmethod
+    def none(cls) -> "Answers":
+        """Return the answers for no digits."""
+        return answers(np.zeros((0, LABELS), dtype=np.float32), temperature=1.0)
+
+    @classmethod
+    def join(cls, parts: list["Answers"]) -> "Answers":
+        """Return the answers of several batches as one."""
+        return cls(*(np.concatenate([getattr(a, name) for a in parts]) for name in cls.__slots__))
+
+
+class Decision:
+    """A model's decision rule, ready to be applied to the maps of US4.
+
+    Parameters
+    ----------
+    model : Model
+        The model whose rule, labels and reference vectors of US4 decide.
+    xp : module
+        numpy or cupy: where the maps will lie.
+    """
+
+    def __init__(self, model: Model, xp: Any = np) -> None:
+        self.rule, self.temperature = model.rule, model.temperature
+        self._theta = np.float32(model.s[3].threshold)
+        counts = np.bincount(model.labels, minlength=LABELS)
+        self._planes = int(counts.max())
+        index = np.zeros((LABELS, self._planes), dtype=np.int64)
+        present = np.zeros((LABELS, self._planes), dtype=np.float32)
+        for label in range(LABELS):
+            index[label, : counts[label]] = np.flatnonzero(model.labels == label)
+            present[label, : counts[label]] = 1
+        self._index, self._present = xp.asarray(index), xp.asarray(present)
+        if model.gains is not None:
+            self._gains = xp.asarray(model.gains[index] * present)
+        if self.rule in ("pairs", "triples"):
+            self._gram = self._cosines(model, index, xp)
+
+    def _cosines(self, model: Model, index: NDArray[np.int64], xp: Any) -> Array:
+        """Cosines between the reference vectors of each label, (10, M, M)."""
+        layer = model.s[3]
+        weight = xp.asarray(np.sqrt(layer.c))
+        gram = xp.zeros((LABELS, self._planes, self._planes), dtype=np.float32)
+        for label in range(LABELS):
+            x = xp.asarray(layer.reference[index[label]]) * weight
+            x = x.reshape(self._planes, -1)
+            x /= xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
+            gram[label] = x @ x.T
+        return gram
+
+    def strongest(self, us4: Array) -> Array:
+        """Return UC4, (B, 10), from responses (B, 5, 5, K4): each label's strongest plane."""
+        return (us4.max(axis=(1, 2))[:, self._index] * self._present).max(axis=2)
+
+    def scores(self, us4: Array) -> Array:
+        """Return the score of each label by the model's rule, (B, 10), from (B, 5, 5, K4)."""
+        xp = array_module(us4)
+        if self.rule == "strongest":
+            return self.strongest(us4)
+        flat = us4.reshape(len(us4), -1, us4.shape[3])
+        if self.rule == "linear":
+            total = (flat[:, :, self._index] * self._gains).sum(axis=3)
+            return xp.maximum(total.max(axis=1), 0)
+        responses = self._at_best_place(flat)
+        cosine = xp.where(responses > 0, responses * (1 - self._theta) + self._theta, 0)
+        gram = self._gram[None]
+        limit = PAIR_PLANES if self.rule == "pairs" else TRIPLE_PLANES
+        if self._planes > limit:
+            top = xp.argsort(-cosine, axis=2)[:, :, :limit]
+            cosine = xp.take_along_axis(cosine, top, axis=2)
+            label = xp.arange(LABELS)[None, :, None, None]
+            gram = self._gram[label, top[:, :, :, None], top[:, :, None, :]]
+        best = _best_on_segments(cosine, gram)
+        if self.rule == "triples":
+            best = xp.maximum(best, _best_on_triangles(cosine, gram))
+        return xp.maximum(best - self._theta, 0) / (1 - self._theta)
+
+    def _at_best_place(self, flat: Array) -> Array:
+        """Responses (B, 10, M) of each label's planes at the place of its strongest one."""
+        xp = array_module(flat)
+        strongest = (flat[:, :, self._index] * self._present).max(axis=3)
+        place = strongest.argmax(axis=1)
+        batch = xp.arange(len(flat))[:, None, None]
+        return flat[batch, place[:, :, None], self._index[None]] * self._present
+
+    def __call__(self, us4: Array) -> Answers:
+        """Answer for maps of US4, (B, 5, 5, K4)."""
+        return answers(to_numpy(self.scores(us4)), temperature=self.temperature)
+
+
+def answers(score: NDArray[np.float32], *, temperature: float) -> Answers:
+    """Turn scores (B, 10) into labels, margins and probabilities (softmax of score/temperature)."""
+    label = score.argmax(axis=1)
+    ordered = np.sort(score, axis=1)
+    best, second = ordered[:, -1], ordered[:, -2]
+    p = 1 / np.exp((score - best[:, None]) / temperature).sum(axis=1)
+    silent = best <= 0
+    return Answers(
+        label=np.where(silent, -1, label).astype(np.int64),
+        score=score.astype(np.float32),
+        margin=(best - second).astype(np.float32),
+        p=np.where(silent, 0, p).astype(np.float32),
+    )
+
+
+def _best_on_segments(s: Array, gram: Array) -> Array:
+    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10)."""
+    xp = array_module(s)
+    a, b = s[..., :, None], s[..., None, :]
+    inside = (a > gram * b) & (b > gram * a)
+    square = (a * a + b * b - 2 * gram * a * b) / xp.maximum(1 - gram * gram, 1e-6)
+    return xp.sqrt(xp.where(inside, square, a * a).max(axis=(2, 3)))
+
+
+def _best_on_triangles(s: Array, gram: Array) -> Array:
+    """Largest cosine to the inside of any triangle of three of M vectors; 0 if in none."""
+    xp = array_module(s)
+    m = s.shape[2]
+    if m < 3:
+        return xp.zeros(s.shape[:2], dtype=np.float32)
+    i, j, k = (xp.asarray(t) for t in np.array(list(combinations(range(m), 3))).T)
+    a, b, c = s[..., i], s[..., j], s[..., k]
+    ab, bc, ca = gram[..., i, j], gram[..., j, k], gram[..., k, i]
+    # p = adj(G) s / det(G): how much of each vector the nearest point holds
+    det = 1 + 2 * ab * bc * ca - ab**2 - bc**2 - ca**2
+    p = a * (1 - bc**2) + b * (bc * ca - ab) + c * (ab * bc - ca)
+    q = a * (bc * ca - ab) + b * (1 - ca**2) + c * (ca * ab - bc)
+    r = a * (ab * bc - ca) + b * (ca * ab - bc) + c * (1 - ab**2)
+    inside = (p > 0) & (q > 0) & (r > 0) & (det > 1e-6)
+    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, 1e-6), 0)
+    return xp.sqrt(square.max(axis=2))

@@ -1,0 +1,212 @@
+"""The engine: digits in, answers out; every layer's maps on request; time per stage.
+
+On the CPU a batch is cut into a share per core; each share runs through all layers on its own
+thread with single-threaded BLAS, so that everything, not only the matrix products, runs on all
+cores and the maps of a few digits stay in the core's cache.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network.decision import Answers, Decision
+from neocog.network.layers import CLayer, ContrastLayer, SLayer
+from neocog.network.model import Model
+from neocog.network.spec import INPUT_SIZE
+from neocog.network.u0 import check_digits, u0_from_digits
+
+Array = Any
+
+#: Digits that one thread takes through the layers at a time.
+SHARE = 4
+
+
+class Layers:
+    """UG .. US4 of one model, in order, on NumPy or CuPy arrays.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    xp : module
+        numpy or cupy.
+    """
+
+    def __init__(self, model: Model, xp: Any = np) -> None:
+        spec = model.spec
+        self.stages: list[tuple[str, Any]] = [("UG", ContrastLayer(spec.contrast, xp))]
+        size = spec.size("UG")
+        for i in range(4):
+            s = SLayer(spec.s[i], model.s[i], size, xp)
+            self.stages.append((f"US{i + 1}", s))
+            if i < 3:
+                c = CLayer(spec.c[i], model.blurs[i], s.out, model.psi, xp)
+                self.stages.append((f"UC{i + 1}", c))
+                size = c.out
+
+    def __call__(self, u0: Array) -> Array:
+        """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
+        u = u0
+        for _, layer in self.stages:
+            u = layer(u)
+        return u
+
+
+class Engine:
+    """A model, ready to recognise.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : {"cpu"}
+        Where to run.
+    threads : int, optional
+        Threads to use; all cores by default.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there.
+    """
+
+    def __init__(self, model: Model, *, device: str = "cpu", threads: int | None = None) -> None:
+        if device != "cpu":
+            raise DeviceError(f"device {device!r} is not there; this engine runs on 'cpu'")
+        self.model, self.device = model, device
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._layers = Layers(model)
+        self._decision = Decision(model)
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int = 32) -> Answers:
+        """Recognise isolated digits.
+
+        Parameters
+        ----------
+        digits : ndarray of uint8, shape (N, 28, 28)
+            Ink 255 on paper 0, as in MNIST.
+        batch : int
+            Digits handed to the engine at a time.
+
+        Raises
+        ------
+        InputError
+            If the array has another shape or type.
+        UsageError
+            If ``batch`` is below 1.
+        """
+        if batch < 1:
+            raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
+        check_digits(digits)
+        with one_blas_thread(self.threads > 1 and len(digits) > 1):
+            parts = [
+                self._decision(self._respond(digits[start : start + batch]))
+                for start in range(0, len(digits), batch)
+            ]
+        return Answers.join(parts) if parts else Answers.none()
+
+    def _respond(self, digits: NDArray[np.uint8]) -> Array:
+        def run(part: NDArray[np.uint8]) -> Array:
+            return self._layers(u0_from_digits(part))
+
+        shares = _shares(digits, self.threads)
+        if self._pool is None or len(shares) == 1:
+            return np.concatenate([run(part) for part in shares])
+        return np.concatenate(list(self._pool.map(run, shares)))
+
+    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
+        """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.
+
+        Parameters
+        ----------
+        u0 : array_like, shape (B, 65, 65)
+            Ink 1 on paper 0.
+
+        Returns
+        -------
+        dict
+            ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
+        """
+        u: Array = np.asarray(u0, dtype=np.float32)
+        if u.ndim != 3 or u.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
+            raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
+        out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
+        for name, layer in self._layers.stages:
+            u = layer(u)
+            out[name] = u.transpose(0, 3, 1, 2)
+        out["UC4"] = self._decision.strongest(u)[:, :, None, None]
+        return out
+
+    def stage_times(
+        self, digits: NDArray[np.uint8], *, repeats: int = 20
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
+
+        Stages run one after another here, each on all threads; ``total`` is the pass as
+        :meth:`recognise` makes it.
+        """
+        times: dict[str, list[float]] = {}
+        with one_blas_thread(self.threads > 1 and len(digits) > 1):
+            for _ in range(repeats + 2):
+                self._timed_pass(digits, times)
+        return {name: np.array(t[2:]) for name, t in times.items()}
+
+    def _timed_pass(self, digits: NDArray[np.uint8], times: dict[str, list[float]]) -> None:
+        def note(name: str, start: float) -> float:
+            now = time.perf_counter()
+            times.setdefault(name, []).append((now - start) * 1e3)
+            return now
+
+        begin = time.perf_counter()
+        self._decision(self._respond(digits))
+        now = note("total", begin)
+        parts: list[Array] = list(self._map(u0_from_digits, _shares(digits, self.threads)))
+        now = note("U0", now)
+        for name, layer in self._layers.stages:
+            parts = list(self._map(layer, parts))
+            now = note(name, now)
+        us4 = np.concatenate(parts)
+        self._decision(us4)
+        note("UC4", now)
+
+    def _map(self, function: Any, parts: list[Array]) -> Iterator[Array]:
+        return self._pool.map(function, parts) if self._pool else map(function, parts)
+
+
+def _shares(digits: NDArray[np.uint8], threads: int) -> list[NDArray[np.uint8]]:
+    """Cut a batch into shares of at most SHARE digits, a multiple of the threads where possible."""
+    count = -(-len(digits) // SHARE)
+    count = min(len(digits), -(-count // threads) * threads)
+    return [part for part in np.array_split(digits, count) if len(part)]
+
+
+@contextmanager
+def one_blas_thread(wanted: bool = True) -> Iterator[None]:
+    """Hold BLAS to one thread while our own threads are at work."""
+    if not wanted:
+        yield
+        return
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+_controller: Any = None
+
+
+def _blas() -> Any:
+    """Return the process's BLAS controller; looking the libraries up takes milliseconds, once."""
+    global _controller
+    if _controller is None:
+        from threadpoolctl import ThreadpoolController
+
+        _controller = ThreadpoolController()
+    return _controller
+
