@@ -5,6 +5,7 @@ stands off it is the *contrast*; a mark is ink where its contrast passes a share
 full contrast, so that faint and dark writing on one page both keep their true stroke widths.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,11 @@ WINDOW = 0.15
 
 _BINS = 32  # of contrast, eight grey levels each, for the percentiles of a mark
 _SHARE = 0.42  # ink is what passes this share of its mark's full contrast
+_SHARE_MOST = 0.6  # and at most this share, where it must also pass
+_OVER_RULE = 1.2  # so many times the contrast of the printed rules
+_GAIN = 2.2  # contrasts in the dark are raised at most so many times
+_BROAD = 4.5  # what is so many strokes broad is shade
+_SPECK = 12  # marks with less pixels than this are dust
 _COARSE = 4  # the paper is averaged in a picture reduced so many times
 
 
@@ -30,19 +36,29 @@ class Marks:
         How far each pixel stands off the paper, in grey levels.
     labels : ndarray of int32, shape (H, W)
         Number of the mark that a pixel belongs to, 0 for paper.
-    stats : ndarray of int32, shape (N, 5)
+    stats : ndarray of int64, shape (N, 5)
         Left, top, width, height and area of each mark; row 0 is the paper.
     full : ndarray of float32, shape (N,)
         Full contrast of each mark, in grey levels.
-    noise : float
-        Standard deviation of the contrast's noise, in grey levels.
+    where, owner : ndarray, shape (I,)
+        Flat index of every pixel of ink, and the label that it has.
+    threshold : float
+        Contrast that any ink passes, in grey levels.
+    rule : float
+        Contrast of the printed rules that were left out, 0 without any.
+    bright : float
+        Brightness of the paper that contrasts were raised to, 0 when they were not.
     """
 
     contrast: NDArray[np.uint8]
     labels: NDArray[np.int32]
-    stats: NDArray[np.int32]
+    stats: NDArray[np.int64]
     full: NDArray[np.float32]
-    noise: float
+    where: NDArray[np.intp]
+    owner: NDArray[np.int32]
+    threshold: float
+    rule: float
+    bright: float
 
 
 def noise_level(grey: NDArray[np.uint8]) -> float:
@@ -91,25 +107,85 @@ def find_marks(
     Returns
     -------
     Marks
+        At the lowest threshold; printed rules are left out.
     """
     import cv2
 
     ink = grey if dark else cv2.bitwise_not(grey)
     threshold = max(floor, 3.5 * noise)
-    contrast = _contrast(np.asarray(ink, dtype=np.uint8), threshold)
-    first = remove_rules((contrast > threshold).view(np.uint8))
-    labels, stats = _connect(first)
-    full = _full_contrast(contrast, labels, len(stats))
-    share = np.maximum(full * _SHARE, threshold)
-    share[stats[:, 4] < 12] = 255
-    second = contrast > share.astype(np.float32)[labels]
-    labels, stats = _connect(second.view(np.uint8) & first)
-    full = _full_contrast(contrast, labels, len(stats))
-    return Marks(contrast, labels, stats, full, noise)
+    contrast, bright = contrast_to_paper(np.asarray(ink, np.uint8), threshold, even=dark)
+    mask, rule = remove_rules((contrast > threshold).view(np.uint8), contrast)
+    return _marks(mask, contrast, threshold, rule, bright)
 
 
-def _contrast(ink: NDArray[np.uint8], threshold: float) -> NDArray[np.uint8]:
-    """Brightness of the paper less that of the picture, not below zero."""
+def settle_marks(
+    marks: Marks, shaded: Sequence[int] = (), *, stroke: float = 1.0, full: float = 0.0
+) -> Marks:
+    """Keep of each mark what passes a share of its own full contrast.
+
+    Parameters
+    ----------
+    marks : Marks
+        As `find_marks` returns them.
+    shaded : sequence of int
+        Labels of marks that are shadows or other dark ground: what is written on them is measured
+        against them, not against the paper around.
+    stroke : float
+        Width of the page's strokes, in pixels: what is much broader is shade.
+    full : float
+        Full contrast of the page's strokes: in a shade, only what has a third of it is ink.
+
+    Returns
+    -------
+    Marks
+    """
+    if len(shaded):
+        marks = _without_shade(marks, shaded, stroke, full)
+    level = marks.contrast.ravel()[marks.where]
+    share = marks.full * _SHARE
+    if marks.rule:
+        share = np.maximum(share, np.minimum(_OVER_RULE * marks.rule, _SHARE_MOST * marks.full))
+    share = np.maximum(share, marks.threshold)
+    share[marks.stats[:, 4] < _SPECK] = 255
+    mask = (marks.labels > 0).view(np.uint8)
+    mask.ravel()[marks.where[level <= share[marks.owner]]] = 0
+    return _marks(mask, marks.contrast, marks.threshold, marks.rule, marks.bright)
+
+
+def _without_shade(marks: Marks, shaded: Sequence[int], stroke: float, full: float) -> Marks:
+    """Take the shade of some marks off the contrast, and look for marks again."""
+    import cv2
+
+    contrast = marks.contrast
+    chosen = np.zeros(len(marks.stats), dtype=np.uint8)
+    chosen[list(shaded)] = 1
+    where = cv2.dilate(chosen[marks.labels], np.ones((5, 5), np.uint8)) > 0
+    side = round(_BROAD * stroke) | 1
+    shade = cv2.morphologyEx(contrast, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    shade = cv2.blur(shade, (side, side))
+    lit = cv2.subtract(contrast, shade).astype(np.float32)
+    if marks.bright:
+        lit /= np.clip(1 - shade.astype(np.float32) / marks.bright, 1 / _GAIN, 1.0)
+    contrast = np.where(where, np.minimum(lit, 255), contrast).astype(np.uint8)
+    old = (marks.labels > 0).view(np.uint8)
+    mask = np.where(where, contrast > max(2 * marks.threshold, full / 3), old).astype(np.uint8)
+    return _marks(mask, contrast, marks.threshold, marks.rule, marks.bright)
+
+
+def contrast_to_paper(
+    ink: NDArray[np.uint8], threshold: float, *, even: bool = True
+) -> tuple[NDArray[np.uint8], float]:
+    """Brightness of the paper less that of the picture, not below zero.
+
+    Ink takes a share of the light that falls on the page; where less light falls the contrast is
+    raised (``even``) to what it would be at the page's bright places.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H, W)
+    float
+        Brightness of the paper at its bright places, 0 when contrasts were not raised.
+    """
     import cv2
 
     height, width = ink.shape
@@ -122,24 +198,70 @@ def _contrast(ink: NDArray[np.uint8], threshold: float) -> NDArray[np.uint8]:
         weight = cv2.blur(bare, (side, side), borderType=cv2.BORDER_REPLICATE)
         level = cv2.blur(small * bare, (side, side), borderType=cv2.BORDER_REPLICATE)
         paper = np.where(weight > 0.08, level / np.maximum(weight, 0.08), np.maximum(paper, small))
-    full_size = cv2.resize(paper, (width, height), interpolation=cv2.INTER_LINEAR)
-    return np.asarray(cv2.subtract(full_size.round().astype(np.uint8), ink), dtype=np.uint8)
+    bright = float(np.percentile(paper, 90)) if even else 0.0
+    gain = np.clip(bright / np.maximum(paper, 1.0), 1.0, _GAIN)
+    return _subtracted(ink, np.asarray(paper, np.float32), np.asarray(gain, np.float32)), bright
 
 
-def _connect(mask: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _subtracted(
+    ink: NDArray[np.uint8], paper: NDArray[np.float32], gain: NDArray[np.float32]
+) -> NDArray[np.uint8]:
+    """Paper less ink times gain, the two given coarsely."""
     import cv2
 
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
-    return np.asarray(labels, dtype=np.int32), np.asarray(stats, dtype=np.int32)
+    size = ink.shape[::-1]
+    level = cv2.resize(paper, size, interpolation=cv2.INTER_LINEAR).round().astype(np.uint8)
+    off = cv2.subtract(level, ink)
+    if gain.max() > 1.02:
+        off = cv2.multiply(off, cv2.resize(gain, size), dtype=cv2.CV_8U)
+    return np.asarray(off, dtype=np.uint8)
+
+
+def _marks(
+    mask: NDArray[np.uint8],
+    contrast: NDArray[np.uint8],
+    threshold: float,
+    rule: float,
+    bright: float,
+) -> Marks:
+    where, owner, labels, count = _connect(mask)
+    full = _full_contrast(owner, contrast.ravel()[where], count)
+    stats = _boxes(where, owner, count, labels.shape[1])
+    return Marks(contrast, labels, stats, full, where, owner, threshold, rule, bright)
+
+
+def _connect(
+    mask: NDArray[np.uint8],
+) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32], int]:
+    """Number the connected marks: where ink is, whose it is, the labels, how many there are."""
+    import cv2
+
+    count, found = cv2.connectedComponents(mask, connectivity=8)
+    labels = np.asarray(found, dtype=np.int32)
+    where = np.flatnonzero(mask.view(np.bool_))
+    return where, labels.ravel()[where], labels, count
+
+
+def _boxes(
+    where: NDArray[np.intp], owner: NDArray[np.int32], count: int, width: int
+) -> NDArray[np.int64]:
+    """Left, top, width, height and area of every mark."""
+    rows, columns = np.divmod(where, width)
+    low = np.full((count, 2), np.iinfo(np.int64).max)
+    high = np.full((count, 2), -1)
+    for axis, at in enumerate((columns, rows)):
+        np.minimum.at(low[:, axis], owner, at)
+        np.maximum.at(high[:, axis], owner, at)
+    low[high[:, 0] < 0] = 0
+    area = np.bincount(owner, minlength=count)
+    return np.column_stack([low, high - low + 1, area]).astype(np.int64)
 
 
 def _full_contrast(
-    contrast: NDArray[np.uint8], labels: NDArray[np.int32], count: int
+    owner: NDArray[np.int32], level: NDArray[np.uint8], count: int
 ) -> NDArray[np.float32]:
     """Return the 85th percentile of each mark's contrast, to eight grey levels."""
-    where = np.flatnonzero(labels)
-    mark, level = labels.ravel()[where], contrast.ravel()[where] >> 3
-    histogram = np.bincount(mark * _BINS + level, minlength=count * _BINS)
+    histogram = np.bincount(owner * _BINS + (level >> 3), minlength=count * _BINS)
     upto = histogram.reshape(count, _BINS).cumsum(axis=1)
     enough = upto >= 0.85 * upto[:, -1:]
     return np.asarray(enough.argmax(axis=1) * 8 + 4, dtype=np.float32)

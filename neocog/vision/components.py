@@ -157,17 +157,15 @@ def _edges(marks: Marks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Length of the edge and sum of the gradient along it, for every label."""
     import cv2
 
-    mask = (marks.labels > 0).view(np.uint8)
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+    mask = (marks.labels > 0).view(np.uint8)
     inner = cv2.erode(mask, cross, borderType=cv2.BORDER_CONSTANT, borderValue=1)
     gradient = cv2.morphologyEx(marks.contrast, cv2.MORPH_GRADIENT, cross)
-    where = np.flatnonzero(mask.ravel() > inner.ravel())
-    label = marks.labels.ravel()[where]
-    count = len(marks.stats)
-    length = np.bincount(label, minlength=count).astype(np.float64)
-    weights = gradient.ravel()[where].astype(np.float64)
-    total = np.asarray(np.bincount(label, weights=weights, minlength=count), dtype=np.float64)
-    return length, total
+    edge = inner.ravel()[marks.where] == 0
+    label, count = marks.owner[edge], len(marks.stats)
+    steep = gradient.ravel()[marks.where[edge]].astype(np.float64)
+    length = np.asarray(np.bincount(label, minlength=count), dtype=np.float64)
+    return length, np.asarray(np.bincount(label, weights=steep, minlength=count), np.float64)
 
 
 def _contact(marks: Marks) -> NDArray[np.int64]:

@@ -84,6 +84,7 @@ def reference(
         None when no mark has the make of a digit.
     """
     able = [c for c in components if _carries(c, page, limits)]
+    able = [c for c in able if not _is_frame(c, able)]
     if not able:
         return None
     height = np.array([min(c.height, 2.0 * c.width + c.stroke) for c in able], dtype=float)
@@ -129,6 +130,26 @@ def evidence(components: Sequence[Component], page: tuple[int, int], limits: Lim
     )
 
 
+def dark_ground(components: Sequence[Component], ref: Reference, area: int) -> list[int]:
+    """Labels of shadows, hands, desks: far softer or broader than strokes, and large.
+
+    Parameters
+    ----------
+    components : sequence of Component
+    ref : Reference
+    area : int
+        Pixels of the page.
+    """
+    return [
+        label
+        for c in components
+        if c.width * c.height > 0.005 * area
+        and max(c.width, c.height) > 0.7 * ref.height
+        and (c.contrast / c.gradient > 3 * ref.edge or c.stroke > 3 * ref.stroke)
+        for label in c.labels
+    ]
+
+
 def without_faint(
     components: Sequence[Component], ref: Reference, limits: Limits
 ) -> list[Component]:
@@ -149,10 +170,7 @@ def without_frames(
     high, wide = page
     kept = []
     for c in components:
-        inside = [o for o in components if o is not c and _contains(c, o)]
-        if c.fill < 0.35 and sum(
-            o.height > 0.3 * c.height or o.height > 0.6 * ref.height for o in inside
-        ) >= (1 if _frame_like(c) else 2):
+        if _is_frame(c, components):
             continue
         if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
@@ -162,9 +180,15 @@ def without_frames(
     return kept
 
 
-def _frame_like(c: Component) -> bool:
-    """A thin outline: little ink for its size."""
-    return c.area < 4.0 * c.stroke * (c.width + c.height)
+def _is_frame(c: Component, others: Sequence[Component]) -> bool:
+    """A thin outline around other marks that are strokes in their own right."""
+    if c.fill > 0.35 or c.area > 4.0 * c.stroke * (c.width + c.height):
+        return False
+    inside = [
+        o.height for o in others if o is not c and o.contrast > 0.4 * c.contrast and _contains(c, o)
+    ]
+    large = sum(height > 0.3 * c.height for height in inside)
+    return large >= 1 or sum(height > max(4 * c.stroke, 10) for height in inside) >= 2
 
 
 def _contains(outer: Component, inner: Component) -> bool:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, find_marks, smooth
+from neocog.vision.binarise import Marks, find_marks, settle_marks, smooth
 from neocog.vision.components import Box, Component, body, measure
 from neocog.vision.filters import (
     Limits,
     Reference,
+    dark_ground,
     evidence,
     reference,
     without_faint,
@@ -27,6 +28,8 @@ from neocog.vision.parts import join_broken, without_fragments
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
+
+_USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -131,17 +134,30 @@ def _choose_ink(
 ) -> tuple[Marks, list[Component]]:
     """Return the marks of the polarity that looks more like writing."""
     least = max(4, settings.least_height // 3)
-    best: tuple[float, Marks, list[Component]] | None = None
-    for dark in (True, False):
-        if settings.ink == ("bright" if dark else "dark"):
-            continue
-        marks = find_marks(page, dark=dark, noise=noise)
-        components = measure(marks, least=least)
-        worth = evidence(components, page.shape, settings.limits) * (1.3 if dark else 1.0)
-        if best is None or worth > best[0]:
-            best = (worth, marks, components)
-    assert best is not None
-    return best[1], best[2]
+    dark = settings.ink == "dark"
+    if settings.ink == "auto":
+        dark = _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
+    marks = _settled(page, noise, dark, settings)
+    return marks, measure(marks, least=least)
+
+
+def _settled(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> Marks:
+    """Find the marks of one polarity, those in shadows among them."""
+    first = find_marks(page, dark=dark, noise=noise)
+    components = measure(first, least=settings.least_height)
+    ref = reference(components, page.shape, settings.limits)
+    if ref is None:
+        return settle_marks(first)
+    shaded = dark_ground(components, ref, page.size)
+    return settle_marks(first, shaded, stroke=ref.stroke, full=ref.contrast)
+
+
+def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> float:
+    """Say, from the page at half its size, how much one polarity looks like writing."""
+    small, _ = _reduce(page, max(settings.long_side // 2, 64))
+    marks = settle_marks(find_marks(small, dark=dark, noise=noise / 2))
+    worth = evidence(measure(marks, least=4), small.shape, settings.limits)
+    return worth * (_USUAL if dark else 1.0)
 
 
 def _filter(

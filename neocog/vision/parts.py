@@ -72,13 +72,18 @@ def _one_digit(a: Component, b: Component, ref: Reference) -> bool:
         return False
     shared = min(a.right, b.right) - max(a.box[0], b.box[0])
     above = shared > 0.5 * min(a.width, b.width)
+    if min(a.stroke, b.stroke) < 0.4 * ref.stroke:
+        return False
     fragment = small.height < 0.5 * ref.height and small.height < 0.6 * large.height
-    return fragment or (above and max(a.height, b.height) < 0.85 * ref.height)
+    if fragment and large.height > 0.45 * ref.height:
+        return True
+    return above and 0.3 * ref.height < large.height < 0.85 * ref.height
 
 
 def _is_dot(c: Component, ref: Reference) -> bool:
-    """Round and no larger than the pen: a point, never a part of a digit."""
-    return max(c.width, c.height) < 2.2 * ref.stroke and c.fill > 0.55
+    """Round and small: a point, never a part of a digit."""
+    round_shape = 0.6 < c.width / c.height < 1.7 and c.fill > 0.55
+    return round_shape and max(c.width, c.height) < max(2.2 * ref.stroke, 0.25 * ref.height)
 
 
 def _ink_gap(a: Component, b: Component, labels: NDArray[np.int32], ref: Reference) -> float:
