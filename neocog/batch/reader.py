@@ -1,5 +1,7 @@
 """From a picture to its text: decode, find the digits, recognise them, reject the doubtful."""
 
+import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.device import choose_device
 from neocog.batch.records import REJECTED, DigitReading, PageReading
 from neocog.errors import InputError, NeocogError, UsageError
 
@@ -95,7 +98,7 @@ class Reader:
 
         self.policy = Policy() if min_p is None else Policy(min_p=min_p)
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
-        self.engine = Engine(self.model, device=device)
+        self.engine = Engine(self.model, device=choose_device(device))
         self.batch = batch
 
     def read(self, picture: Picture) -> PageReading:
@@ -199,12 +202,25 @@ def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.find import LONG_SIDE
 
     if isinstance(picture, str | Path):
-        path = Path(picture)
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError("a pipe or device, where a picture file is wanted")
-        return decode(path, long_side=LONG_SIDE)
+        _check_file(picture)
+        return decode(picture, long_side=LONG_SIDE)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
     return iter((Page(0, to_grey(pixels), 1.0),))
+
+
+def _check_file(path: str | Path) -> None:
+    """Refuse what cannot be opened, and what would wait for ever."""
+    try:
+        kind = os.stat(path).st_mode
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be opened ({reason}); check its name and its rights") from None
+    except ValueError:
+        raise InputError("no file can have this name: it holds a zero byte") from None
+    if stat.S_ISDIR(kind):
+        raise InputError("a folder, where a picture file is wanted")
+    if not stat.S_ISREG(kind):
+        raise InputError("a pipe or device, where a picture file is wanted")
 
 
 def _pixels(image: "Image") -> NDArray[Any]:

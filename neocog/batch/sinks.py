@@ -120,7 +120,7 @@ def open_sink(
         yield _sink(kind, sys.stdout, names, timings)
         return
     try:
-        stream = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 (closed below)
+        stream = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); give another -o") from None
     with stream:

@@ -1,5 +1,6 @@
 """Which inputs a command line names: files as they are, folders with all pictures in them."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def expand(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """
     found = False
     for entry in inputs:
-        for path in _folder(Path(entry)) if Path(entry).is_dir() else (Path(entry),):
+        # os.path.isdir takes names that no file can have, Path.is_dir raises on them
+        for path in _folder(Path(entry)) if os.path.isdir(entry) else (Path(entry),):
             found = True
             yield path
     if not found:

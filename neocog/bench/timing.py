@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from neocog.network.engine import Engine
 
 WARM_UP = 3  # passes that are not counted
+LEAST = 5  # passes that are counted, however slow
+MOST_STAGES = 50  # passes that are taken apart into stages
 _SIDE = 28
 
 
@@ -21,7 +23,7 @@ class Timing:
     Attributes
     ----------
     stages : tuple of (str, float)
-        Milliseconds of each stage for a whole batch, in order.
+        Median milliseconds of each stage for a whole batch, in order.
     passes : (N,) ndarray of float64
         Milliseconds of each whole pass.
     batch : int
@@ -55,18 +57,21 @@ def measure(engine: "Engine", *, batch: int, seconds: float = 3.0) -> Timing:
     batch : int
         Digits per pass.
     seconds : float
-        Passes are repeated for this long, and at least five times.
+        Passes are repeated for this long, and at least `LEAST` times.
     """
     digits = made_digits(batch)
     for _ in range(WARM_UP):
         engine.recognise(digits, batch=batch)
     passes: list[float] = []
     end = time.perf_counter() + seconds
-    while len(passes) < 5 or time.perf_counter() < end:
+    while len(passes) < LEAST or time.perf_counter() < end:
         start = time.perf_counter()
         engine.recognise(digits, batch=batch)
         passes.append(1e3 * (time.perf_counter() - start))
-    return Timing(tuple(engine.stage_times(digits)), np.array(passes), batch)
+    repeats = min(len(passes), MOST_STAGES)
+    times = engine.stage_times(digits, repeats=repeats)
+    stages = tuple((name, float(np.median(ms))) for name, ms in times.items() if name != "total")
+    return Timing(stages, np.array(passes), batch)
 
 
 def made_digits(count: int, *, seed: int = 0) -> NDArray[np.uint8]:

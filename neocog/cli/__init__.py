@@ -6,6 +6,7 @@ failed, 2 usage, 3 nothing to read, 4 model, 5 device, 130 interrupted.
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -30,9 +31,19 @@ class _Group(TyperGroup):
             print("neocog: interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
         except BrokenPipeError:
-            # whoever read our output has enough; what is left in the buffer must go nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _forget_output()  # whoever read it has enough
             raise typer.Exit(0) from None
+        except OSError as error:
+            _forget_output()
+            place = f"{error.filename}: " if error.filename else "cannot write the result: "
+            print(f"neocog: {place}{error.strerror or error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+
+def _forget_output() -> None:
+    """Send what is left in stdout's buffer nowhere, or the interpreter fails on it at its end."""
+    with suppress(OSError, ValueError):  # a test's stdout has no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

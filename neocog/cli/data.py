@@ -14,7 +14,7 @@ def _group() -> None:
 
 @app.command("fetch")
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="mnist", help="The set.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="DIR", help="Copy from this folder, without internet."),

@@ -1,11 +1,14 @@
 """``neocog train``: a model from labelled digits, without gradients."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neocog.cli.progress import Counter
+
+if TYPE_CHECKING:
+    from neocog.learning.datasets import Digits
 
 
 def train(
@@ -32,7 +35,7 @@ def train(
     ] = "learning",
     precision: Annotated[
         str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
-    ] = "fp16",
+    ] = "fp32",
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""
     from pathlib import Path
@@ -42,6 +45,10 @@ def train(
     from neocog.learning.recipes import RECIPES
     from neocog.learning.recipes import train as learn
 
+    if recipe == "list":
+        for known in RECIPES.values():
+            print(f"{known.name:16s} {known.about}")
+        return
     if recipe not in RECIPES:
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {', '.join(RECIPES)}")
     if precision not in ("fp16", "fp32"):
@@ -51,12 +58,30 @@ def train(
         raise UsageError(f"{output}: not a file in a folder that is there; give another -o")
     digits = open_digits(data, split=split)[:limit]
     print(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}", file=sys.stderr)
+    apart = _validation(data) if split == "learning" else None
     model = learn(
-        RECIPES[recipe], digits.images, digits.labels, seed=seed, progress=Counter, on_stage=_stage
+        RECIPES[recipe],
+        digits.images,
+        digits.labels,
+        seed=seed,
+        validation=(apart.images, apart.labels) if apart else None,
+        progress=Counter,
+        on_stage=_stage,
     )
-    saved = model.save(output, precision=precision)
+    saved = model.save(output, precision="fp16" if precision == "fp16" else "fp32")
     print(f"{output}  {saved.id}  planes {'/'.join(map(str, saved.planes))}")
 
 
-def _stage(name: str, figures: object) -> None:
-    print(f"{name}  {figures}", file=sys.stderr)
+def _validation(data: str) -> "Digits | None":
+    from neocog.errors import InputError
+    from neocog.learning.datasets import open_digits
+
+    try:
+        return open_digits(data, split="validation")
+    except InputError:  # a set without parts
+        return None
+
+
+def _stage(name: str, figures: dict[str, Any]) -> None:
+    words = ", ".join(f"{key} {value}" for key, value in figures.items())
+    print(f"{name:10s} {words}", file=sys.stderr)

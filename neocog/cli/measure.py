@@ -106,18 +106,18 @@ def timing(
     as_json: options.Json = False,
 ) -> None:
     """Measure how long a digit takes, and which stages take it."""
-    from neocog.bench.health import blas_threads
+    from neocog.batch.device import choose_device
     from neocog.bench.timing import measure
     from neocog.network.engine import Engine
     from neocog.network.model import load_model
 
-    engine = Engine(load_model(model), device=device)
+    engine = Engine(load_model(model), device=choose_device(device))
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": "fp32"}
         print(json.dumps({**times.to_dict(), **about}))
         return
-    print(f"{engine.model.id} on {engine.device}, {blas_threads()} threads, batch {batch}, float32")
+    print(f"{engine.model.id} on {engine.device}, {engine.threads} threads, batch {batch}, float32")
     print(f"{'stage':10s} {'ms a batch':>12} {'ms a digit':>12} {'share':>8}")
     whole = sum(ms for _, ms in times.stages) or 1.0
     for name, ms in times.stages:

@@ -62,7 +62,7 @@ def show(
 @app.command("verify")
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME|PATH]...", help="All shipped, if none.")
+        list[str] | None, typer.Argument(metavar="NAME|PATH", help="All shipped, if none.")
     ] = None,
 ) -> None:
     """Load models and check that they are whole and that silence gets no answer."""

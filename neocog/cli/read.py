@@ -1,5 +1,6 @@
 """``neocog read``: pictures in, digits out."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from neocog.cli import options
 
 def read(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT...", help="Pictures, and folders of pictures.")
+        list[str], typer.Argument(metavar="INPUT", help="Pictures, and folders of pictures.")
     ],
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
@@ -40,8 +41,6 @@ def read(
     A picture that cannot be read is told on stderr, the others are still read, and the exit
     code is 1.
     """
-    from pathlib import Path
-
     from neocog.batch.overlays import OverlayFolder
     from neocog.batch.reader import Reader
     from neocog.batch.sinks import open_sink, printable
@@ -49,7 +48,7 @@ def read(
 
     reader = Reader(model, device=device, min_p=min_p, batch=batch)
     overlays = OverlayFolder(overlay) if overlay else None
-    names = len(inputs) > 1 or Path(inputs[0]).is_dir()
+    names = len(inputs) > 1 or os.path.isdir(inputs[0])
     read_count = failed = 0
     with open_sink(form, output, names=names, timings=timings) as sink:
         for reading in reader.read_many(expand(inputs)):
@@ -58,7 +57,10 @@ def read(
             if reading.error is not None:
                 failed += 1
                 print(f"neocog: {printable(reading.source)}: {reading.error}", file=sys.stderr)
-            elif overlays:
+                continue
+            if form == "text" and not reading.digits:
+                print(f"neocog: {printable(reading.source)}: no digits found", file=sys.stderr)
+            if overlays:
                 overlays.save(reading)
     if failed:
         if read_count > 1:

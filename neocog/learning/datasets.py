@@ -17,6 +17,7 @@ Digits that are not 28x28 already are brought to MNIST's form: the longer side 2
 their centre of mass.
 """
 
+import os
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
@@ -62,7 +63,7 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     """
     part = _split(split)
     path = Path(path)
-    if not path.exists():
+    if not os.path.exists(path):
         if str(path) == "sklearn":
             return _whole(read_sklearn(), part)
         if str(path) == "mnist":

@@ -179,10 +179,10 @@ def read_usps(path: Path) -> Digits:
     if not lines:
         raise InputError(f"{path}: empty, where lines of {_USPS_LINE} numbers are wanted")
     rows = np.stack(lines)
-    labels = rows[:, 0].astype(np.int64)
     # `not (... <= ...)` also catches NaN
-    if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], range(10)).all():
+    if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
         raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
+    labels = rows[:, 0].astype(np.int64)
     ink = (rows[:, 1:].reshape(-1, USPS_SIDE, USPS_SIDE) + 1.0) / 2.0
     return Digits(_normalised(ink), labels, path.name)
 
@@ -241,12 +241,12 @@ def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _isolated_file(file: Path) -> NDArray[np.uint8]:
     from neocog.vision.decode import decode
 
+    if file.exists() and not file.is_file():  # a pipe would never answer
+        raise InputError(f"{file}: not a regular file, where a picture is wanted")
     try:
-        for page in decode(file):
-            return isolated_digit(page.grey)
+        return isolated_digit(next(decode(file)).grey)
     except InputError as error:
-        raise InputError(_with_name(file, error)) from error
-    raise InputError(f"{file}: no picture in it")
+        raise InputError(f"{file}: {error}") from error
 
 
 def read_labels_csv(path: Path) -> LabelledPictures:
@@ -276,6 +276,8 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     for number, row in enumerate(rows, 2):
         if not row["file"] or row[answer] is None:
             raise InputError(f"{path}: row {number} lacks its file or its {answer}")
+        if "\0" in row["file"]:
+            raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
         files.append(path.parent / row["file"])
         expected.append("".join(char for char in row[answer] if char in "0123456789"))
     return LabelledPictures(tuple(files), tuple(expected), path.parent.name or path.name)
@@ -345,8 +347,3 @@ def _read(stream: IO[bytes], size: int | None, path: Path) -> bytes:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
-
-
-def _with_name(file: Path, error: InputError) -> str:
-    message = str(error)
-    return message if message.startswith(str(file)) else f"{file}: {message}"

@@ -1,0 +1,169 @@
+"""From pictures to records: what is read, in which order, and what becomes of failures."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from neocog import Reader
+from neocog.batch.overlays import OverlayFolder
+from neocog.batch.records import PageReading
+from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
+from tests.support import page, save_page, tiny_model
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(tiny_model(), device="cpu")
+
+
+def test_lines_are_read_in_order(reader: Reader, tmp_path: Path) -> None:
+    text = "0123\n45\n6789"
+    reading = reader.read(save_page(tmp_path / "a.png", text))
+    assert reading.text == text
+    assert "".join(digit.char for digit in reading.digits) == "0123456789"
+    assert reading.source == str(tmp_path / "a.png")
+    assert reading.model == reader.model.id
+    assert reading.error is None
+    assert reading.ms is not None
+    assert list(reading.ms) == ["decode", "find", "recognise"]
+
+
+def test_every_kind_of_picture(reader: Reader, tmp_path: Path) -> None:
+    pixels = page("07946")
+    file = save_page(tmp_path / "a.png", "07946")
+    assert reader.read(str(file)).text == "07946"
+    assert reader.read(pixels).text == "07946"
+    assert reader.read(np.repeat(pixels[..., None], 3, axis=2)).text == "07946"
+    assert reader.read(Image.fromarray(pixels)).text == "07946"
+    assert reader.read(Image.fromarray(pixels).convert("P")).text == "07946"
+    assert reader.read(Image.fromarray(pixels).convert("CMYK")).text == "07946"
+    with Image.open(file) as image:
+        assert reader.read(image).source == str(file)
+    assert reader.read(pixels).source == "<ndarray>"
+
+
+def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) -> None:
+    small = Image.fromarray(page("38"))
+    large = small.resize((small.width * 9, small.height * 9), Image.Resampling.BICUBIC)
+    large.save(tmp_path / "large.png")
+    boxes = [digit.box for digit in reader.read(small).digits]
+    for box, nine in zip(boxes, reader.read(tmp_path / "large.png").digits, strict=True):
+        np.testing.assert_allclose(np.array(nine.box) / 9, box, atol=1.5)
+
+
+def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
+    first, second = (Image.fromarray(page(text)) for text in ("12", "345"))
+    first.save(tmp_path / "two.tif", save_all=True, append_images=[second])
+    readings = list(reader.read_pages(tmp_path / "two.tif"))
+    assert [(reading.page, reading.text) for reading in readings] == [(0, "12"), (1, "345")]
+
+
+def test_empty_paper_has_no_digits(reader: Reader) -> None:
+    reading = reader.read(np.full((200, 300), 230, np.uint8))
+    assert (reading.text, reading.digits, reading.error) == ("", (), None)
+
+
+def test_one_that_fails_is_a_record(reader: Reader, tmp_path: Path) -> None:
+    good = save_page(tmp_path / "a.png", "12")
+    (tmp_path / "b.png").write_bytes(b"")
+    missing = tmp_path / "c.png"
+    readings = list(reader.read_many([good, tmp_path / "b.png", missing, good]))
+    assert [reading.text for reading in readings] == ["12", "", "", "12"]
+    assert [reading.error is None for reading in readings] == [True, False, False, True]
+    assert readings[1].source == str(tmp_path / "b.png")
+    with pytest.raises(InputError):
+        reader.read(missing)
+
+
+def test_what_nobody_foresaw_is_a_record_too(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("at once\nand twice")
+
+    monkeypatch.setattr("neocog.vision.find.find_digits", fail)
+    (reading,) = reader.read_many([page("1")])
+    assert reading.error == "cannot be read: ZeroDivisionError: at once; please report this"
+
+
+def test_a_source_that_fails_is_not_a_picture(reader: Reader) -> None:
+    def pictures() -> Iterator[Any]:
+        yield page("1")
+        raise NothingToRead("no more")
+
+    readings = reader.read_many(pictures())
+    assert next(readings).text == "1"
+    with pytest.raises(NothingToRead):
+        next(readings)
+
+
+def test_pictures_are_taken_one_by_one(reader: Reader) -> None:
+    taken = []
+
+    def pictures() -> Iterator[Any]:
+        for number in range(5):
+            taken.append(number)
+            yield page("1")
+
+    next(reader.read_many(pictures()))
+    assert taken == [0]
+
+
+def test_a_page_is_one_batch(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    recognise = reader.engine.recognise
+
+    def count(digits: Any, **options: Any) -> Any:
+        sizes.append(len(digits))
+        return recognise(digits, **options)
+
+    monkeypatch.setattr(reader.engine, "recognise", count)
+    reader.read(page("123\n45"))
+    assert sizes == [5]
+
+
+def test_doubtful_answers_become_question_marks() -> None:
+    strict = Reader(tiny_model(), min_p=1.0)
+    reading = strict.read(page("30"))
+    assert set(reading.text) == {"?"}
+    assert all(digit.reason in ("two answers", "low confidence") for digit in reading.digits)
+    assert all(0 < digit.p < 1 for digit in reading.digits)
+    assert Reader(tiny_model(), min_p=0.0).read(page("30")).text == "30"
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ModelError):
+        Reader("no-such-model")
+    with pytest.raises(UsageError):
+        Reader(tiny_model(), min_p=2.0)
+    with pytest.raises(UsageError):
+        Reader(tiny_model(), device="abacus")
+    with pytest.raises(InputError, match="a list came"):
+        Reader(tiny_model()).read([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="shape"):
+        Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
+
+
+def test_cuda_where_there_is_none() -> None:
+    with pytest.raises(DeviceError):
+        Reader(tiny_model(), device="cuda")
+
+
+def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
+    folder = OverlayFolder(tmp_path / "seen")
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        folder.save(reader.read(save_page(tmp_path / name / "a.png", "12")))
+    folder.save(PageReading("gone.png", error="missing"))
+    saved = sorted(path.name for path in (tmp_path / "seen").iterdir())
+    assert saved == ["a-2.png", "a.png"]
+    with Image.open(tmp_path / "seen" / "a.png") as image:
+        assert image.mode == "RGB"
+        assert len(image.getcolors(1 << 20) or ()) > 100  # the page, and colour on it
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="--save-overlay"):
+        OverlayFolder(tmp_path / "file")

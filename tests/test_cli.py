@@ -1,0 +1,281 @@
+"""The commands as a user types them."""
+
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from neocog.cli import app
+from tests.support import digits_of, save_page, tiny_model
+
+LABELS = "0123456789" * 12
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    tiny_model().save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 120 + 120 digits as IDX files."""
+    folder = tmp_path_factory.mktemp("idx")
+    for prefix in ("train", "t10k"):
+        images = digits_of("0123456789")[np.arange(120) % 10]
+        labels = np.arange(120, dtype=np.uint8) % 10
+        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+            head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+            data = gzip.compress(head + array.tobytes(), 1)
+            (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(data)
+    return folder
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def said(result: Result) -> str:
+    """The one line on stderr."""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+# --- read -------------------------------------------------------------------------------------
+
+
+def test_one_picture_is_its_text_alone(tmp_path: Path, model: str) -> None:
+    result = run("read", save_page(tmp_path / "a.png", "07946\n12"), "--model", model)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "07946\n12\n", "")
+
+
+def test_several_have_names_and_failures_do_not_stop(tmp_path: Path, model: str) -> None:
+    first, last = (save_page(tmp_path / f"{name}.png", "12\n3") for name in "az")
+    (tmp_path / "bad.png").write_bytes(b"nothing")
+    result = run("read", first, tmp_path / "bad.png", last, "--model", model)
+    assert result.exit_code == 1
+    assert result.stdout == f"{first}: 12 | 3\n{last}: 12 | 3\n"
+    failure, summary = result.stderr.splitlines()
+    assert failure.startswith(f"neocog: {tmp_path / 'bad.png'}: ")
+    assert summary == "neocog: 1 of 3 could not be read"
+
+
+def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
+    save_page(tmp_path / "a.png", "12")
+    (tmp_path / "b.png").touch()
+    (tmp_path / "c").mkdir()
+    save_page(tmp_path / "c" / "d.png", "7")
+    output = tmp_path / "out.jsonl"
+    result = run("read", tmp_path, "--model", model, "--format", "jsonl", "-o", output, "--timings")
+    assert (result.exit_code, result.stdout) == (1, "")
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record["text"] for record in records] == ["12", "", "7"]
+    assert records[1]["error"] is not None
+    assert records[0]["ms"]["find"] > 0
+    assert records[0]["model"].startswith("tiny@")
+    assert [box for digit in records[0]["digits"] if len(box := digit["box"]) != 4] == []
+
+
+def test_csv(tmp_path: Path, model: str) -> None:
+    result = run("read", save_page(tmp_path / "a.png", "7"), "--model", model, "--format", "csv")
+    header, row = result.stdout.splitlines()
+    assert header == "source,page,text,n_digits,n_rejected,min_p,model,error"
+    assert row.startswith(f"{tmp_path / 'a.png'},0,7,1,0,")
+
+
+def test_overlays_and_question_marks(tmp_path: Path, model: str) -> None:
+    picture = save_page(tmp_path / "a.png", "30")
+    seen = tmp_path / "seen"
+    result = run("read", picture, "--model", model, "--save-overlay", seen, "--min-p", "1")
+    assert result.stdout == "??\n"
+    assert [path.name for path in seen.iterdir()] == ["a.png"]
+
+
+def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
+    save_page(tmp_path / "a.png", "")
+    result = run("read", tmp_path / "a.png", "--model", model)
+    assert (result.exit_code, result.stdout) == (0, "\n")
+    assert said(result).endswith("a.png: no digits found")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--format", "xml"), 2, "choose one of text, jsonl, csv"),
+        (("--min-p", "3"), 2, "a probability is wanted"),
+        (("--device", "abacus"), 2, "abacus"),
+        (("--device", "cuda"), 5, "cuda"),
+        (("-o", "no/such/folder/x"), 2, "cannot be written"),
+        (("--save-overlay", "{file}"), 2, "--save-overlay"),
+        (("--model", "no-such"), 4, "no-such"),
+        (("--model", "{file}"), 4, "wanted a safetensors file"),
+    ],
+)
+def test_exit_codes_of_read(
+    tmp_path: Path, model: str, options: tuple[str, ...], code: int, words: str
+) -> None:
+    picture = save_page(tmp_path / "a.png", "7")
+    options = tuple(option.format(file=picture) for option in options)
+    if "--model" not in options:
+        options += ("--model", model)
+    result = run("read", picture, *options)
+    assert result.exit_code == code
+    assert words in said(result)
+    assert result.stdout == ""
+
+
+def test_nothing_to_read(tmp_path: Path, model: str) -> None:
+    result = run("read", tmp_path, "--model", model)
+    assert result.exit_code == 3
+    assert "no pictures found" in said(result)
+
+
+@pytest.mark.parametrize("words", [("read",), ("frob",), ("read", "x", "--frob"), ("eval",)])
+def test_usage_is_2(words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+# --- the others -------------------------------------------------------------------------------
+
+
+def test_eval_digits(idx: Path, model: str) -> None:
+    result = run("eval", idx, "--model", model, "--json")
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout.splitlines()[-1])
+    assert list(facts) == ["n", "accuracy", "seconds", "model", "device"]
+    assert (facts["n"], facts["accuracy"], facts["device"]) == (120, 1.0, "cpu")
+    table = run("eval", idx, "--model", model, "--split", "validation", "--limit", "5")
+    assert "5 digits read by tiny@" in table.stdout
+    assert "accuracy 100.00 %   (0 wrong)" in table.stdout
+
+
+def test_eval_pictures(tmp_path: Path, model: str) -> None:
+    save_page(tmp_path / "a.png", "12\n34")
+    save_page(tmp_path / "b.png", "56")
+    (tmp_path / "labels.csv").write_text("file,text\na.png,12|34\nb.png,57\nno.png,89\n")
+    result = run("eval", tmp_path, "--model", model, "--json")
+    assert result.exit_code == 1
+    assert "no.png" in said(result)
+    facts = json.loads(result.stdout.splitlines()[-1])
+    assert list(facts) == ["n", "n_digits", "cer", "exact", "seconds", "model", "device"]
+    assert (facts["n"], facts["n_digits"]) == (3, 8)
+    assert facts["cer"] == pytest.approx(3 / 8)
+    assert facts["exact"] == pytest.approx(1 / 3, abs=1e-6)
+    table = run("eval", tmp_path, "--model", model)
+    assert "written 57\n    read    56" in table.stdout
+    assert "character error rate 37.50 %" in table.stdout
+
+
+def test_timing(model: str) -> None:
+    words = ("timing", "--model", model, "--batch", "2", "--seconds", "0")
+    facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
+    assert set(facts) >= {"stages", "ms_per_digit", "batch", "device", "model", "precision"}
+    assert facts["batch"] == 2
+    assert facts["ms_per_digit"] > 0
+    assert all(set(stage) == {"name", "ms"} for stage in facts["stages"])
+    table = run(*words).stdout
+    assert "ms a digit" in table
+    assert all(stage["name"] in table for stage in facts["stages"])
+
+
+def test_models(model: str, tmp_path: Path) -> None:
+    shown = run("models", "show", model)
+    assert "planes           [20, 30, 10]" in shown.stdout
+    assert json.loads(run("models", "show", model, "--json").stdout)["psi"] == "sqrt"
+    verified = run("models", "verify", model)
+    assert (verified.exit_code, verified.stdout[:13]) == (0, "ok      tiny@")
+    half = tmp_path / "half.safetensors"
+    half.write_bytes(Path(model).read_bytes()[:5000])
+    broken = run("models", "verify", model, half)
+    assert broken.exit_code == 4
+    assert "broken  model" in broken.stdout
+    assert said(broken).startswith("neocog: 1 of 2 broken")
+
+
+def test_data_fetch_from_a_folder(tmp_path: Path) -> None:
+    result = run("data", "fetch", "mnist", "--from", tmp_path, "--to", tmp_path / "to")
+    assert result.exit_code == 1
+    assert "--from wants the folder with the four .gz files" in said(result)
+    assert run("data", "fetch", "emnist").exit_code == 2
+
+
+def test_doctor() -> None:
+    result = run("doctor", "--json")
+    report = json.loads(result.stdout)
+    names = [check["name"] for check in report["checks"]]
+    assert [name for name in names if name != "model"][:3] == ["python", "numpy", "opencv"]
+    assert {check["level"] for check in report["checks"]} <= {"ok", "warn", "fail"}
+    assert all(check["advice"] for check in report["checks"] if check["level"] != "ok")
+    assert "opencv" in run("doctor").stdout
+
+
+# --- as a process -----------------------------------------------------------------------------
+
+COMMAND = [sys.executable, "-m", "neocog"]
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path, model: str) -> None:
+    for number in range(20):
+        save_page(tmp_path / f"{number:02}.png", "1")
+    process = subprocess.Popen(
+        [*COMMAND, "read", str(tmp_path), "--model", model],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().endswith(b": 1\n")
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait(60) == 0
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, model: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    picture = save_page(tmp_path / "a.png", "1")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "read", str(picture), "--model", model],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "neocog: cannot write the result: No space left on device\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path, model: str) -> None:
+    picture = str(save_page(tmp_path / "a.png", "1"))
+    output = tmp_path / "out.jsonl"
+    process = subprocess.Popen(
+        [*COMMAND, "read", "--model", model, "--format", "jsonl", "-o", str(output)]
+        + [picture] * 5000,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (output.exists() and output.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "neocog: interrupted\n"
+    lines = output.read_text().splitlines()
+    assert 0 < len(lines) < 5000
+    assert all(json.loads(line)["text"] == "1" for line in lines)
