@@ -80,7 +80,7 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.ui
     pen = None if plan.pen is None else rng.uniform(*plan.pen)
     slope = rng.uniform(-plan.slope, plan.slope)
     count = int(rng.integers(plan.lines[0], plan.lines[1] + 1))
-    margin = 0.7 * tall
+    margin = min(0.7 * tall, max(0.04 * high, (high - 1.2 * tall) / 2))
     fall = abs(slope) * wide
     room = high - 2 * margin - fall - tall
     count = max(1, min(count, int(room / (1.6 * tall)) + 1))
@@ -92,7 +92,7 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.ui
             pick = int(rng.integers(len(digits)))
             size = tall * rng.uniform(0.88, 1.12)
             cover = write_digit(digits[pick], size, pen)
-            if x + cover.shape[1] > wide - margin:
+            if text and x + cover.shape[1] > wide - margin:
                 break
             y = top + line * step + slope * x + (tall - cover.shape[0]) / 2
             y += rng.normal(0, 0.04) * tall

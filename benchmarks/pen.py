@@ -78,5 +78,9 @@ def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> N
     cover = cover[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = height / _BOX
     size = tuple(max(1, round(v * scale)) for v in cover.shape[::-1])
-    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-    return np.clip(cv2.resize(cover.astype(np.float32), size, interpolation=method), 0, 1)
+    if scale < 1:
+        return cv2.resize(cover.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+    large = cv2.resize(cover.astype(np.float32), size, interpolation=cv2.INTER_CUBIC)
+    if scale > 1.5:  # enlarged steps become smooth edges again
+        large = (cv2.GaussianBlur(large, (0, 0), scale) - 0.5) * 1.5 * scale + 0.5
+    return np.clip(large, 0, 1)

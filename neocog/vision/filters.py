@@ -19,6 +19,8 @@ class Limits:
 
     Attributes
     ----------
+    least_level : float
+        Contrast, in grey levels, that the writing of a page must have.
     least_contrast : float
         Share of the reference contrast that a digit must have.
     least_sharpness : float
@@ -33,6 +35,7 @@ class Limits:
         A component wider than a stroke whose box is filled more than this is a blot.
     """
 
+    least_level: float = 22.0
     least_contrast: float = 0.45
     least_sharpness: float = 0.55
     softest: float = 3.0
@@ -121,8 +124,8 @@ def evidence(components: Sequence[Component], page: tuple[int, int], limits: Lim
     found = reference(components, page, limits)
     if found is None:
         return 0.0
-    return found.contrast * sum(
-        min(c.height, 2 * found.height) * min(c.sharpness, 2.0)
+    return sum(
+        min(c.height, 2 * found.height) * c.gradient
         for c in components
         if digit_like(c, limits)
         and c.contrast >= limits.least_contrast * found.contrast

@@ -22,6 +22,7 @@ from neocog.vision.filters import (
     without_faint,
     without_frames,
 )
+from neocog.vision.judge import without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.normalise import normalise
 from neocog.vision.parts import join_broken, without_fragments
@@ -45,6 +46,8 @@ class Settings:
         Pages are reduced to this long side, in pixels.
     least_height : int
         Digits lower than this, in pixels of the reduced page, are not looked for.
+    most : int
+        A page with more marks of a digit's size than this is print or texture.
     ink : {"auto", "dark", "bright"}
         Whether the ink is darker or brighter than the paper.
     limits : Limits
@@ -53,6 +56,7 @@ class Settings:
 
     long_side: int = LONG_SIDE
     least_height: int = 9
+    most: int = 300
     ink: str = "auto"
     limits: Limits = field(default_factory=Limits)
 
@@ -109,12 +113,12 @@ def find_digits(
         trace("page", page)
         trace("contrast", marks.contrast)
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
-    if ref is None or ref.height < settings.least_height:
+    if ref is None or ref.contrast < settings.limits.least_level:
         return []
     kept = _filter(components, marks, page.shape, ref, settings)
     if trace:
         trace("kept", _picture(marks, kept))
-    lines = into_lines(kept)
+    lines = without_type(into_lines(kept))
     return [Line(tuple(_found(c, marks, scale, grey.shape) for c in line)) for line in lines]
 
 
@@ -170,8 +174,11 @@ def _filter(
     limits = settings.limits
     kept = without_faint(components, ref, limits)
     kept = without_frames(kept, page, ref)
+    large = sum(c.height >= limits.shortest * ref.height for c in kept)
+    if large > settings.most or ref.height < settings.least_height:
+        return []
     kept = join_broken(kept, marks.labels, ref, limits)
-    return without_fragments(kept, ref, limits)
+    return written(without_fragments(kept, ref, limits), marks.labels)
 
 
 def _found(component: Component, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:

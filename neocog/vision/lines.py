@@ -4,12 +4,15 @@ One skew is found for the whole page; with it taken out, components that stand a
 a line, read from left to right, and lines are read from top to bottom.
 """
 
+from bisect import insort
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
 from neocog.vision.components import Component
 
+_APART = 0.55  # heights between the middles of one line
 _STEEPEST = 50.0  # degrees; steeper neighbours belong to different lines
 
 
@@ -74,20 +77,25 @@ def _unrest(components: Sequence[Component], slope: float) -> float:
 def _cluster(components: Sequence[Component], slope: float) -> list[list[Component]]:
     """Join each component to the line whose latest members it overlaps in height."""
     lines: list[list[Component]] = []
+    levels: list[list[float]] = []
+    heights: list[list[int]] = []
     for component in sorted(components, key=lambda c: c.centre[0]):
         x, y = component.centre
         level = y - slope * x
-        best, best_gap = None, 0.0
-        for line in lines:
-            recent = line[-3:]
-            at = float(np.mean([c.centre[1] - slope * c.centre[0] for c in recent]))
-            tall = max(float(np.median([c.height for c in line])), float(component.height))
+        best, best_gap = -1, _APART
+        for number, seen in enumerate(levels):
+            at = sum(seen[-3:]) / len(seen[-3:])
+            tall = max(heights[number][len(seen) // 2], component.height)
             gap = abs(level - at) / tall
-            if gap < 0.55 and (best is None or gap < best_gap):
-                best, best_gap = line, gap
-        if best is None:
+            if gap < best_gap:
+                best, best_gap = number, gap
+        if best < 0:
             lines.append([component])
+            levels.append([level])
+            heights.append([component.height])
         else:
-            best.append(component)
-    lines.sort(key=lambda line: float(np.median([c.centre[1] - slope * c.centre[0] for c in line])))
-    return lines
+            lines[best].append(component)
+            levels[best].append(level)
+            insort(heights[best], component.height)
+    order = sorted(range(len(lines)), key=lambda number: median(levels[number]))
+    return [lines[number] for number in order]

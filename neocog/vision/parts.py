@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from neocog.vision.components import Component, join
 from neocog.vision.filters import Limits, Reference
 
+_ROUNDS = 3  # a digit in four parts is whole after two
+
 
 def join_broken(
     components: Sequence[Component], labels: NDArray[np.int32], ref: Reference, limits: Limits
@@ -30,33 +32,40 @@ def join_broken(
     list of Component
     """
     pool = list(components)
-    joined = True
-    while joined:
-        joined = False
-        pairs = sorted(_near_pairs(pool, ref))
-        for _, i, j in pairs:
-            a, b = pool[i], pool[j]
-            if _one_digit(a, b, ref) and _ink_gap(a, b, labels, ref) <= _reach(a, b, ref):
-                pool = [c for k, c in enumerate(pool) if k not in (i, j)] + [join([a, b])]
-                joined = True
-                break
+    for _ in range(_ROUNDS):
+        owner = list(range(len(pool)))
+        before = len(pool)
+        for i, j in _near_pairs(pool, _reach(ref)):
+            i, j = _root(owner, i), _root(owner, j)
+            if i == j or not _one_digit(pool[i], pool[j], ref):
+                continue
+            if _ink_gap(pool[i], pool[j], labels) <= _reach(ref):
+                pool[i] = join([pool[i], pool[j]])
+                owner[j] = i
+        pool = [c for k, c in enumerate(pool) if owner[k] == k]
+        if len(pool) == before:
+            break
     return pool
 
 
-def _near_pairs(pool: list[Component], ref: Reference) -> list[tuple[float, int, int]]:
-    found = []
-    for i, a in enumerate(pool):
-        for j in range(i + 1, len(pool)):
-            b = pool[j]
-            across = max(a.box[0], b.box[0]) - min(a.right, b.right)
-            down = max(a.box[1], b.box[1]) - min(a.bottom, b.bottom)
-            gap = max(across, down)
-            if gap <= _reach(a, b, ref):
-                found.append((float(gap), i, j))
-    return found
+def _root(owner: list[int], index: int) -> int:
+    while owner[index] != index:
+        index = owner[index]
+    return index
 
 
-def _reach(a: Component, b: Component, ref: Reference) -> float:
+def _near_pairs(pool: list[Component], reach: float) -> list[tuple[int, int]]:
+    """Pairs whose boxes come within reach, nearest first."""
+    box = np.array([(*c.box[:2], c.right, c.bottom) for c in pool], dtype=np.float64).reshape(-1, 4)
+    low = np.maximum(box[:, None, :2], box[None, :, :2])
+    high = np.minimum(box[:, None, 2:], box[None, :, 2:])
+    gap = (low - high).max(axis=2)
+    first, second = np.nonzero(np.triu(gap <= reach, k=1))
+    order = np.argsort(gap[first, second], kind="stable")
+    return list(zip(first[order].tolist(), second[order].tolist(), strict=True))
+
+
+def _reach(ref: Reference) -> float:
     """Widest gap between the ink of two parts of one digit."""
     return 1.2 * ref.stroke + 0.06 * ref.height
 
@@ -77,7 +86,8 @@ def _one_digit(a: Component, b: Component, ref: Reference) -> bool:
     fragment = small.height < 0.5 * ref.height and small.height < 0.6 * large.height
     if fragment and large.height > 0.45 * ref.height:
         return True
-    return above and 0.3 * ref.height < large.height < 0.85 * ref.height
+    halves = small.height > 0.3 * ref.height and large.height < 0.85 * ref.height
+    return above and halves
 
 
 def _is_dot(c: Component, ref: Reference) -> bool:
@@ -86,7 +96,7 @@ def _is_dot(c: Component, ref: Reference) -> bool:
     return round_shape and max(c.width, c.height) < max(2.2 * ref.stroke, 0.25 * ref.height)
 
 
-def _ink_gap(a: Component, b: Component, labels: NDArray[np.int32], ref: Reference) -> float:
+def _ink_gap(a: Component, b: Component, labels: NDArray[np.int32]) -> float:
     """Return the shortest distance between the ink of two components, in pixels."""
     import cv2
 
@@ -113,7 +123,7 @@ def without_fragments(
         broad = c.width > 0.45 * c.height
         if broad and c.fill > limits.fullest:
             continue
-        if c.stroke > 2.8 * ref.stroke and c.stroke > 0.2 * c.height:
+        if c.stroke > 2.4 * ref.stroke and c.stroke > 0.15 * c.height:
             continue
         kept.append(c)
     return kept

@@ -1,0 +1,105 @@
+"""The last judgement on what is left: strokes of a pen, a sign, a line of print.
+
+Pens draw strokes of one width; shadows, textures and faces are made of blobs. Type stands exactly
+on its line; handwriting does not.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.components import Component, body
+
+EVENEST = 2.0
+"""A digit's broadest place is at most so many times its mean stroke."""
+
+_RESTLESS = 1.75  # a page whose median mark is less even than this was not written
+_FINEST = 0.017  # a stroke finer than this share of its digit's height drew something else
+_TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
+_CROSS = 0.6  # likeness to its own quarter turn that makes a cross
+_TYPE_LINE = 12  # places on a line from which it is asked whether it is type
+
+
+def evenness(own: NDArray[np.bool_], stroke: float) -> float:
+    """Return the broadest place of a mark in units of its mean stroke width.
+
+    Parameters
+    ----------
+    own : ndarray of bool, shape (h, w)
+        The mark.
+    stroke : float
+        Its mean stroke width in pixels.
+
+    Returns
+    -------
+    float
+        About 1 for strokes of one width, 2 and more for blobs.
+    """
+    import cv2
+
+    padded = np.pad(own.astype(np.uint8), 1)
+    depth = cv2.distanceTransform(padded, cv2.DIST_L2, 5)
+    return float(2.0 * depth.max() - 1.0) / max(stroke, 1.0)
+
+
+def is_cross(own: NDArray[np.bool_]) -> bool:
+    """Tell a plus or times sign: inked in the middle and alike after a quarter turn."""
+    import cv2
+
+    height, width = own.shape
+    if not 0.6 < width / height < 1.6:
+        return False
+    square = cv2.resize(own.astype(np.float32), (25, 25), interpolation=cv2.INTER_AREA)
+    square = cv2.GaussianBlur(square, (0, 0), 1.2)
+    if square[11:14, 11:14].mean() < 0.5:
+        return False
+    return min(_likeness(square, np.rot90(square)), _likeness(square, np.rot90(square, 2))) > _CROSS
+
+
+def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[Component]:
+    """Keep what a pen wrote and what is no sign.
+
+    Parameters
+    ----------
+    components : sequence of Component
+    labels : ndarray of int32, shape (H, W)
+
+    Returns
+    -------
+    list of Component
+        Empty where the page as a whole is no writing.
+    """
+    bodies = [body(labels, c) for c in components]
+    even = [evenness(own, c.stroke) for own, c in zip(bodies, components, strict=True)]
+    if not even or float(np.median(even)) > _RESTLESS:
+        return []
+    return [
+        c
+        for c, own, value in zip(components, bodies, even, strict=True)
+        if value <= EVENEST and c.stroke > _FINEST * c.height and not is_cross(own)
+    ]
+
+
+def without_type(lines: Sequence[list[Component]]) -> list[list[Component]]:
+    """Drop the lines that stand too exactly on their baseline to be handwriting."""
+    return [line for line in lines if len(line) < _TYPE_LINE or not _is_type(line)]
+
+
+def _is_type(line: Sequence[Component]) -> bool:
+    column = np.array([c.centre[0] for c in line])
+    foot = np.array([float(c.bottom) for c in line])
+    tall = float(np.median([c.height for c in line]))
+    half = len(line) // 2
+    slope = float(np.median((foot[half:] - foot[:-half]) / (column[half:] - column[:-half])))
+    rest = foot - slope * column
+    gaps = [b.box[0] - a.right for a, b in pairwise(line)]
+    off = float(np.median(np.abs(rest - np.median(rest))))
+    return off <= 0.4 + 0.004 * tall and median(gaps) < _TYPE_GAP * tall
+
+
+def _likeness(a: NDArray[Any], b: NDArray[Any]) -> float:
+    return float(np.corrcoef(a.ravel(), b.ravel())[0, 1])
