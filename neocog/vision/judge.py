@@ -21,6 +21,7 @@ _RESTLESS = 1.75  # a page whose median mark is less even than this was not writ
 _FINEST = 0.017  # a stroke finer than this share of its digit's height drew something else
 _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
+_DEEP = 0.3  # share of a box that lies in another, in a drawing
 _TYPE_LINE = 12  # places on a line from which it is asked whether it is type
 
 
@@ -75,7 +76,7 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
     """
     bodies = [body(labels, c) for c in components]
     even = [evenness(own, c.stroke) for own, c in zip(bodies, components, strict=True)]
-    if not even or float(np.median(even)) > _RESTLESS:
+    if not even or float(np.median(even)) > _RESTLESS or _tangled(components):
         return []
     return [
         c
@@ -99,6 +100,17 @@ def _is_type(line: Sequence[Component]) -> bool:
     gaps = [b.box[0] - a.right for a, b in pairwise(line)]
     off = float(np.median(np.abs(rest - np.median(rest))))
     return off <= 0.4 + 0.004 * tall and median(gaps) < _TYPE_GAP * tall
+
+
+def _tangled(components: Sequence[Component]) -> bool:
+    """Whether the boxes of most marks lie deep in one another, as those of a drawing do."""
+    box = np.array([(*c.box[:2], c.right, c.bottom) for c in components], dtype=np.float64)
+    low = np.maximum(box[:, None, :2], box[None, :, :2])
+    high = np.minimum(box[:, None, 2:], box[None, :, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=2)
+    own = shared.diagonal().copy()
+    np.fill_diagonal(shared, 0)
+    return bool((shared.max(axis=1) > _DEEP * own).mean() > 0.4)
 
 
 def _likeness(a: NDArray[Any], b: NDArray[Any]) -> float:

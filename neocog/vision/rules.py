@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RUN = 26  # a straight run this long, in pixels, may be a piece of a rule
+_DARKER = 1.3  # what is so many times darker than the rules is ink over them
 _EVERY = 4  # rules are told from every fourth column
 _LONE = 0.6  # length of a single rule, as a share of the page's side along it
 _AMONG = 0.16  # length of one of many rules
@@ -34,27 +35,23 @@ def remove_rules(mask: Mask, contrast: Mask) -> tuple[Mask, float]:
     float
         Full contrast of the rules, in grey levels; 0 without any.
     """
-    thickest = max(3.5, _THICKEST * max(mask.shape))
-    across, thin_across = _rules(mask, thickest)
-    upright, thin_upright = _rules(np.ascontiguousarray(mask.T), thickest)
-    if across is None and upright is None:
-        return mask, 0.0
-    both = np.zeros_like(mask) if across is None else across
-    if upright is not None:
-        both = np.bitwise_or(both, upright.T)
-    level = float(np.percentile(contrast[both > 0], 75))
-    darker = (contrast > 1.3 * level).view(np.uint8)
-    left = mask
-    if across is not None:
-        left = _erase(left, mask, across & (1 - darker), thin_across)
-    if upright is not None:
-        left = _erase(
-            np.ascontiguousarray(left.T),
-            np.ascontiguousarray(mask.T),
-            np.ascontiguousarray(upright & (1 - darker.T)),
-            thin_upright,
-        ).T
-    return np.ascontiguousarray(left), level
+    left, across = _without_rules(mask, mask, contrast)
+    turned, upright = _without_rules(
+        np.ascontiguousarray(left.T), np.ascontiguousarray(mask.T), contrast.T
+    )
+    if not upright:
+        return left, across
+    return np.ascontiguousarray(turned.T), max(across, upright)
+
+
+def _without_rules(left: Mask, mask: Mask, contrast: Mask) -> tuple[Mask, float]:
+    """Erase from ``left`` the rules of ``mask`` that run along its rows."""
+    rules, thickness = _rules(mask, max(3.5, _THICKEST * max(mask.shape)))
+    if rules is None:
+        return left, 0.0
+    level = float(np.percentile(contrast[rules > 0], 75))
+    rules[contrast > _DARKER * level] = 0
+    return _erase(left, mask, rules, thickness), level
 
 
 def _rules(mask: Mask, thickest: float) -> tuple[Mask | None, float]:
