@@ -45,11 +45,6 @@ def rules(name: str, *wanted: str) -> tuple[Recipe, ...]:
     return tuple(replace(RECIPES[name], rule=rule) for rule in wanted)  # type: ignore[arg-type]
 
 
-def shipped(name: str, **changes: Any) -> tuple[Recipe, ...]:
-    """A compact recipe, changed."""
-    return (replace(RECIPES[name], **changes),)
-
-
 def sweep(limits: tuple[int, int] | None, *per_label: int) -> tuple[Recipe, ...]:
     """Compact recipes of several sizes of US4, each read by three rules."""
     base = replace(RECIPES["neocog"], limits=limits)
@@ -63,23 +58,17 @@ def sweep(limits: tuple[int, int] | None, *per_label: int) -> tuple[Recipe, ...]
 #: part -> (recipes of one family, digits to learn from, sets to read)
 PARTS: dict[str, list[tuple[tuple[Recipe, ...], tuple[int, ...], tuple[str, ...]]]] = {
     "every": [(rules("nearest", "strongest", "pairs", "triples"), SIZES, SETS)],
-    "silent": [
-        (
-            (replace(RECIPES["silent"], limits=(120, 300)),),
-            (3000, 55_000),
-            SETS,
-        )
-    ],
+    "silent": [((RECIPES["silent"],), (3000, 55_000), SETS)],
     "2003": [((RECIPES["fukushima2003"],), SIZES, SETS)],
     "delta": [((RECIPES["delta"],), (3000, 55_000), SETS)],
-    "neocog": [((RECIPES["neocog"],), SIZES, ("validation",))],
-    "small": [((RECIPES["neocog-small"],), SIZES, ("validation",))],
+    "neocog": [((RECIPES["neocog"],), SIZES, SETS)],
+    "small": [((RECIPES["neocog-small"],), SIZES, SETS)],
     "fukushima": [((RECIPES["fukushima"],), (3000, 55_000), SETS)],
-    "sizes-a": [
-        (sweep((26, 78), 7, 15, 25), (55_000,), ("validation",)),
+    "sizes": [
+        (sweep((26, 78), 7, 15, 25, 30), (55_000,), ("validation",)),
+        (sweep((40, 110), 7, 10, 15, 20), (55_000,), ("validation",)),
         (sweep((60, 160), 8, 10), (55_000,), ("validation",)),
     ],
-    "sizes-b": [(sweep((40, 110), 7, 10, 15, 20), (55_000,), ("validation",))],
 }
 
 

@@ -9,7 +9,12 @@ from neocog.network.spec import SSpec
 
 
 def learn_by_winning(
-    maps: Iterable[Array], spec: SSpec, *, threshold: float, cut: float = 0.55, limit: int | None = None
+    maps: Iterable[Array],
+    spec: SSpec,
+    *,
+    threshold: float,
+    cut: float = 0.55,
+    limit: int | None = None,
 ) -> Planes:
     """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
 
@@ -47,7 +52,12 @@ def learn_by_winning(
 
 
 def learn_if_silent(
-    maps: Iterable[Array], spec: SSpec, *, threshold: float, cut: float = 0.55, limit: int | None = None
+    maps: Iterable[Array],
+    spec: SSpec,
+    *,
+    threshold: float,
+    cut: float = 0.55,
+    limit: int | None = None,
 ) -> Planes:
     """Let planes be born where every other is silent, and never change (Fukushima 2013).
 

@@ -12,7 +12,8 @@ Rules
     sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the
     nearer vector itself is the nearest point.
 ``linear``
-    Each plane adds its response, weighed by its gain, to its label (a delta-rule top).
+    Each plane adds its response at the middle place, weighed by its gain, to its label (a
+    delta-rule top: learned there, and elsewhere a sum of signed terms says little).
 
 No response at all is no answer, label -1. Ties go to the lower label.
 """
@@ -120,8 +121,8 @@ class Decision:
             return self.strongest(us4)
         flat = us4.reshape(len(us4), -1, us4.shape[3])
         if self.rule == "linear":
-            total = (flat[:, :, self._index] * self._gains).sum(axis=3)
-            return xp.maximum(total.max(axis=1), 0)
+            middle = flat[:, flat.shape[1] // 2]
+            return xp.maximum((middle[:, self._index] * self._gains).sum(axis=2), 0)
         responses = self._at_best_place(flat)
         cosine = xp.where(responses > 0, responses * (1 - self._theta) + self._theta, 0)
         gram = self._gram[None]

@@ -209,4 +209,3 @@ def _blas() -> Any:
 
         _controller = ThreadpoolController()
     return _controller
-

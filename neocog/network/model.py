@@ -223,9 +223,7 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
     return header, tensors
 
 
-def _tensor(
-    tensors: Mapping[str, NDArray[Any]], name: str, source: str
-) -> NDArray[np.float32]:
+def _tensor(tensors: Mapping[str, NDArray[Any]], name: str, source: str) -> NDArray[np.float32]:
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
         raise ModelError(f"model {source}: {name} is {raw.dtype}; wanted float16 or float32")

@@ -131,9 +131,9 @@ class NetworkSpec:
     psi: Psi
     orientations: int = 16
 
-    def layers(self, planes: tuple[int | None, int | None, int | None] = (None,) * 3) -> tuple[
-        LayerShape, ...
-    ]:
+    def layers(
+        self, planes: tuple[int | None, int | None, int | None] = (None,) * 3
+    ) -> tuple[LayerShape, ...]:
         """Return the ten layers in order; ``planes`` are K2, K3, K4 where they are known."""
         g = self.contrast
         size = INPUT_SIZE + 2 * g.padding - g.kernel + 1
