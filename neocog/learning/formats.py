@@ -22,6 +22,7 @@ USPS_SIDE = 16
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
 _CHUNK = 1 << 20
+_FINE = 64  # pixels that coarse pictures are enlarged to before they are normalised
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 
@@ -304,7 +305,18 @@ def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
     from neocog.vision.normalise import normalise
 
-    return np.stack([normalise(digit) for digit in ink])
+    return np.stack([normalise(_enlarged(digit)) for digit in ink])
+
+
+def _enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Enlarge a coarse picture by cubic interpolation, which keeps its strokes apart."""
+    import cv2
+
+    factor = _FINE // max(ink.shape)
+    if factor < 2:
+        return ink
+    fine = cv2.resize(np.pad(ink, 1), None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    return np.clip(fine, 0.0, 1.0).astype(np.float32)
 
 
 # --- files ------------------------------------------------------------------------------------
