@@ -23,6 +23,7 @@ _OVER_RULE = 1.2  # so many times the contrast of the printed rules
 _GAIN = 2.2  # contrasts in the dark are raised at most so many times
 _BROAD = 4.5  # what is so many strokes broad is shade
 _SPECK = 12  # marks with less pixels than this are dust
+_NOISE_ROWS = 150  # the noise is measured in about so many rows
 _COARSE = 4  # the paper is averaged in a picture reduced so many times
 
 
@@ -67,11 +68,14 @@ def noise_level(grey: NDArray[np.uint8]) -> float:
     The median of the absolute second differences knows little of the strokes (Immerkaer 1996,
     doi:10.1006/cviu.1996.0060, with a median for the mean).
     """
-    small = grey[::2].astype(np.int16)
-    second = small[:, :-2] - 2 * small[:, 1:-1] + small[:, 2:]
-    if second.size == 0:
+    import cv2
+
+    rows = np.ascontiguousarray(grey[:: max(1, grey.shape[0] // _NOISE_ROWS)])
+    if rows.shape[1] < 3:
         return 0.0
-    counts = np.bincount(np.abs(second).ravel(), minlength=2)
+    kernel = np.array([[1, -2, 1]], dtype=np.float32)
+    second = np.abs(np.asarray(cv2.filter2D(rows, cv2.CV_16S, kernel), np.int16))
+    counts = np.bincount(second[:, 1:-1].ravel(), minlength=2)
     half = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     return half / (0.6745 * 6**0.5)
 
@@ -170,6 +174,19 @@ def _without_shade(marks: Marks, shaded: Sequence[int], stroke: float, full: flo
     old = (marks.labels > 0).view(np.uint8)
     mask = np.where(where, contrast > max(2 * marks.threshold, full / 3), old).astype(np.uint8)
     return _marks(mask, contrast, marks.threshold, marks.rule, marks.bright)
+
+
+def excursions(grey: NDArray[np.uint8]) -> tuple[float, float]:
+    """Say how far the darkest and the brightest places stand off the mean around them."""
+    import cv2
+
+    height, width = grey.shape
+    size = (max(1, width // _COARSE), max(1, height // _COARSE))
+    small = cv2.resize(grey, size, interpolation=cv2.INTER_AREA).astype(np.int16)
+    side = max(3, round(WINDOW * max(size))) | 1
+    off = np.sort((small - cv2.blur(small, (side, side))).ravel())
+    few = max(1, off.size // 400)
+    return -float(off[few - 1]), float(off[-few])
 
 
 def contrast_to_paper(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, find_marks, settle_marks, smooth
+from neocog.vision.binarise import Marks, excursions, find_marks, settle_marks, smooth
 from neocog.vision.components import Box, Component, body, measure
 from neocog.vision.filters import (
     Limits,
@@ -31,6 +31,7 @@ LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
+_ONE_SIDED = 0.4  # ink is on the side where marks stand off the paper so much more
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -140,9 +141,17 @@ def _choose_ink(
     least = max(4, settings.least_height // 3)
     dark = settings.ink == "dark"
     if settings.ink == "auto":
-        dark = _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
+        dark = _is_dark(page, noise, settings)
     marks = _settled(page, noise, dark, settings)
     return marks, measure(marks, least=least)
+
+
+def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
+    """Tell dark ink on bright paper from the reverse."""
+    darker, brighter = excursions(page)
+    if min(darker, brighter) < _ONE_SIDED * max(darker, brighter):
+        return darker >= brighter
+    return _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
 
 
 def _settled(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> Marks:

@@ -18,7 +18,7 @@ EVENEST = 2.0
 """A digit's broadest place is at most so many times its mean stroke."""
 
 _RESTLESS = 1.75  # a page whose median mark is less even than this was not written
-_FINEST = 0.017  # a stroke finer than this share of its digit's height drew something else
+_FINEST = 0.03  # a stroke finer than this share of its digit's size drew something else
 _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
 _DEEP = 0.3  # share of a box that lies in another, in a drawing
@@ -81,7 +81,9 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
     return [
         c
         for c, own, value in zip(components, bodies, even, strict=True)
-        if value <= EVENEST and c.stroke > _FINEST * c.height and not is_cross(own)
+        if value <= EVENEST
+        and c.stroke > _FINEST * (c.width * c.height) ** 0.5
+        and not is_cross(own)
     ]
 
 

@@ -47,7 +47,7 @@ def normalise(ink: NDArray[Any], *, stroke: float | None = None) -> NDArray[np.u
     patch = _adjust_stroke(_resize(patch, BOX * _FINE), width * scale)
     patch = _resize(patch, BOX)
     dark = patch[patch > 0.15]
-    full = float(np.percentile(dark, 85)) if dark.size else 1.0
+    full = float(np.sort(dark)[int(0.85 * dark.size)]) if dark.size else 1.0
     return _centre(np.clip(patch / max(full, 0.3), 0.0, 1.0))
 
 

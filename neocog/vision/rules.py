@@ -36,12 +36,14 @@ def remove_rules(mask: Mask, contrast: Mask) -> tuple[Mask, float]:
         Full contrast of the rules, in grey levels; 0 without any.
     """
     left, across = _without_rules(mask, mask, contrast)
-    turned, upright = _without_rules(
-        np.ascontiguousarray(left.T), np.ascontiguousarray(mask.T), contrast.T
-    )
-    if not upright:
-        return left, across
-    return np.ascontiguousarray(turned.T), max(across, upright)
+    turned, upright = _without_rules(_turned(left), _turned(mask), _turned(contrast))
+    return (_turned(turned) if upright else left), max(across, upright)
+
+
+def _turned(picture: Mask) -> Mask:
+    import cv2
+
+    return np.asarray(cv2.transpose(picture), dtype=np.uint8)
 
 
 def _without_rules(left: Mask, mask: Mask, contrast: Mask) -> tuple[Mask, float]:
