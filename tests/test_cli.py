@@ -205,6 +205,46 @@ def test_models(model: str, tmp_path: Path) -> None:
     assert said(broken).startswith("neocog: 1 of 2 broken")
 
 
+def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
+    words = ("train", "--data", idx, "--recipe", "fukushima2003", "--limit", "20", "--seed", "3")
+    files = [tmp_path / f"{name}.safetensors" for name in "ab"]
+    for file in files:
+        result = run(*words, "-o", file)
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.startswith(f"{file}  fukushima2003@")
+        assert "20 digits of" in result.stderr
+        assert "US4" in result.stderr
+    assert files[0].read_bytes() == files[1].read_bytes()
+    facts = json.loads(run("eval", idx, "--model", files[0], "--json").stdout)
+    assert facts["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--recipe", "none-such"), 2, "choose one of fukushima2003"),
+        (("--precision", "fp8"), 2, "choose fp16 or fp32"),
+        (("-o", "no/such/folder/m.safetensors"), 2, "give another -o"),
+        (("--split", "some"), 2, "choose one of train"),
+        (("--data", "no-such-folder"), 1, "no such file or folder"),
+    ],
+)
+def test_train_refuses_before_it_learns(
+    idx: Path, tmp_path: Path, options: tuple[str, ...], code: int, words: str
+) -> None:
+    given = {"--data": str(idx), "-o": str(tmp_path / "m.safetensors")}
+    given |= {options[0]: options[1]}
+    result = run("train", *(word for pair in given.items() for word in pair))
+    assert result.exit_code == code
+    assert words in said(result)
+
+
+def test_recipes_are_listed() -> None:
+    result = run("train", "--recipes")
+    assert result.exit_code == 0
+    assert any(line.startswith("fukushima2003 ") for line in result.stdout.splitlines())
+
+
 def test_data_fetch_from_a_folder(tmp_path: Path) -> None:
     result = run("data", "fetch", "mnist", "--from", tmp_path, "--to", tmp_path / "to")
     assert result.exit_code == 1

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
 
 
+def _list(wanted: bool) -> None:
+    if wanted:
+        from neocog.learning.recipes import RECIPES
+
+        for recipe in RECIPES.values():
+            print(f"{recipe.name:16s} {recipe.about}")
+        raise typer.Exit
+
+
 def train(
     data: Annotated[
         str, typer.Option("--data", metavar="DIR", help="Labelled digits, or the name mnist.")
@@ -19,7 +28,7 @@ def train(
         str, typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
     ],
     recipe: Annotated[
-        str, typer.Option("--recipe", metavar="NAME", help="How to learn; 'list' shows all.")
+        str, typer.Option("--recipe", metavar="NAME", help="How to learn; see --recipes.")
     ] = "neocog",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Fixes the order of the digits.")] = 0,
     limit: Annotated[
@@ -36,6 +45,10 @@ def train(
     precision: Annotated[
         str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
     ] = "fp32",
+    recipes: Annotated[
+        bool,
+        typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes."),
+    ] = False,
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""
     from pathlib import Path
@@ -45,10 +58,6 @@ def train(
     from neocog.learning.recipes import RECIPES
     from neocog.learning.recipes import train as learn
 
-    if recipe == "list":
-        for known in RECIPES.values():
-            print(f"{known.name:16s} {known.about}")
-        return
     if recipe not in RECIPES:
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {', '.join(RECIPES)}")
     if precision not in ("fp16", "fp32"):
