@@ -117,6 +117,7 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--device", "abacus"), 2, "abacus"),
         (("--device", "cuda"), 5, "cuda"),
         (("-o", "no/such/folder/x"), 2, "cannot be written"),
+        (("-o", "{file}"), 2, "is one of the inputs"),
         (("--save-overlay", "{file}"), 2, "--save-overlay"),
         (("--model", "no-such"), 4, "no-such"),
         (("--model", "{file}"), 4, "wanted a safetensors file"),
@@ -282,6 +283,17 @@ def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path, model: str) ->
     with process.stderr:
         assert process.stderr.read() == b""
     assert process.wait(60) == 0
+
+
+def test_records_are_utf8_in_any_locale(tmp_path: Path, model: str) -> None:
+    picture = save_page(tmp_path / "é½.png", "12")
+    done = subprocess.run(
+        [*COMMAND, "read", str(picture), "--model", model, "--format", "jsonl"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout.decode("utf-8"))["source"] == str(picture)
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path, model: str) -> None:

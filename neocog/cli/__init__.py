@@ -7,6 +7,7 @@ failed, 2 usage, 3 nothing to read, 4 model, 5 device, 130 interrupted.
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -88,4 +89,7 @@ app.command("doctor")(doctor.doctor)
 
 def main() -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # records are UTF-8, whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     app()

@@ -45,7 +45,10 @@ def read(
     from neocog.batch.reader import Reader
     from neocog.batch.sinks import open_sink, printable
     from neocog.batch.sources import expand
+    from neocog.errors import UsageError
 
+    if output and os.path.realpath(output) in map(os.path.realpath, inputs):
+        raise UsageError(f"{output}: is one of the inputs; give another -o")
     reader = Reader(model, device=device, min_p=min_p, batch=batch)
     overlays = OverlayFolder(overlay) if overlay else None
     names = len(inputs) > 1 or os.path.isdir(inputs[0])
