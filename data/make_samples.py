@@ -43,8 +43,8 @@ class Note:
 
 
 NOTES = (
-    Note("postcode.png", ("90412",), 1430, size=(640, 300), height=84, grain=1.5),
-    Note("phone.jpg", ("01632960857",), 520, size=(800, 300), height=58, ink=(32, 32, 36)),
+    Note("postcode.png", ("90412",), 520, size=(640, 300), height=84, grain=1.5),
+    Note("phone.jpg", ("01632960857",), 1300, size=(800, 300), height=58, ink=(32, 32, 36)),
     Note(
         "meter.jpg",
         ("048317",),
@@ -54,8 +54,8 @@ NOTES = (
         paper=(214, 214, 210),
         grain=4.5,
     ),
-    Note("dates.jpg", ("1979", "2003"), 390, height=70, ink=(24, 60, 128), ruled=True, grain=2.0),
-    Note("note.jpg", ("3846", "52071", "9265"), 910, height=62, paper=(246, 236, 206)),
+    Note("dates.jpg", ("1979", "2003"), 780, height=70, ink=(24, 60, 128), ruled=True, grain=2.0),
+    Note("note.jpg", ("3846", "52071", "9265"), 1170, height=62, paper=(246, 236, 206)),
     Note("tilted.jpg", ("27549", "6038"), 650, height=66, ink=(120, 28, 34), tilt=5.0, shade=0.16),
 )
 
