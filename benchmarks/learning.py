@@ -36,8 +36,8 @@ COLUMNS = {
     "usps": "USPS, unseen",
     "sklearn": "scikit-learn, unseen",
 }
-FORMATS = {name: ".2%" for name in ("validation", "test", "usps", "sklearn")}
 SETS = ("validation", "test", "usps", "sklearn")
+FORMATS = dict.fromkeys(SETS, ".2%")
 
 
 def rules(name: str, *wanted: str) -> tuple[Recipe, ...]:

@@ -1,4 +1,4 @@
-"""Writes a result file: rows with the machine, the versions, the date and the commit they are of."""
+"""Writes a result file: rows, and the machine, versions, date and commit they are of."""
 
 import datetime
 import importlib.metadata

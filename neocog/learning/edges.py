@@ -29,7 +29,8 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
     direction = np.deg2rad(angle)
     side = np.add.outer(np.sin(direction) * fine, np.cos(direction) * fine)
     covered = np.where(np.abs(side) < 1e-9, 0.5, side > 0)
-    return covered.reshape(INPUT_SIZE, _FINE, INPUT_SIZE, _FINE).mean(axis=(1, 3))
+    picture = covered.reshape(INPUT_SIZE, _FINE, INPUT_SIZE, _FINE).mean(axis=(1, 3))
+    return np.asarray(picture, dtype=np.float64)
 
 
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:

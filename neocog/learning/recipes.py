@@ -313,7 +313,7 @@ class _Training:
             u = self.xp.asarray(u0_from_digits(images[start : start + _BATCH]))
             for layer in self._layers:
                 u = layer(u)
-            yield u
+            yield u.full()
             tell(min(start + _BATCH, len(images)), len(images))
 
     def _digit_by_digit(self, images: Digits, what: str) -> Iterator[Array]:

@@ -55,8 +55,8 @@ class Layers:
         """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
         u = u0
         for _, layer in self.stages:
-            u = layer(u)
-        return u
+            u = layer(u).tight()
+        return u.full()
 
 
 class Engine:
@@ -81,7 +81,7 @@ class Engine:
         if device != "cpu":
             raise DeviceError(f"device {device!r} is not there; this engine runs on 'cpu'")
         self.model, self.device = model, device
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         self._layers = Layers(model)
         self._decision = Decision(model)
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
@@ -140,9 +140,9 @@ class Engine:
             raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         for name, layer in self._layers.stages:
-            u = layer(u)
-            out[name] = u.transpose(0, 3, 1, 2)
-        out["UC4"] = self._decision.strongest(u)[:, :, None, None]
+            u = layer(u).tight()
+            out[name] = u.full().transpose(0, 3, 1, 2)
+        out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
 
     def stage_times(
@@ -171,14 +171,21 @@ class Engine:
         parts: list[Array] = list(self._map(u0_from_digits, _shares(digits, self.threads)))
         now = note("U0", now)
         for name, layer in self._layers.stages:
-            parts = list(self._map(layer, parts))
+            parts = list(self._map(lambda u, layer=layer: layer(u).tight(), parts))
             now = note(name, now)
-        us4 = np.concatenate(parts)
+        us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)
         note("UC4", now)
 
     def _map(self, function: Any, parts: list[Array]) -> Iterator[Array]:
         return self._pool.map(function, parts) if self._pool else map(function, parts)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _shares(digits: NDArray[np.uint8], threads: int) -> list[NDArray[np.uint8]]:

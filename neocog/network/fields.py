@@ -15,7 +15,8 @@ Weights = NDArray[np.float64]
 def radius_squared(kernel: int) -> Weights:
     """Return r^2 (cells^2) of every tap of a (kernel, kernel) window about its centre."""
     offsets = np.arange(kernel) - (kernel - 1) / 2
-    return np.add.outer(offsets**2, offsets**2)
+    r2: Weights = np.add.outer(offsets**2, offsets**2)
+    return r2
 
 
 def bell(kernel: int, weight: Bell) -> Weights:
@@ -74,8 +75,10 @@ def blur_kernel(spec: CSpec) -> Weights:
     """
     if spec.blur:
         w = bell(spec.kernel - 1, spec.centre)
-        return w / w.sum()
-    return 4 * _divide_by_pair(_divide_by_pair(c_kernel(spec)).T).T
+        w /= w.sum()
+        return w
+    quotient: Weights = 4 * _divide_by_pair(_divide_by_pair(c_kernel(spec)).T).T
+    return quotient
 
 
 def pooled(w: Weights) -> Weights:

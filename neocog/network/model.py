@@ -112,9 +112,9 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
     tensors: dict[str, NDArray[Any]] = {"US4.labels": model.labels.astype(np.int64)}
     for i, layer in enumerate(model.s, start=1):
         tensors[f"US{i}.reference"] = _scaled(layer.reference, kind)
-        tensors[f"US{i}.c"] = layer.c.astype(kind)
+        tensors[f"US{i}.c"] = layer.c
     for i, blur in enumerate(model.blurs, start=1):
-        tensors[f"UC{i}.blur"] = blur.astype(kind)
+        tensors[f"UC{i}.blur"] = blur
     if model.gains is not None:
         tensors["UC4.gains"] = model.gains.astype(np.float32)
     header = {

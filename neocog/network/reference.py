@@ -22,7 +22,8 @@ def windows(u: Maps, kernel: int, padding: int, stride: int = 1) -> Maps:
     """Return every cell's view of the padded layer ``u``: (B, K, H', W', kernel, kernel)."""
     padded = np.pad(u, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     view = sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
-    return view[:, :, ::stride, ::stride]
+    seen: Maps = view[:, :, ::stride, ::stride]
+    return seen
 
 
 def contrast(u0: ArrayLike, spec: ContrastSpec) -> Maps:
@@ -43,7 +44,8 @@ def inhibition(u: Maps, c: Maps, padding: int) -> Maps:
     The planes are summed first, which is exact: the same c serves every plane (Ikeda eq. 2).
     """
     energy = (u**2).sum(axis=1, keepdims=True)
-    return np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, c.shape[0], padding), c))
+    v: Maps = np.sqrt(np.einsum("bkhwij,ij->bhw", windows(energy, c.shape[0], padding), c))
+    return v
 
 
 def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
@@ -53,7 +55,8 @@ def excitatory_weights(reference: Maps, c: Maps, q: float) -> Maps:
 
 def inhibitory_weights(reference: Maps, c: Maps, q: float) -> Maps:
     """b(k) = q |X_k|_c, |X|_c = sqrt(sum_kappa sum_nu c(nu) X(nu, kappa)^2); shape (K,)."""
-    return q * np.sqrt((c * reference**2).sum(axis=(1, 2, 3)))
+    b: Maps = q * np.sqrt((c * reference**2).sum(axis=(1, 2, 3)))
+    return b
 
 
 def s_response(
@@ -71,12 +74,14 @@ def s_response(
     e = np.einsum("bkhwij,mkij->bmhw", windows(u, kernel, padding), a, optimize=True)
     v = inhibition(u, c, padding)[:, None]
     ratio = (1 + e) / (1 + threshold * b * v)
-    return threshold / (1 - threshold) * np.maximum(ratio - 1, 0)
+    response: Maps = threshold / (1 - threshold) * np.maximum(ratio - 1, 0)
+    return response
 
 
 def psi(x: Maps, kind: Psi) -> Maps:
     """Saturation of the C-cells: sqrt(x) or x / (1 + x), for x >= 0."""
-    return np.sqrt(x) if kind == "sqrt" else x / (1 + x)
+    out: Maps = np.sqrt(x) if kind == "sqrt" else x / (1 + x)
+    return out
 
 
 def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi) -> Maps:

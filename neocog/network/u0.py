@@ -50,7 +50,9 @@ def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
     """
     check_digits(digits)
     r = enlarging_matrix().astype(np.float32)
-    return (r @ (digits.astype(np.float32) / 255)) @ r.T
+    ink = digits.astype(np.float32) / np.float32(255)
+    u0: NDArray[np.float32] = (r @ ink) @ r.T
+    return u0
 
 
 def check_digits(digits: NDArray[np.uint8]) -> None:
