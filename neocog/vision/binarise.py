@@ -16,6 +16,7 @@ from neocog.vision.rules import remove_rules
 WINDOW = 0.15
 """Side of the window that averages the paper, as a share of the picture's long side."""
 
+_LEAST_WINDOW = 72  # pixels; a strip as high as its digits needs them in the window
 _BINS = 32  # of contrast, eight grey levels each, for the percentiles of a mark
 _SHARE = 0.42  # ink is what passes this share of its mark's full contrast
 _SHARE_MOST = 0.6  # and at most this share, where it must also pass
@@ -208,7 +209,8 @@ def contrast_to_paper(
     height, width = ink.shape
     size = (max(1, width // _COARSE), max(1, height // _COARSE))
     small = cv2.resize(ink, size, interpolation=cv2.INTER_AREA).astype(np.float32)
-    side = max(3, round(WINDOW * max(height, width) / _COARSE)) | 1
+    wide = max(WINDOW * max(height, width), min(_LEAST_WINDOW, height, width))
+    side = max(3, round(wide / _COARSE)) | 1
     paper = cv2.blur(small, (side, side), borderType=cv2.BORDER_REPLICATE)
     for _ in range(2):
         bare = (small > paper - threshold).astype(np.float32)

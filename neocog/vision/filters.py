@@ -29,8 +29,8 @@ class Limits:
         Widest edge of a stroke, in edges of the reference.
     shortest, tallest : float
         Bounds of a digit's height.
-    widest : float
-        Bound of width over height of a single component (touching digits are cut later).
+    flattest, widest : float
+        Bounds of width over height of one digit, and of several that touch.
     fullest : float
         A component wider than a stroke whose box is filled more than this is a blot.
     """
@@ -41,6 +41,7 @@ class Limits:
     softest: float = 3.0
     shortest: float = 0.42
     tallest: float = 2.6
+    flattest: float = 2.6
     widest: float = 6.0
     fullest: float = 0.75
 
@@ -112,8 +113,8 @@ def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
     high, wide = page
     return (
         digit_like(c, limits)
-        and c.height >= 0.4 * c.width
-        and c.contact <= 3 * c.stroke
+        and (c.height >= 0.4 * c.width or (c.height >= 0.2 * c.width and c.fill < 0.5))
+        and not _reaches_in(c)
         and c.height < 0.99 * high
         and (c.width < 0.9 * wide or c.stroke > 0.04 * wide)
     )
@@ -177,10 +178,15 @@ def without_frames(
             continue
         if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
-        if c.contact > 2.5 * ref.stroke + 2 or (c.contact and c.height > 1.6 * ref.height):
+        if _reaches_in(c) or (c.contact and c.height > 1.6 * ref.height):
             continue
         kept.append(c)
     return kept
+
+
+def _reaches_in(c: Component) -> bool:
+    """Whether a mark lies along the picture's border, as no digit does that is only cut by it."""
+    return c.contact > max(2.5 * c.stroke + 2, 0.6 * min(c.width, c.height))
 
 
 def _is_frame(c: Component, others: Sequence[Component]) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.binarise import Marks, excursions, find_marks, settle_marks, smooth
-from neocog.vision.components import Box, Component, body, measure
+from neocog.vision.components import Box, Component, measure
+from neocog.vision.cut import Piece, Score, cut_lines
 from neocog.vision.filters import (
     Limits,
     Reference,
@@ -24,7 +25,6 @@ from neocog.vision.filters import (
 )
 from neocog.vision.judge import without_type, written
 from neocog.vision.lines import into_lines
-from neocog.vision.normalise import normalise
 from neocog.vision.parts import join_broken, without_fragments
 
 LONG_SIDE = 1024
@@ -86,7 +86,11 @@ class Line:
 
 
 def find_digits(
-    grey: NDArray[np.uint8], *, settings: Settings | None = None, trace: Trace | None = None
+    grey: NDArray[np.uint8],
+    *,
+    settings: Settings | None = None,
+    score: Score | None = None,
+    trace: Trace | None = None,
 ) -> list[Line]:
     """Find the digits of a page, in reading order.
 
@@ -95,6 +99,9 @@ def find_digits(
     grey : ndarray of uint8, shape (H, W)
         The upright page.
     settings : Settings, optional
+    score : callable, optional
+        Given digits (N, 28, 28) uint8, returns the probability (N,) that each is known; with it
+        touching digits are cut apart.
     trace : callable, optional
         Receives a picture of each step, to see where a digit was lost.
 
@@ -116,11 +123,11 @@ def find_digits(
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
     if ref is None or ref.contrast < settings.limits.least_level:
         return []
-    kept = _filter(components, marks, page.shape, ref, settings)
+    kept = _filter(components, marks, page.shape, ref, settings, cuts=score is not None)
     if trace:
         trace("kept", _picture(marks, kept))
-    lines = without_type(into_lines(kept))
-    return [Line(tuple(_found(c, marks, scale, grey.shape) for c in line)) for line in lines]
+    lines = cut_lines(without_type(into_lines(kept)), marks, score)
+    return [Line(tuple(_found(p, marks, scale, grey.shape) for p in line)) for line in lines]
 
 
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
@@ -179,6 +186,8 @@ def _filter(
     page: tuple[int, int],
     ref: Reference,
     settings: Settings,
+    *,
+    cuts: bool,
 ) -> list[Component]:
     limits = settings.limits
     kept = without_faint(components, ref, limits)
@@ -187,25 +196,15 @@ def _filter(
     if large > settings.most or ref.height < settings.least_height:
         return []
     kept = join_broken(kept, marks.labels, ref, limits)
-    return written(without_fragments(kept, ref, limits), marks.labels)
+    return written(without_fragments(kept, ref, limits, cuts=cuts), marks.labels)
 
 
-def _found(component: Component, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:
-    x, y, w, h = component.box
-    own = body(marks.labels, component)
-    ink = _soft_ink(marks.contrast[y : y + h, x : x + w], own, component)
+def _found(piece: Piece, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:
+    x, y, w, h = piece.box
     left, top = int(x / scale), int(y / scale)
     right = min(shape[1], round((x + w) / scale))
     bottom = min(shape[0], round((y + h) / scale))
-    return Found((left, top, right - left, bottom - top), normalise(ink, stroke=component.stroke))
-
-
-def _soft_ink(
-    contrast: NDArray[np.uint8], own: NDArray[np.bool_], component: Component
-) -> NDArray[np.float32]:
-    """Grey amount of ink: full inside the strokes, graded at their edges."""
-    amount = contrast.astype(np.float32) / component.contrast
-    return np.where(own, np.clip(0.35 + 0.65 * amount, 0.5, 1.0), 0.0).astype(np.float32)
+    return Found((left, top, right - left, bottom - top), piece.digit(marks))
 
 
 def _picture(marks: Marks, components: Sequence[Component]) -> NDArray[np.uint8]:

@@ -17,9 +17,11 @@ from neocog.vision.components import Component, body
 EVENEST = 2.0
 """A digit's broadest place is at most so many times its mean stroke."""
 
+_OF_MANY = 1.3  # where digits touch, strokes run side by side: so much more is allowed
 _RESTLESS = 1.75  # a page whose median mark is less even than this was not written
 _FINEST = 0.03  # a stroke finer than this share of its digit's size drew something else
 _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
+_CROWD = 8  # so many marks are not all digits that touch
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
 _DEEP = 0.3  # share of a box that lies in another, in a drawing
 _TYPE_LINE = 12  # places on a line from which it is asked whether it is type
@@ -76,7 +78,13 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
     """
     bodies = [body(labels, c) for c in components]
     even = [evenness(own, c.stroke) for own, c in zip(bodies, components, strict=True)]
-    if not even or float(np.median(even)) > _RESTLESS or _tangled(components):
+    if len(even) >= _CROWD and median(even) > _RESTLESS:
+        return []
+    even = [
+        value / (_OF_MANY if c.width > c.height else 1.0)
+        for value, c in zip(even, components, strict=True)
+    ]
+    if not even or median(even) > _RESTLESS or _tangled(components):
         return []
     return [
         c
@@ -107,6 +115,8 @@ def _is_type(line: Sequence[Component]) -> bool:
 def _tangled(components: Sequence[Component]) -> bool:
     """Whether the boxes of most marks lie deep in one another, as those of a drawing do."""
     box = np.array([(*c.box[:2], c.right, c.bottom) for c in components], dtype=np.float64)
+    if len(box) < 2:
+        return False
     low = np.maximum(box[:, None, :2], box[None, :, :2])
     high = np.minimum(box[:, None, 2:], box[None, :, 2:])
     shared = np.clip(high - low, 0, None).prod(axis=2)

@@ -111,14 +111,18 @@ def _ink_gap(a: Component, b: Component, labels: NDArray[np.int32]) -> float:
 
 
 def without_fragments(
-    components: Sequence[Component], ref: Reference, limits: Limits
+    components: Sequence[Component], ref: Reference, limits: Limits, *, cuts: bool = False
 ) -> list[Component]:
-    """Drop what is too small, too flat, too tall or too solid to be a digit."""
+    """Drop what is too small, too flat, too tall or too solid to be a digit.
+
+    Flat marks may be several digits where they are going to be cut apart (``cuts``).
+    """
+    flattest = limits.widest if cuts else limits.flattest
     kept = []
     for c in components:
         if not limits.shortest * ref.height <= c.height <= limits.tallest * ref.height:
             continue
-        if c.width > limits.widest * ref.height or c.width > 2.6 * c.height:
+        if c.width > limits.widest * ref.height or c.width > flattest * c.height:
             continue
         broad = c.width > 0.45 * c.height
         if broad and c.fill > limits.fullest:
