@@ -157,6 +157,30 @@ def _rub_gaps(canvas: Canvas) -> None:
             )
 
 
+def _dots(canvas: Canvas) -> None:
+    """Paper with a grid of printed dots."""
+    rng = canvas.plan.rng
+    step, colour = rng.uniform(26, 44), (np.array(canvas.plan.paper) * 0.68).tolist()
+    high, wide = canvas.image.shape[:2]
+    for y in np.arange(rng.uniform(0, step), high, step):
+        for x in np.arange(rng.uniform(0, 2), wide, step):
+            cv2.circle(canvas.image, (int(x), int(y)), 2, colour, -1, cv2.LINE_AA)
+
+
+def _stains(canvas: Canvas) -> None:
+    """Rings and blots of coffee, some over the writing."""
+    rng = canvas.plan.rng
+    high, wide = canvas.image.shape[:2]
+    for _ in range(int(rng.integers(1, 4))):
+        cover = np.zeros((high, wide), np.float32)
+        middle = (int(rng.uniform(0, wide)), int(rng.uniform(0, high)))
+        radius = int(rng.uniform(90, 240))
+        cv2.circle(cover, middle, radius, rng.uniform(0.1, 0.3), -1, cv2.LINE_AA)
+        cv2.circle(cover, middle, radius, rng.uniform(0.35, 0.6), int(rng.integers(5, 16)))
+        cover = cv2.GaussianBlur(cover, (0, 0), rng.uniform(1.5, 5))[:, :, None]
+        canvas.image *= 1 - cover * np.array((0.35, 0.5, 0.7), np.float32)
+
+
 # --- light and lens ---------------------------------------------------------------------
 
 
@@ -250,6 +274,38 @@ def _crumple(image: Image, rng: Rng) -> Image:
     shade += tilt[nearest, 1] * (rows - points[nearest, 1])
     shade = cv2.GaussianBlur(shade.astype(np.float32), (0, 0), 1.2)
     return image * cv2.resize(np.clip(shade, 0.7, 1.15), (wide, high))[:, :, None]
+
+
+def _folded(image: Image, rng: Rng) -> Image:
+    """A sheet folded in four: each part has its own brightness, the folds are dark or bright."""
+    high, wide = image.shape[:2]
+    x, y = int(rng.uniform(0.35, 0.65) * wide), int(rng.uniform(0.35, 0.65) * high)
+    shade = np.ones((high, wide), np.float32)
+    for rows in (slice(0, y), slice(y, None)):
+        for columns in (slice(0, x), slice(x, None)):
+            shade[rows, columns] = rng.uniform(0.72, 1.0)
+    shade = cv2.GaussianBlur(shade, (0, 0), 2.5)
+    crease = np.zeros((high, wide), np.float32)
+    cv2.line(crease, (x, 0), (x + int(rng.normal(0, 12)), high), 1.0, 3, cv2.LINE_AA)
+    cv2.line(crease, (0, y), (wide, y + int(rng.normal(0, 12))), 1.0, 3, cv2.LINE_AA)
+    shade += rng.uniform(-0.3, 0.15) * cv2.GaussianBlur(crease, (0, 0), 1.5)
+    return image * shade[:, :, None]
+
+
+def _small_photo(image: Image, rng: Rng) -> Image:
+    """A picture that was sent around: 560 pixels wide, then enlarged again."""
+    high, wide = image.shape[:2]
+    small = cv2.resize(image, (560, 420), interpolation=cv2.INTER_AREA)
+    _, file = cv2.imencode(".jpg", np.clip(small, 0, 255), [cv2.IMWRITE_JPEG_QUALITY, 45])
+    small = cv2.imdecode(file, cv2.IMREAD_COLOR).astype(np.float32)
+    return cv2.resize(small, (wide, high), interpolation=cv2.INTER_LINEAR)
+
+
+def _turned(image: Image, rng: Rng) -> Image:
+    """The camera was held askew: lines and digits are turned alike."""
+    high, wide = image.shape[:2]
+    turn = cv2.getRotationMatrix2D((wide / 2, high / 2), rng.uniform(-12, 12), 0.85)
+    return cv2.warpAffine(image, turn, (wide, high), borderMode=cv2.BORDER_REPLICATE)
 
 
 # --- pages without digits ------------------------------------------------------------------
@@ -356,6 +412,11 @@ CONDITIONS: dict[str, Callable[[Plan], None]] = {
     "desk_edge": _set(lens=[_on_desk]),
     "broken_pen": _set(over=[_rub_gaps]),
     "crumpled": _set(lens=[_crumple]),
+    "dotted_paper": _set(behind=[_dots]),
+    "stained": _set(over=[_stains]),
+    "folded": _set(lens=[_folded]),
+    "small_photo": _set(lens=[_small_photo]),
+    "turned": _set(lens=[_turned]),
     "empty_paper": _set(lines=(0, 0)),
     "empty_ruled": _set(lines=(0, 0), behind=[lambda c: _lines_across(c, squared=False)]),
     "texture": _set(lines=(0, 0), behind=[_texture]),

@@ -3,9 +3,11 @@
     python -m benchmarks.pages OUT --digits MNIST_FOLDER --pages 20 --seed 1
 
 writes 20 pages of each condition and ``labels.csv`` (file, text, digits, condition). The digits
-are the last 5 000 of MNIST's training set. The conditions of `HELD_BACK` (phone_shadow, glare,
-coloured_ink, desk_edge, broken_pen, crumpled) were never looked at while the search for digits
-was tuned; they show what an unforeseen photograph costs.
+are the last 5 000 of MNIST's training set. The conditions of `HELD_BACK` (glare, coloured_ink,
+broken_pen, dotted_paper, stained, folded, small_photo, turned) were never looked at while the
+search for digits was tuned; they show what an unforeseen photograph costs. (phone_shadow,
+desk_edge and crumpled were held back at first too, and tuned for after they had been counted
+once.)
 """
 
 import argparse
@@ -20,7 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks.pen import write_digit
 
-HELD_BACK = ("phone_shadow", "glare", "coloured_ink", "desk_edge", "broken_pen", "crumpled")
+HELD_BACK = (
+    "glare", "coloured_ink", "broken_pen", "dotted_paper", "stained", "folded", "small_photo",
+    "turned",
+)  # fmt: skip
 
 Image = NDArray[np.float32]
 Rng = np.random.Generator

@@ -5,7 +5,6 @@ stands off it is the *contrast*; a mark is ink where its contrast passes a share
 full contrast, so that faint and dark writing on one page both keep their true stroke widths.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,6 @@ _SHARE = 0.42  # ink is what passes this share of its mark's full contrast
 _SHARE_MOST = 0.6  # and at most this share, where it must also pass
 _OVER_RULE = 1.2  # so many times the contrast of the printed rules
 _GAIN = 2.2  # contrasts in the dark are raised at most so many times
-_BROAD = 4.5  # what is so many strokes broad is shade
 _SPECK = 12  # marks with less pixels than this are dust
 _NOISE_ROWS = 150  # the noise is measured in about so many rows
 _COARSE = 4  # the paper is averaged in a picture reduced so many times
@@ -50,6 +48,8 @@ class Marks:
         Contrast of the printed rules that were left out, 0 without any.
     bright : float
         Brightness of the paper that contrasts were raised to, 0 when they were not.
+    shaded : bool
+        Whether shade was taken off.
     """
 
     contrast: NDArray[np.uint8]
@@ -61,6 +61,7 @@ class Marks:
     threshold: float
     rule: float
     bright: float
+    shaded: bool
 
 
 def noise_level(grey: NDArray[np.uint8]) -> float:
@@ -123,29 +124,8 @@ def find_marks(
     return _marks(mask, contrast, threshold, rule, bright)
 
 
-def settle_marks(
-    marks: Marks, shaded: Sequence[int] = (), *, stroke: float = 1.0, full: float = 0.0
-) -> Marks:
-    """Keep of each mark what passes a share of its own full contrast.
-
-    Parameters
-    ----------
-    marks : Marks
-        As `find_marks` returns them.
-    shaded : sequence of int
-        Labels of marks that are shadows or other dark ground: what is written on them is measured
-        against them, not against the paper around.
-    stroke : float
-        Width of the page's strokes, in pixels: what is much broader is shade.
-    full : float
-        Full contrast of the page's strokes: in a shade, only what has a third of it is ink.
-
-    Returns
-    -------
-    Marks
-    """
-    if len(shaded):
-        marks = _without_shade(marks, shaded, stroke, full)
+def settle_marks(marks: Marks) -> Marks:
+    """Keep of each mark what passes a share of its own full contrast."""
     level = marks.contrast.ravel()[marks.where]
     share = marks.full * _SHARE
     if marks.rule:
@@ -154,27 +134,41 @@ def settle_marks(
     share[marks.stats[:, 4] < _SPECK] = 255
     mask = (marks.labels > 0).view(np.uint8)
     mask.ravel()[marks.where[level <= share[marks.owner]]] = 0
-    return _marks(mask, marks.contrast, marks.threshold, marks.rule, marks.bright)
+    return _marks(mask, marks.contrast, marks.threshold, marks.rule, marks.bright, marks.shaded)
 
 
-def _without_shade(marks: Marks, shaded: Sequence[int], stroke: float, full: float) -> Marks:
-    """Take the shade of some marks off the contrast, and look for marks again."""
+def lift_shade(marks: Marks, *, broad: float, least: float = 0.0) -> Marks:
+    """Measure ink against the shade that it stands in, not against the paper around.
+
+    Shadows, folds, hands and desks are broader than strokes: what an opening with a square leaves
+    is shade, and is taken off the contrast.
+
+    Parameters
+    ----------
+    marks : Marks
+        As `find_marks` returns them.
+    broad : float
+        Side of the square in pixels; strokes must be narrower.
+    least : float
+        Contrast that ink must have when the shade is off, in grey levels.
+
+    Returns
+    -------
+    Marks
+    """
     import cv2
 
-    contrast = marks.contrast
-    chosen = np.zeros(len(marks.stats), dtype=np.uint8)
-    chosen[list(shaded)] = 1
-    where = cv2.dilate(chosen[marks.labels], np.ones((5, 5), np.uint8)) > 0
-    side = round(_BROAD * stroke) | 1
-    shade = cv2.morphologyEx(contrast, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-    shade = cv2.blur(shade, (side, side))
-    lit = cv2.subtract(contrast, shade).astype(np.float32)
+    side = round(broad) | 1
+    shade = cv2.morphologyEx(marks.contrast, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    shade = cv2.blur(shade, (3, 3))
+    lit = cv2.subtract(marks.contrast, shade)
     if marks.bright:
-        lit /= np.clip(1 - shade.astype(np.float32) / marks.bright, 1 / _GAIN, 1.0)
-    contrast = np.where(where, np.minimum(lit, 255), contrast).astype(np.uint8)
-    old = (marks.labels > 0).view(np.uint8)
-    mask = np.where(where, contrast > max(2 * marks.threshold, full / 3), old).astype(np.uint8)
-    return _marks(mask, contrast, marks.threshold, marks.rule, marks.bright)
+        gain = 1 / np.clip(1 - np.arange(256) / marks.bright, 1 / _GAIN, 1.0)
+        lit = cv2.multiply(lit, gain.astype(np.float32)[shade], dtype=cv2.CV_8U)
+    contrast = np.asarray(lit, dtype=np.uint8)
+    ink = (contrast > max(2 * marks.threshold, least)).view(np.uint8)
+    ink &= (marks.labels > 0).view(np.uint8)
+    return _marks(ink, contrast, marks.threshold, marks.rule, marks.bright, shaded=True)
 
 
 def excursions(grey: NDArray[np.uint8]) -> tuple[float, float]:
@@ -242,11 +236,12 @@ def _marks(
     threshold: float,
     rule: float,
     bright: float,
+    shaded: bool = False,
 ) -> Marks:
     where, owner, labels, count = _connect(mask)
     full = _full_contrast(owner, contrast.ravel()[where], count)
     stats = _boxes(where, owner, count, labels.shape[1])
-    return Marks(contrast, labels, stats, full, where, owner, threshold, rule, bright)
+    return Marks(contrast, labels, stats, full, where, owner, threshold, rule, bright, shaded)
 
 
 def _connect(

@@ -12,6 +12,9 @@ import numpy as np
 
 from neocog.vision.components import Component
 
+_TALL = 0.1  # marks taller than this share of the long side count no more than such
+_BROADEST = 0.03  # a stroke broader than this share of the page's long side may be a shadow
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -27,6 +30,8 @@ class Limits:
         Least gradient x stroke / contrast.
     softest : float
         Widest edge of a stroke, in edges of the reference.
+    finest : float
+        Least stroke as a share of the mark's size: what is finer is an outline or a drawing.
     shortest, tallest : float
         Bounds of a digit's height.
     flattest, widest : float
@@ -39,6 +44,7 @@ class Limits:
     least_contrast: float = 0.45
     least_sharpness: float = 0.55
     softest: float = 3.0
+    finest: float = 0.03
     shortest: float = 0.42
     tallest: float = 2.6
     flattest: float = 2.6
@@ -62,7 +68,7 @@ def digit_like(component: Component, limits: Limits) -> bool:
         return False
     if component.width > limits.widest * component.height:
         return False
-    if component.height > 25 * component.stroke + 8 and component.fill < 0.02:
+    if component.stroke < 0.5 * limits.finest * (component.width * component.height) ** 0.5:
         return False
     if component.stroke > 0.5 * max(component.height, component.width):
         return False
@@ -91,9 +97,10 @@ def reference(
     able = [c for c in able if not _is_frame(c, able)]
     if not able:
         return None
-    height = np.array([min(c.height, 2.0 * c.width + c.stroke) for c in able], dtype=float)
+    most = _TALL * max(page)
+    height = np.array([min(c.height, 2.0 * c.width + c.stroke, most) for c in able])
     contrast = np.array([c.contrast for c in able])
-    weight = (height * np.array([c.gradient for c in able])) ** 2
+    weight = height**3 * np.array([c.gradient for c in able]) ** 2
     level = _weighted_quantile(contrast, weight, 0.6)
     strong = contrast >= limits.least_contrast * level
     tall = np.array([c.height for c in able], dtype=float)[strong]
@@ -120,38 +127,44 @@ def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
     )
 
 
-def evidence(components: Sequence[Component], page: tuple[int, int], limits: Limits) -> float:
-    """Say how much the marks of one polarity look like writing."""
+def evidence(
+    components: Sequence[Component], page: tuple[int, int], limits: Limits, *, power: float = 1.0
+) -> float:
+    """Say how much marks look like writing: the sum of height x gradient to a power.
+
+    The higher the power, the less do many small marks count against a few large ones.
+    """
     found = reference(components, page, limits)
     if found is None:
         return 0.0
-    return sum(
-        min(c.height, 2 * found.height) * c.gradient
+    worth = sum(
+        (min(c.height, 2 * found.height) * c.gradient) ** power
         for c in components
         if digit_like(c, limits)
         and c.contrast >= limits.least_contrast * found.contrast
         and c.contact == 0
     )
+    return float(worth)
 
 
-def dark_ground(components: Sequence[Component], ref: Reference, area: int) -> list[int]:
-    """Labels of shadows, hands, desks: far softer or broader than strokes, and large.
+def dark_ground(components: Sequence[Component], page: tuple[int, int], limits: Limits) -> bool:
+    """Whether shadows, hands or a desk may be among the marks.
 
-    Parameters
-    ----------
-    components : sequence of Component
-    ref : Reference
-    area : int
-        Pixels of the page.
+    They are large, and far softer or broader than the strokes.
     """
-    return [
-        label
-        for c in components
-        if c.width * c.height > 0.005 * area
-        and max(c.width, c.height) > 0.7 * ref.height
-        and (c.contrast / c.gradient > 3 * ref.edge or c.stroke > 3 * ref.stroke)
-        for label in c.labels
-    ]
+    area, broadest = page[0] * page[1], _BROADEST * max(page)
+    large = [c for c in components if c.width * c.height > 0.005 * area]
+    ref = reference(components, page, limits)
+    if ref is None:
+        return bool(large)
+    return any(
+        c.stroke > broadest
+        or (
+            max(c.width, c.height) > 0.7 * ref.height
+            and (c.contrast / c.gradient > 3 * ref.edge or c.stroke > 3 * ref.stroke)
+        )
+        for c in large
+    )
 
 
 def without_faint(
@@ -168,9 +181,16 @@ def without_faint(
 
 
 def without_frames(
-    components: Sequence[Component], page: tuple[int, int], ref: Reference
+    components: Sequence[Component],
+    page: tuple[int, int],
+    ref: Reference,
+    *,
+    shaded: bool = False,
 ) -> list[Component]:
-    """Drop drawn boxes, page borders and whatever reaches in from outside the picture."""
+    """Drop drawn boxes, page borders and whatever reaches in from outside the picture.
+
+    Where the page lies in shade or on a desk (``shaded``), nothing at the border is a digit.
+    """
     high, wide = page
     kept = []
     for c in components:
@@ -178,7 +198,7 @@ def without_frames(
             continue
         if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
-        if _reaches_in(c) or (c.contact and c.height > 1.6 * ref.height):
+        if _reaches_in(c) or (shaded and c.contact) or (c.contact and c.height > 1.6 * ref.height):
             continue
         kept.append(c)
     return kept

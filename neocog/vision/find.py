@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, excursions, find_marks, settle_marks, smooth
+from neocog.vision.binarise import Marks, excursions, find_marks, lift_shade, settle_marks, smooth
 from neocog.vision.components import Box, Component, measure
 from neocog.vision.cut import Piece, Score, cut_lines
 from neocog.vision.filters import (
@@ -30,6 +30,8 @@ from neocog.vision.parts import join_broken, without_fragments
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
+_SHADE = 0.035  # at first, what is broader than this share of the long side is shade
+_BROAD = 4.5  # then what is broader than so many strokes
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 _ONE_SIDED = 0.4  # ink is on the side where marks stand off the paper so much more
 
@@ -57,7 +59,7 @@ class Settings:
 
     long_side: int = LONG_SIDE
     least_height: int = 9
-    most: int = 300
+    most: int = 200
     ink: str = "auto"
     limits: Limits = field(default_factory=Limits)
 
@@ -163,13 +165,24 @@ def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
 
 def _settled(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> Marks:
     """Find the marks of one polarity, those in shadows among them."""
+    limits = settings.limits
     first = find_marks(page, dark=dark, noise=noise)
-    components = measure(first, least=settings.least_height)
-    ref = reference(components, page.shape, settings.limits)
+    plain = settle_marks(first)
+    if not dark_ground(measure(first, least=settings.least_height), page.shape, limits):
+        return plain
+    lifted = settle_marks(lift_shade(first, broad=_SHADE * max(page.shape)))
+    components = measure(lifted, least=settings.least_height)
+    ref = reference(components, page.shape, limits)
     if ref is None:
-        return settle_marks(first)
-    shaded = dark_ground(components, ref, page.size)
-    return settle_marks(first, shaded, stroke=ref.stroke, full=ref.contrast)
+        return plain
+    lifted = settle_marks(
+        lift_shade(first, broad=max(_BROAD * ref.stroke, 9), least=ref.contrast / 3)
+    )
+    worth = [
+        evidence(measure(marks, least=settings.least_height), page.shape, limits, power=2)
+        for marks in (plain, lifted)
+    ]
+    return plain if worth[0] > worth[1] else lifted
 
 
 def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> float:
@@ -191,7 +204,7 @@ def _filter(
 ) -> list[Component]:
     limits = settings.limits
     kept = without_faint(components, ref, limits)
-    kept = without_frames(kept, page, ref)
+    kept = without_frames(kept, page, ref, shaded=marks.shaded)
     large = sum(c.height >= limits.shortest * ref.height for c in kept)
     if large > settings.most or ref.height < settings.least_height:
         return []

@@ -19,7 +19,6 @@ EVENEST = 2.0
 
 _OF_MANY = 1.3  # where digits touch, strokes run side by side: so much more is allowed
 _RESTLESS = 1.75  # a page whose median mark is less even than this was not written
-_FINEST = 0.03  # a stroke finer than this share of its digit's size drew something else
 _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
 _CROWD = 8  # so many marks are not all digits that touch
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
@@ -89,9 +88,7 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
     return [
         c
         for c, own, value in zip(components, bodies, even, strict=True)
-        if value <= EVENEST
-        and c.stroke > _FINEST * (c.width * c.height) ** 0.5
-        and not is_cross(own)
+        if value <= EVENEST and not is_cross(own)
     ]
 
 

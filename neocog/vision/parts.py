@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from neocog.vision.components import Component, join
 from neocog.vision.filters import Limits, Reference
 
+_DRAWN = 2.0  # larger marks may have so many times the ink of the digits
 _ROUNDS = 3  # a digit in four parts is whole after two
 
 
@@ -115,14 +116,19 @@ def without_fragments(
 ) -> list[Component]:
     """Drop what is too small, too flat, too tall or too solid to be a digit.
 
-    Flat marks may be several digits where they are going to be cut apart (``cuts``).
+    Flat marks may be several digits where they are going to be cut apart (``cuts``). Nothing is
+    left of a page on which larger marks outweigh those of a digit's size: it is a drawing.
     """
     flattest = limits.widest if cuts else limits.flattest
-    kept = []
+    kept, drawn = [], 0
     for c in components:
-        if not limits.shortest * ref.height <= c.height <= limits.tallest * ref.height:
+        too_large = c.height > limits.tallest * ref.height or c.width > limits.widest * ref.height
+        if too_large or c.stroke < limits.finest * (c.width * c.height) ** 0.5:
+            drawn += c.area
             continue
-        if c.width > limits.widest * ref.height or c.width > flattest * c.height:
+        if c.height < limits.shortest * ref.height:
+            continue
+        if c.width > flattest * c.height:
             continue
         broad = c.width > 0.45 * c.height
         if broad and c.fill > limits.fullest:
@@ -130,4 +136,4 @@ def without_fragments(
         if c.stroke > 2.4 * ref.stroke and c.stroke > 0.15 * c.height:
             continue
         kept.append(c)
-    return kept
+    return kept if drawn <= _DRAWN * sum(c.area for c in kept) else []
