@@ -45,6 +45,10 @@ def train(
     precision: Annotated[
         str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
     ] = "fp32",
+    device: Annotated[
+        str,
+        typer.Option("--device", metavar="cpu|cuda", help="Where to compute; cuda needs CuPy."),
+    ] = "cpu",
     recipes: Annotated[
         bool,
         typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes."),
@@ -57,7 +61,9 @@ def train(
     from neocog.learning.datasets import open_digits
     from neocog.learning.recipes import RECIPES
     from neocog.learning.recipes import train as learn
+    from neocog.network.arrays import module_of_device
 
+    xp = module_of_device(device)
     if recipe not in RECIPES:
         raise UsageError(f"recipe '{recipe}' is unknown: choose one of {', '.join(RECIPES)}")
     if precision not in ("fp16", "fp32"):
@@ -76,6 +82,7 @@ def train(
         validation=(apart.images, apart.labels) if apart else None,
         progress=Counter,
         on_stage=_stage,
+        xp=xp,
     )
     saved = model.save(output, precision="fp16" if precision == "fp16" else "fp32")
     print(f"{output}  {saved.id}  planes {'/'.join(map(str, saved.planes))}")

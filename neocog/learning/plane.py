@@ -53,7 +53,7 @@ class Windows:
         view = xp.lib.stride_tricks.as_strided(wide, shape, (y, x, y, x, plane))
         heard = xp.asarray((c > 0).astype(np.float32))[:, :, None]
         seen = view[self.cells // self.size, self.cells % self.size] * heard
-        self.seen = seen.reshape(len(self.cells), -1)
+        self.seen = seen.reshape(len(self.cells), k * k * u.shape[2])
 
     def map(self, values: Array) -> Array:
         """Lay values of the cells out as a plane (size, size), silence elsewhere."""

@@ -3,6 +3,8 @@
 from types import ModuleType
 from typing import Any
 
+from neocog.errors import DeviceError, UsageError
+
 
 def array_module(array: Any) -> ModuleType:
     """Return ``cupy`` for a CuPy array, else ``numpy``; cupy is never imported for others."""
@@ -19,3 +21,31 @@ def array_module(array: Any) -> ModuleType:
 def to_numpy(array: Any) -> Any:
     """Return the array on the host."""
     return array.get() if array_module(array).__name__ == "cupy" else array
+
+
+def module_of_device(device: str) -> ModuleType:
+    """Return numpy for ``"cpu"`` and cupy for ``"cuda"``.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy is not installed or finds no GPU.
+    UsageError
+        If the device has another name.
+    """
+    if device == "cpu":
+        import numpy
+
+        return numpy
+    if device != "cuda":
+        raise UsageError(f"device '{device}' is unknown: choose cpu or cuda")
+    try:
+        import cupy
+    except ImportError:
+        raise DeviceError(
+            "device 'cuda': CuPy is not installed; install neocog[cuda13] or use --device cpu"
+        ) from None
+    if not cupy.cuda.is_available():
+        raise DeviceError("device 'cuda': CuPy finds no GPU; use --device cpu")
+    module: ModuleType = cupy
+    return module

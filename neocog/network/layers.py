@@ -235,7 +235,8 @@ class SLayer:
         place = slice(columns.before, columns.before + w)
         for ky in range(k):
             low, high = max(0, rows.before - ky), min(height, h + rows.before - ky)
-            e[:, low:high, place, ky] = u[:, low + ky - rows.before : high + ky - rows.before]
+            if low < high:
+                e[:, low:high, place, ky] = u[:, low + ky - rows.before : high + ky - rows.before]
         return flat
 
 
@@ -311,7 +312,8 @@ class CLayer:
         p, stride = self.spec.padding, self.spec.stride
         first = -(-(seen.start + p - self._positive.stop + 1) // stride)
         last = (seen.stop - 1 + p - self._positive.start) // stride
-        return Span(max(0, first), min(self.out, last + 1))
+        first = min(max(0, first), self.out - 1)  # one cell at least, though it stay silent
+        return Span(first, max(first + 1, min(self.out, last + 1)))
 
     def _two_products(self, u: Patch, rows: Span, columns: Span) -> Array:
         down = self._bands[0][rows.slice, u.rows.slice]

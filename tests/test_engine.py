@@ -1,0 +1,112 @@
+"""The CPU engine against the reference: maps, decisions, laws."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support import digits_of, tiny_model
+
+from neocog.bench.timing import made_digits
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network import reference
+from neocog.network.decision import Decision
+from neocog.network.engine import Engine
+from neocog.network.layers import Patch
+from neocog.network.u0 import u0_from_digits
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(tiny_model())
+
+
+def test_whole_pass(engine: Engine) -> None:
+    u0 = u0_from_digits(np.concatenate([digits_of("0123456789"), made_digits(6)]))
+    got, want = engine.maps(u0), reference.respond(u0, engine.model)
+    assert list(got) == list(want)
+    for name in want:
+        assert got[name].shape == want[name].shape
+        assert np.abs(got[name] - want[name]).max() <= 2e-4 * np.abs(want[name]).max(), name
+
+
+def test_each_layer_fed_the_references_input(engine: Engine) -> None:
+    maps = reference.respond(u0_from_digits(made_digits(4)), engine.model)
+    names = list(maps)
+    for name, layer in engine._layers.stages[1:]:
+        before = maps[names[names.index(name) - 1]].transpose(0, 2, 3, 1).astype(np.float32)
+        got = layer(Patch.whole(np.ascontiguousarray(before)).tight()).full()
+        want = maps[name].transpose(0, 2, 3, 1)
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), name
+
+
+def test_decisions_are_the_references(engine: Engine) -> None:
+    digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
+    us4 = reference.respond(u0_from_digits(digits), engine.model)["US4"]
+    want = Decision(engine.model)(us4.transpose(0, 2, 3, 1).astype(np.float32))
+    assert (engine.recognise(digits).label == want.label).all()
+
+
+def test_it_reads_what_it_has_learned(engine: Engine) -> None:
+    answers = engine.recognise(digits_of("3141592653"))
+    assert "".join(map(str, answers.label)) == "3141592653"
+    assert (answers.p > 0.5).all()
+    assert (answers.margin > 0).all()
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8, 64])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
+    digits = made_digits(13)
+    want = Engine(tiny_model(), threads=1).recognise(digits, batch=13)
+    got = Engine(tiny_model(), threads=threads).recognise(digits, batch=batch)
+    np.testing.assert_allclose(got.score, want.score, atol=1e-5)
+    assert (got.label == want.label).all()
+
+
+def test_silence_is_no_answer(engine: Engine) -> None:
+    answers = engine.recognise(np.zeros((2, 28, 28), dtype=np.uint8))
+    assert answers.label.tolist() == [-1, -1]
+    assert not answers.p.any()
+    assert not answers.score.any()
+    assert not answers.margin.any()
+
+
+def test_no_digits_no_answers(engine: Engine) -> None:
+    answers = engine.recognise(np.zeros((0, 28, 28), dtype=np.uint8))
+    assert len(answers) == 0
+    assert answers.score.shape == (0, 10)
+
+
+def test_stage_times_name_every_layer(engine: Engine) -> None:
+    times = engine.stage_times(made_digits(2), repeats=2)
+    names = ["U0", "UG", *(f"U{kind}{i}" for i in range(1, 5) for kind in "SC")]
+    assert sorted(times) == sorted(["total", *names])
+    assert all(len(ms) == 2 and (ms > 0).all() for ms in times.values())
+
+
+def test_wrong_use_says_what_came(engine: Engine) -> None:
+    with pytest.raises(InputError, match="wanted uint8"):
+        engine.recognise(np.zeros((0, 5), dtype=np.uint8))
+    with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+        engine.maps(np.zeros((65, 65)))
+    with pytest.raises(UsageError, match="batch of 0"):
+        engine.recognise(made_digits(1), batch=0)
+    with pytest.raises(DeviceError, match="cuda"):
+        Engine(tiny_model(), device="cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
+def test_layers_and_decision_on_a_gpu(rule: str) -> None:
+    import cupy
+
+    from neocog.network.engine import Layers
+
+    model = replace(tiny_model(), rule=rule)
+    digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
+    us4 = Layers(model, cupy)(cupy.asarray(u0_from_digits(digits)))
+    want = reference.respond(u0_from_digits(digits), model)["US4"].transpose(0, 2, 3, 1)
+    assert np.abs(us4.get() - want).max() <= 2e-4 * want.max()
+    on_gpu, on_cpu = Decision(model, cupy)(us4), Decision(model)(want.astype(np.float32))
+    assert (on_gpu.label == on_cpu.label).all()
+    np.testing.assert_allclose(on_gpu.score, on_cpu.score, atol=1e-4)

@@ -1,0 +1,99 @@
+"""Single layers in float32 against the reference, on odd sizes and on patches."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neocog.network import reference
+from neocog.network.fields import bell, blur_kernel, pooled
+from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
+from neocog.network.model import SWeights
+from neocog.network.spec import Bell, CSpec, SSpec, preset
+
+
+def error(got: np.ndarray, want: np.ndarray) -> float:
+    """Largest difference over largest response; channel-last against planes-first."""
+    scale = np.abs(want).max()
+    return float(np.abs(got.transpose(0, 3, 1, 2) - want).max() / (scale or 1))
+
+
+def sparse_maps(rng: np.random.Generator, batch: int, size: int, planes: int) -> np.ndarray:
+    """Maps with responses in a random rectangle and silence around it."""
+    u = np.zeros((batch, size, size, planes), dtype=np.float32)
+    top, bottom = sorted(rng.integers(0, size + 1, 2))
+    left, right = sorted(rng.integers(0, size + 1, 2))
+    inside = rng.random((batch, bottom - top, right - left, planes), dtype=np.float32)
+    u[:, top:bottom, left:right] = inside * (rng.random(inside.shape) < 0.5)
+    return u
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(5, 14),
+    kernel=st.integers(2, 9),
+    padding=st.integers(0, 5),
+    planes=st.sampled_from([1, 2, 3, 8]),
+)
+@settings(max_examples=80, deadline=None)
+def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int) -> None:
+    if size + 2 * padding < kernel or padding >= kernel:
+        return
+    rng = np.random.default_rng(seed)
+    spec = SSpec(kernel, padding, Bell.gaussian(2.0), threshold=0.4)
+    x = rng.random((5, planes, kernel, kernel), dtype=np.float32)
+    weights = SWeights(x, bell(kernel, spec.c).astype(np.float32), 0.4, 100.0)
+    u = sparse_maps(rng, 2, size, planes)
+    want = reference.s_response(
+        u.transpose(0, 3, 1, 2).astype(np.float64),
+        x.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=0.4,
+        q=100.0,
+        padding=padding,
+    )
+    got = SLayer(spec, weights, size)(Patch.whole(u).tight()).full()
+    assert error(got, want) < 1e-5
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(6, 15), stage=st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("name", ["fukushima2003", "ikeda2011", "neocog"])
+def test_c_layer(name: str, seed: int, size: int, stage: int) -> None:
+    spec, psi = preset(name).c[stage], preset(name).psi
+    u = sparse_maps(np.random.default_rng(seed), 2, size, 3)
+    blur = blur_kernel(spec).astype(np.float32)
+    want = reference.c_response(
+        u.transpose(0, 3, 1, 2).astype(np.float64),
+        blur.astype(np.float64),
+        padding=spec.padding,
+        kind=psi,
+    )
+    got = CLayer(spec, blur, size, psi)(Patch.whole(u).tight()).full()
+    assert got.shape == (2, want.shape[2], want.shape[3], 3)
+    assert error(got, want) < 1e-5
+
+
+def test_c_layer_with_a_blur_of_no_symmetry() -> None:
+    rng = np.random.default_rng(3)
+    spec = CSpec(6, 4, Bell.gaussian(1.0), blur=True)
+    blur = rng.random((5, 5), dtype=np.float32)
+    u = sparse_maps(rng, 2, 11, 4)
+    maps = u.transpose(0, 3, 1, 2).astype(np.float64)
+    seen = reference.windows(maps, 6, 4, stride=2)
+    want = np.sqrt(np.einsum("bkhwij,ij->bkhw", seen, pooled(blur.astype(np.float64))))
+    assert error(CLayer(spec, blur, 11, "sqrt")(Patch.whole(u)).full(), want) < 1e-5
+
+
+def test_contrast_layer() -> None:
+    u0 = np.random.default_rng(4).random((3, 65, 65), dtype=np.float32)
+    spec = preset("neocog").contrast
+    assert error(ContrastLayer(spec)(u0).full(), reference.contrast(u0, spec)) < 1e-6
+
+
+def test_a_plane_that_learned_nothing_stays_silent() -> None:
+    spec = SSpec(6, 3, Bell.disc(0.7, 3.4), threshold=0.5)
+    c = bell(6, spec.c).astype(np.float32)
+    weights = SWeights(np.zeros((2, 3, 6, 6), dtype=np.float32), c, 0.5, 100.0)
+    u = np.random.default_rng(5).random((1, 9, 9, 3), dtype=np.float32)
+    assert not SLayer(spec, weights, 9)(Patch.whole(u)).full().any()

@@ -1,0 +1,163 @@
+"""Learning without gradients, on a few hundred digits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from neocog.errors import UsageError
+from neocog.learning import selforganise, top
+from neocog.learning.calibrate import best_temperature
+from neocog.learning.datasets import open_digits
+from neocog.learning.plane import Planes, Windows, local_winners, veto
+from neocog.learning.recipes import RECIPES, score, train, train_family
+from neocog.network import reference
+from neocog.network.fields import bell
+from neocog.network.model import Model, to_bytes
+from neocog.network.spec import preset
+
+SPEC = preset("fukushima2003")
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    found = open_digits("sklearn", split="train")
+    return found.images[:220], found.labels[:220]
+
+
+def quick(name: str) -> object:
+    return replace(RECIPES[name], middle_digits=20, limits=(16, 30), per_label=5)
+
+
+def learn(name: str, digits: tuple[np.ndarray, np.ndarray], *, seed: int = 0, xp=np) -> Model:  # type: ignore[no-untyped-def]
+    images, labels = digits
+    kept = (images[160:], labels[160:])
+    return train(quick(name), images[:160], labels[:160], seed=seed, validation=kept, xp=xp)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_every_recipe_learns(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    model = learn(name, digits)
+    found = score(model, digits[0][160:]).argmax(axis=1)
+    assert (found == digits[1][160:]).mean() > 0.75
+    assert model.card["recipe"]["name"] == name
+    assert model.card["seed"] == 0
+    assert all(layer.reference.min() >= 0 for layer in model.s)
+
+
+def test_the_same_seed_gives_the_same_file(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    first, again, other = (to_bytes(learn("neocog", digits, seed=s)) for s in (3, 3, 4))
+    assert first == again != other
+
+
+def test_a_family_learns_what_its_members_would(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    recipes = [replace(quick("intvec"), rule=rule) for rule in ("strongest", "pairs")]  # type: ignore[type-var]
+    models = list(train_family(recipes, digits[0][:80], digits[1][:80]))  # type: ignore[arg-type]
+    alone = train(recipes[1], digits[0][:80], digits[1][:80])  # type: ignore[arg-type]
+    assert to_bytes(models[1]) == to_bytes(alone)
+    with pytest.raises(UsageError, match="agree"):
+        next(train_family([quick("intvec"), quick("silent")], *digits))  # type: ignore[list-item]
+
+
+def test_labels_must_match_digits() -> None:
+    with pytest.raises(UsageError, match="3 digits and 2 labels"):
+        train(RECIPES["neocog"], np.zeros((3, 28, 28), np.uint8), np.zeros(2, np.int64))
+
+
+def some_maps(seed: int, count: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    u = rng.random((count, 37, 37, 4), dtype=np.float32)
+    return u * (rng.random(u.shape) < 0.05)
+
+
+def test_windows_and_planes_are_equation_1() -> None:
+    u, spec = some_maps(0, 1)[0], SPEC.s[1]
+    windows = Windows(u, spec)
+    planes = Planes(4, spec, threshold=0.66)
+    for cell in (0, 50, 300):
+        planes.add(windows.seen[cell])
+    planes.learn(1, windows.seen[70])
+    response = np.stack(
+        [windows.map(r) for r in planes.respond(windows.seen, windows.v).T.copy()], axis=0
+    )
+    want = reference.s_response(
+        u.transpose(2, 0, 1)[None].astype(np.float64),
+        planes.references().astype(np.float64),
+        bell(spec.kernel, spec.c),
+        threshold=0.66,
+        q=spec.q,
+        padding=spec.padding,
+    )[0]
+    np.testing.assert_allclose(response, want, atol=1e-5)
+
+
+def test_winners_stand_apart() -> None:
+    strongest = np.random.default_rng(1).random((30, 30), dtype=np.float32)
+    places = np.argwhere(local_winners(strongest))
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2) + 10 * np.eye(len(places))
+    assert len(places) > 10
+    assert apart.min() > 3.1
+
+
+def test_a_veto_spreads_and_keeps_its_sum() -> None:
+    plane = np.zeros((15, 15), dtype=np.float32)
+    plane[7, 7] = 2
+    spread = veto(plane)
+    assert spread.sum() == pytest.approx(2, rel=1e-5)
+    assert spread[7, 10] / spread[7, 7] == pytest.approx(0.7 ** (9 / 3.1**2), rel=1e-5)
+    assert spread[7, 11] == 0
+
+
+@pytest.mark.parametrize("rule", [selforganise.learn_by_winning, selforganise.learn_if_silent])
+def test_planes_cover_what_they_learned_from(rule) -> None:  # type: ignore[no-untyped-def]
+    """After a digit is shown, nothing in its seed plane is left unanswered."""
+    maps, spec = some_maps(2), SPEC.s[1]
+    planes = rule(maps, spec, threshold=0.66)
+    before = len(planes)
+    again = Windows(maps[-1], spec)
+    selforganise._births(planes, again, 0.55, None)
+    assert len(planes) == before > 3
+    assert len(rule(maps, spec, threshold=0.66, limit=2)) == 2
+
+
+def test_silent_planes_never_change() -> None:
+    maps, spec = some_maps(3), SPEC.s[1]
+    one = selforganise.learn_if_silent(maps[:1], spec, threshold=0.66).references()
+    all_of_them = selforganise.learn_if_silent(maps, spec, threshold=0.66).references()
+    np.testing.assert_array_equal(all_of_them[: len(one)], one)
+
+
+def test_a_silent_digit_teaches_nothing() -> None:
+    maps = some_maps(4)
+    maps[1] = 0
+    planes = selforganise.learn_by_winning(maps, SPEC.s[1], threshold=0.66)
+    rest = selforganise.learn_by_winning(maps[[0, 2]], SPEC.s[1], threshold=0.66)
+    np.testing.assert_array_equal(planes.references(), rest.references())
+
+
+def test_views_are_the_middle_windows() -> None:
+    maps = np.random.default_rng(5).random((2, 13, 13, 3), dtype=np.float32)
+    seen = top.views(maps, SPEC.s[3])
+    np.testing.assert_array_equal(seen[1].reshape(9, 9, 3), maps[1, 2:11, 2:11])
+
+
+def test_temperature_is_the_likeliest() -> None:
+    rng = np.random.default_rng(6)
+    scores = rng.random((4000, 10))
+    p = np.exp(scores / 0.1)
+    labels = (p.cumsum(1) / p.sum(1, keepdims=True) > rng.random((4000, 1))).argmax(1)
+    assert best_temperature(scores, labels) == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["fukushima", "neocog", "intvec", "delta"])
+def test_learning_on_a_gpu(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    import cupy
+
+    on_gpu, on_cpu = learn(name, digits, xp=cupy), learn(name, digits)
+    assert on_gpu.planes[:2] == on_cpu.planes[:2]
+    right = [
+        (score(m, digits[0][160:]).argmax(axis=1) == digits[1][160:]).mean()
+        for m in (on_gpu, on_cpu)
+    ]
+    assert abs(right[0] - right[1]) <= 0.03

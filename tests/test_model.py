@@ -1,0 +1,124 @@
+"""The model file: what is saved is what is read, and nothing else is a model."""
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import tiny_model
+
+from neocog.errors import ModelError
+from neocog.network import registry
+from neocog.network.model import Model, from_bytes, load_model, to_bytes
+
+
+def test_saved_is_loaded(tmp_path: Path) -> None:
+    model = replace(tiny_model(), rule="pairs", card={"digits": 10})
+    saved = model.save(tmp_path / "m.safetensors")
+    loaded = load_model(tmp_path / "m.safetensors")
+    assert loaded.id == saved.id == f"tiny@{saved.version}"
+    assert len(saved.version) == 8
+    assert loaded.card == {"digits": 10}
+    assert loaded.rule == "pairs"
+    assert loaded.spec == model.spec
+    for got, want in zip(loaded.s, model.s, strict=True):
+        np.testing.assert_array_equal(got.reference, want.reference)
+        assert (got.threshold, got.q) == (want.threshold, want.q)
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    assert to_bytes(tiny_model()) == to_bytes(tiny_model())
+
+
+def test_fp16_is_half_the_size_and_keeps_blurs_exact() -> None:
+    full, half = (to_bytes(tiny_model(), precision=p) for p in ("fp32", "fp16"))
+    assert len(half) < 0.6 * len(full)
+    loaded = from_bytes(half, source="x")
+    for got, want in zip(loaded.blurs, tiny_model().blurs, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_gains_travel_with_the_linear_rule() -> None:
+    gains = np.linspace(-1, 1, 10, dtype=np.float32)
+    loaded = from_bytes(to_bytes(replace(tiny_model(), rule="linear", gains=gains)), source="x")
+    assert loaded.gains is not None
+    np.testing.assert_array_equal(loaded.gains, gains)
+
+
+def broken(**changes: object) -> Model:
+    return replace(tiny_model(), **changes)  # type: ignore[arg-type]
+
+
+def with_reference(value: float) -> Model:
+    model = tiny_model()
+    x = model.s[1].reference.copy()
+    x[0, 0, 0, 0] = value
+    return replace(model, s=(model.s[0], replace(model.s[1], reference=x), *model.s[2:]))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: with_reference(np.nan), "not finite"),
+        (lambda: with_reference(-1.0), "negative"),
+        (lambda: broken(labels=np.arange(1, 11)), "beyond 0..9"),
+        (lambda: broken(labels=np.arange(9)), "wanted \\(10,\\)"),
+        (lambda: broken(temperature=0.0), "temperature"),
+        (lambda: broken(rule="loudest"), "rule 'loudest'"),
+        (lambda: broken(rule="linear"), "gains"),
+        (lambda: broken(blurs=(np.ones((3, 3), "f4"), *tiny_model().blurs[1:])), "UC1.blur"),
+        (
+            lambda: broken(s=(*tiny_model().s[:3], replace(tiny_model().s[3], threshold=1.5))),
+            "threshold 1.5",
+        ),
+    ],
+)
+def test_impossible_models_are_refused(model: object, reason: str) -> None:
+    data = to_bytes(model())  # type: ignore[operator]
+    with pytest.raises(ModelError, match=reason) as caught:
+        from_bytes(data, source="m")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"neither",
+        pickle.dumps({"US1": 1}),
+        b"PK\x03\x04archive",
+        to_bytes(tiny_model())[:-7],
+        to_bytes(tiny_model())[:100],
+        b"\xff" * 64,
+    ],
+)
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(ModelError) as caught:
+        from_bytes(data, source="m")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_header_that_lies_is_refused() -> None:
+    data = to_bytes(tiny_model())
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    for wrong in ({}, {"neocog": "[]"}, {"neocog": '{"format": "neocog 9"}'}):
+        header["__metadata__"] = wrong
+        text = json.dumps(header).encode()
+        with pytest.raises(ModelError):
+            from_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :], source="m")
+
+
+def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
+    with pytest.raises(ModelError, match="there are none"):
+        load_model("neocog")
+    tiny_model().save(tmp_path / "neocog.safetensors")
+    assert load_model("neocog").name == "tiny"
+    assert [entry.name for entry in registry.list_models()] == ["neocog"]
+    with pytest.raises(ModelError, match="a folder"):
+        load_model(tmp_path)
+    with pytest.raises(ModelError, match="not there"):
+        load_model(tmp_path / "absent.safetensors")

@@ -1,0 +1,41 @@
+"""From a 28x28 digit to U0: fixed by a golden file for every engine."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neocog.errors import InputError
+from neocog.network.u0 import u0_from_digits
+
+GOLDEN = Path(__file__).parent / "golden" / "u0.npz"
+
+
+def test_golden_inputs() -> None:
+    """Twenty made digits; U0 is kept as the integers 16 * 255 * U0."""
+    with np.load(GOLDEN) as golden:
+        u0 = u0_from_digits(golden["digits"])
+        assert u0.shape == (20, 65, 65)
+        assert u0.dtype == np.float32
+        np.testing.assert_allclose(u0 * (16 * 255), golden["u0_times_4080"], atol=1e-3)
+
+
+def test_it_is_bilinear_enlargement_with_paper_around() -> None:
+    import cv2
+
+    digit = np.random.default_rng(1).integers(0, 256, (28, 28)).astype(np.uint8)
+    u0 = u0_from_digits(digit[None])[0]
+    expected = cv2.resize(digit.astype(np.float32) / 255, (56, 56), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_allclose(u0[4:60, 4:60], expected, atol=1e-6)
+    assert not u0[:4].any()
+    assert not u0[60:].any()
+    assert not u0[:, :4].any()
+    assert not u0[:, 60:].any()
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((28, 28), "u1"), np.zeros((1, 27, 28), "u1"), np.zeros((1, 28, 28), "f4")]
+)
+def test_wrong_digits_say_what_came(wrong: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"wanted uint8 \(B, 28, 28\)"):
+        u0_from_digits(wrong)
