@@ -1,6 +1,6 @@
 """Makes the shipped models: trains each, measures the file as it is shipped, writes its card.
 
-    python benchmarks/models.py DATA -o models [--gpu] [NAME ...]
+    python benchmarks/models.py DATA [NAME ...] -o models [--gpu]
 
 DATA holds mnist/ and usps/. Weights are those of the command that the card names; the card adds
 what the fp16 weights read of each set.
@@ -61,9 +61,9 @@ def main() -> None:
     """Parse, make, save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="*", default=list(SHIPPED))
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("names", nargs="*", default=list(SHIPPED))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     for name in args.names:

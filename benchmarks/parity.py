@@ -14,16 +14,16 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-from record import write_results  # noqa: E402
+import numpy as np
+from record import write_results
 
-from neocog.learning.datasets import open_digits  # noqa: E402
-from neocog.network import reference  # noqa: E402
-from neocog.network.decision import Decision  # noqa: E402
-from neocog.network.engine import Engine, Layers  # noqa: E402
-from neocog.network.layers import Patch  # noqa: E402
-from neocog.network.model import load_model  # noqa: E402
-from neocog.network.u0 import u0_from_digits  # noqa: E402
+from neocog.learning.datasets import open_digits
+from neocog.network import reference
+from neocog.network.decision import Decision
+from neocog.network.engine import Engine, Layers
+from neocog.network.layers import Patch
+from neocog.network.model import load_model
+from neocog.network.u0 import u0_from_digits
 
 COLUMNS = {
     "model": "model",
@@ -110,7 +110,7 @@ def main() -> None:
                         "margin": float(margins[i]),
                     }
                     for i in changed
-                ],  # fmt: skip
+                ],
             }
         )
         print(rows[-1], flush=True)

@@ -65,6 +65,17 @@ def test_outside_the_segment_the_nearer_vector_counts(rule: str) -> None:
     assert got[2] == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.parametrize("rule", ["pairs", "triples"])
+@pytest.mark.parametrize("off", [0.0, 1e-7, 1e-4])
+def test_two_copies_of_a_vector_are_one(rule: str, off: float) -> None:
+    rng = np.random.default_rng(9)
+    one = rng.random((3, 9, 9))
+    model = model_with(np.stack([one, one * (1 + off * rng.random(one.shape))]), [6, 6], rule)
+    theta = model.s[3].threshold
+    got = Decision(model).scores(us4_of(np.array([0.8, 0.8]), theta))[0]
+    assert got[6] == pytest.approx((0.8 - theta) / (1 - theta), rel=1e-3)
+
+
 def test_many_planes_are_cut_to_the_strongest(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
     references = rng.random((12, 3, 9, 9)) ** 4

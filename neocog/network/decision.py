@@ -34,6 +34,8 @@ Array = Any
 #: Pairs are sought among this many strongest planes of a label, triples among fewer.
 PAIR_PLANES = 32
 TRIPLE_PLANES = 12
+#: Vectors nearer to each other (1 - g^2) than this are one vector: float32 cannot tell between.
+_SAME = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,9 @@ def _best_on_segments(s: Array, gram: Array) -> Array:
     """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10)."""
     xp = array_module(s)
     a, b = s[..., :, None], s[..., None, :]
-    inside = (a > gram * b) & (b > gram * a)
-    square = (a * a + b * b - 2 * gram * a * b) / xp.maximum(1 - gram * gram, 1e-6)
+    apart = 1 - gram * gram
+    inside = (a > gram * b) & (b > gram * a) & (apart > _SAME)
+    square = (a * a + b * b - 2 * gram * a * b) / xp.maximum(apart, _SAME)
     return xp.sqrt(xp.where(inside, square, a * a).max(axis=(2, 3)))
 
 
@@ -188,6 +191,6 @@ def _best_on_triangles(s: Array, gram: Array) -> Array:
     p = a * (1 - bc**2) + b * (bc * ca - ab) + c * (ab * bc - ca)
     q = a * (bc * ca - ab) + b * (1 - ca**2) + c * (ca * ab - bc)
     r = a * (ab * bc - ca) + b * (ca * ab - bc) + c * (1 - ab**2)
-    inside = (p > 0) & (q > 0) & (r > 0) & (det > 1e-6)
-    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, 1e-6), 0)
+    inside = (p > 0) & (q > 0) & (r > 0) & (det > _SAME)
+    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, _SAME), 0)
     return xp.sqrt(square.max(axis=2))
