@@ -296,7 +296,8 @@ def _small_photo(image: Image, rng: Rng) -> Image:
     """A picture that was sent around: 560 pixels wide, then enlarged again."""
     high, wide = image.shape[:2]
     small = cv2.resize(image, (560, 420), interpolation=cv2.INTER_AREA)
-    _, file = cv2.imencode(".jpg", np.clip(small, 0, 255), [cv2.IMWRITE_JPEG_QUALITY, 45])
+    small = np.clip(small, 0, 255).astype(np.uint8)
+    _, file = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 45])
     small = cv2.imdecode(file, cv2.IMREAD_COLOR).astype(np.float32)
     return cv2.resize(small, (wide, high), interpolation=cv2.INTER_LINEAR)
 

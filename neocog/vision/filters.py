@@ -13,6 +13,7 @@ import numpy as np
 from neocog.vision.components import Component
 
 _TALL = 0.1  # marks taller than this share of the long side count no more than such
+_LEAST_BROAD = 14  # pixels; and no stroke finer than this is one
 _BROADEST = 0.03  # a stroke broader than this share of the page's long side may be a shadow
 
 
@@ -152,7 +153,7 @@ def dark_ground(components: Sequence[Component], page: tuple[int, int], limits: 
 
     They are large, and far softer or broader than the strokes.
     """
-    area, broadest = page[0] * page[1], _BROADEST * max(page)
+    area, broadest = page[0] * page[1], max(_BROADEST * max(page), _LEAST_BROAD)
     large = [c for c in components if c.width * c.height > 0.005 * area]
     ref = reference(components, page, limits)
     if ref is None:

@@ -48,7 +48,7 @@ def _turned(picture: Mask) -> Mask:
 
 def _without_rules(left: Mask, mask: Mask, contrast: Mask) -> tuple[Mask, float]:
     """Erase from ``left`` the rules of ``mask`` that run along its rows."""
-    rules, thickness = _rules(mask, max(3.5, _THICKEST * max(mask.shape)))
+    rules, thickness = _rules(mask, max(5.0, _THICKEST * max(mask.shape)))
     if rules is None:
         return left, 0.0
     level = float(np.percentile(contrast[rules > 0], 75))
