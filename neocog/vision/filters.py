@@ -94,8 +94,7 @@ def reference(
     Reference or None
         None when no mark has the make of a digit.
     """
-    able = [c for c in components if _carries(c, page, limits)]
-    able = [c for c in able if not _is_frame(c, able)]
+    able = _without_outlines([c for c in components if _carries(c, page, limits)])
     if not able:
         return None
     most = _TALL * max(page)
@@ -194,9 +193,7 @@ def without_frames(
     """
     high, wide = page
     kept = []
-    for c in components:
-        if _is_frame(c, components):
-            continue
+    for c in _without_outlines(components):
         if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
         if _reaches_in(c) or (shaded and c.contact) or (c.contact and c.height > 1.6 * ref.height):
@@ -210,24 +207,22 @@ def _reaches_in(c: Component) -> bool:
     return c.contact > max(2.5 * c.stroke + 2, 0.6 * min(c.width, c.height))
 
 
-def _is_frame(c: Component, others: Sequence[Component]) -> bool:
-    """A thin outline around other marks that are strokes in their own right."""
-    if c.fill > 0.35 or c.area > 4.0 * c.stroke * (c.width + c.height):
-        return False
-    inside = [
-        o.height for o in others if o is not c and o.contrast > 0.4 * c.contrast and _contains(c, o)
+def _without_outlines(components: Sequence[Component]) -> list[Component]:
+    """Drop thin outlines around other marks that are strokes in their own right."""
+    if len(components) < 2:
+        return list(components)
+    box = np.array([(*c.box[:2], -c.right, -c.bottom) for c in components])
+    height = np.array([c.height for c in components])
+    contrast = np.array([c.contrast for c in components])
+    inside = (box[:, None] < box[None]).all(axis=2) & (contrast > 0.4 * contrast[:, None])
+    large = (inside & (height > 0.3 * height[:, None])).any(axis=1)
+    least = np.array([max(4 * c.stroke, 10) for c in components])
+    several = (inside & (height > least[:, None])).sum(axis=1) >= 2
+    return [
+        c
+        for c, around in zip(components, large | several, strict=True)
+        if not (around and c.fill <= 0.35 and c.area <= 4.0 * c.stroke * (c.width + c.height))
     ]
-    large = sum(height > 0.3 * c.height for height in inside)
-    return large >= 1 or sum(height > max(4 * c.stroke, 10) for height in inside) >= 2
-
-
-def _contains(outer: Component, inner: Component) -> bool:
-    return (
-        outer.box[0] < inner.box[0]
-        and outer.box[1] < inner.box[1]
-        and outer.right > inner.right
-        and outer.bottom > inner.bottom
-    )
 
 
 def _weighted_quantile(
