@@ -41,8 +41,9 @@ def write_results(
 
 
 def _options() -> list[str]:
-    """The command's options, without folders of this machine."""
-    return [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    """The command's options, without folders of this machine: the data's is DATA."""
+    words = ["DATA" if Path(word).is_dir() else word for word in sys.argv[1:]]
+    return [Path(word).name if word.startswith("/") else word for word in words]
 
 
 def machine(gpu: bool) -> str:

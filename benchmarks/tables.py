@@ -10,7 +10,8 @@ A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes fr
      "columns": {"recipe": "recipe", "mnist": "MNIST, %"}, "formats": {"mnist": ".2f"},
      "rows": [{"recipe": "2003", "mnist": 95.5}]}
 
-A value that a row lacks is shown as a dash; keys that are no columns are for other readers. The
+A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Some
+tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns. The
 map, between ``<!-- map -->`` and ``<!-- end -->``, has a line for every file, taken from the first
 line of the file itself.
 """
@@ -19,7 +20,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +48,60 @@ FOLDERS = (
 PART = re.compile(r"(<!-- (table|map) ?([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+def accuracy(result: dict[str, Any]) -> dict[str, Any]:
+    """What each recipe reaches with all the digits it is meant for."""
+    wanted = {"fukushima": 3000}
+    rows = [
+        row
+        for row in result["rows"]
+        if row["part"] != "sizes" and row["digits"] == wanted.get(row["recipe"], 55_000)
+    ]
+    columns = {key: name for key, name in result["columns"].items() if key != "validation"}
+    for row in rows:
+        row["bytes_fp16"] = f"{row['bytes_fp16'] / 1e6:.1f} MB"
+    columns["bytes_fp16"] = "weights"
+    return result | {"rows": sorted(rows, key=lambda row: row["test"]), "columns": columns}
+
+
+def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
+    """Accuracy on the test set by digits learned from."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in result["rows"]:
+        if "test" in row:
+            own = rows.setdefault(
+                (row["recipe"], row["rule"]), {"recipe": row["recipe"], "rule": row["rule"]}
+            )
+            own[str(row["digits"])] = row["test"]
+    sizes = {"400": "400", "3000": "3 000", "10000": "10 000", "55000": "55 000"}
+    return result | {
+        "rows": list(rows.values()),
+        "columns": {"recipe": "recipe", "rule": "read by", **sizes},
+        "formats": dict.fromkeys(sizes, ".2%"),
+    }
+
+
+#: table -> (result file, what makes the table of it)
+VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "accuracy": ("learning", accuracy),
+    "learning-curve": ("learning", learning_curve),
+}
+
+
 def table(name: str) -> str:
     """Return the Markdown table of one result file."""
-    path = RESULTS / f"{name}.json"
+    source, view = VIEWS.get(name, (name, dict))
+    path = RESULTS / f"{source}.json"
     if not path.is_file():
         return "*Not measured yet.*\n"
-    result = json.loads(path.read_text())
+    result = view(json.loads(path.read_text()))
     columns: dict[str, str] = result["columns"]
     formats: dict[str, str] = result.get("formats", {})
     lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
     for row in result["rows"]:
         cells = (_cell(row.get(key), formats.get(key, "")) for key in columns)
         lines.append("| " + " | ".join(cells) + " |")
-    source = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
-    lines += ["", f"`{result['command']}`" + (f" ({source})" if source else "")]
+    where = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
+    lines += ["", f"`{result['command']}`" + (f" ({where})" if where else "")]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,55 @@
+"""Times the shipped models on the CPU, onnxruntime on the same network beside them in the same run.
+
+python benchmarks/speed.py -o benchmarks/results/speed.json [--rounds N]
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from record import write_results
+
+from neocog.bench.compare import compare
+from neocog.network.model import load_model
+from neocog.network.registry import list_models
+
+COLUMNS = {
+    "model": "model",
+    "planes": "K1/K2/K3/K4",
+    "batch": "batch",
+    "neocog": "ms a digit",
+    "onnxruntime": "onnxruntime, ms a digit",
+    "ratio": "times as fast",
+}
+FORMATS = {"neocog": ".2f", "onnxruntime": ".2f", "ratio": ".2f"}
+
+
+def main() -> None:
+    """Parse, time, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=60)
+    args = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for entry in list_models():
+        model = load_model(entry.name)
+        for batch in (1, 8, 32):
+            found = compare(model, batch=batch, rounds=args.rounds, onnx=True)
+            rows.append(
+                {
+                    "model": model.id,
+                    "planes": "/".join(map(str, (model.spec.orientations, *model.planes))),
+                    "batch": batch,
+                    "threads": found.threads,
+                    **{side: found.per_digit(side) for side in found.passes},
+                    "p95": {side: found.per_digit(side, 95) for side in found.passes},
+                    "ratio": found.ratio,
+                    "difference": found.difference,
+                }
+            )
+            print(rows[-1], flush=True)
+    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS)
+
+
+if __name__ == "__main__":
+    main()
