@@ -42,7 +42,10 @@ def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _distance_to_line(raw: bytes) -> NDArray[np.float32]:
     digit = np.frombuffer(raw, np.uint8).reshape(28, 28)
     large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
-    line = skeleton(cv2.GaussianBlur(large, (0, 0), 1.5) > 110)
+    soft = cv2.GaussianBlur(large, (0, 0), 1.5)
+    bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
+    parts = [cv2.connectedComponents(body)[0] for body in bodies]
+    line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
     return cv2.distanceTransform((~line).astype(np.uint8), cv2.DIST_L2, 5)
 
 
