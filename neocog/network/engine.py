@@ -106,7 +106,7 @@ class Engine:
         if batch < 1:
             raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
         check_digits(digits)
-        with one_blas_thread(self.threads > 1 and len(digits) > 1):
+        with one_blas_thread():
             parts = [
                 self._decision(self._respond(digits[start : start + batch]))
                 for start in range(0, len(digits), batch)
@@ -154,7 +154,7 @@ class Engine:
         :meth:`recognise` makes it.
         """
         times: dict[str, list[float]] = {}
-        with one_blas_thread(self.threads > 1 and len(digits) > 1):
+        with one_blas_thread():
             for _ in range(repeats + 2):
                 self._timed_pass(digits, times)
         return {name: np.array(t[2:]) for name, t in times.items()}
@@ -196,11 +196,12 @@ def _shares(digits: NDArray[np.uint8], threads: int) -> list[NDArray[np.uint8]]:
 
 
 @contextmanager
-def one_blas_thread(wanted: bool = True) -> Iterator[None]:
-    """Hold BLAS to one thread while our own threads are at work."""
-    if not wanted:
-        yield
-        return
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread while our own threads are at work.
+
+    For a single digit too: its products are small, and BLAS threads that wait for one another on
+    a busy machine take many times as long as one that works alone.
+    """
     with _blas().limit(limits=1, user_api="blas"):
         yield
 

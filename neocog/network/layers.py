@@ -205,14 +205,12 @@ class SLayer:
         height, width = rows.out.stop - rows.out.start, columns.out.stop - columns.out.start
         needed = columns.before + u.shape[2]
         xp = self._xp
-        if width <= k:  # few cells a row: one product for each column of cells
+        if width <= k:  # few cells a row: copied out, so that the taps are read only once
             pitch = needed + columns.behind
             e = self._expand(u, rows, columns, pitch).reshape(-1)
             lines = e[: n * height * pitch * run].reshape(n * height, -1)
-            out = xp.empty((n * height, width, taps.shape[1]), dtype=np.float32)
-            for x in range(width):
-                out[:, x] = lines[:, x * run : (x + k) * run] @ taps
-            return out.reshape(n, height, width, -1)
+            seen = xp.stack([lines[:, x * run : (x + k) * run] for x in range(width)], axis=1)
+            return (seen.reshape(-1, k * run) @ taps).reshape(n, height, width, -1)
         needed += max(0, columns.behind - columns.before)
         pitch = -(-needed // k) * k
         e = self._expand(u, rows, columns, pitch)
