@@ -6,6 +6,7 @@ data; :func:`train` follows it. The same recipe, digits and seed give the same m
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from neocog.learning.calibrate import best_temperature
 from neocog.learning.edges import edge_references
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
-from neocog.network.engine import Layers
+from neocog.network.engine import Layers, Shares, one_blas_thread
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, Rule, SWeights
@@ -197,10 +198,12 @@ def train_family(
     training = _Training(recipes[0], seed, progress, on_stage, xp)
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images[order], labels[order].astype(np.int64)
-    training.learn_below(images)
-    maps = training.all_maps(images, "US4")
+    with one_blas_thread():
+        training.learn_below(images)
+        maps = training.all_maps(images, "US4")
     for recipe in recipes:
-        model = training.model(recipe, maps, labels)
+        with one_blas_thread():
+            model = training.model(recipe, maps, labels)
         if validation is not None:
             model = training.calibrated(model, *validation)
         yield model
@@ -308,13 +311,18 @@ class _Training:
 
     def _batches(self, images: Digits, what: str) -> Iterator[Array]:
         """Maps of the highest layer learned so far, batch by batch."""
+
+        def run(part: Digits) -> Array:
+            u = self.xp.asarray(u0_from_digits(part))
+            for layer in self._layers:
+                u = layer(u).tight()
+            return u.full()
+
         tell = self._progress(what)
         for start in range(0, len(images), _BATCH):
-            u = self.xp.asarray(u0_from_digits(images[start : start + _BATCH]))
-            for layer in self._layers:
-                u = layer(u)
-            yield u.full()
-            tell(min(start + _BATCH, len(images)), len(images))
+            batch = images[start : start + _BATCH]
+            yield _in_shares(run, batch, self.xp)
+            tell(start + len(batch), len(images))
 
     def _digit_by_digit(self, images: Digits, what: str) -> Iterator[Array]:
         """Maps of one digit after another, on the host: small steps, faster there than on a GPU."""
@@ -338,13 +346,31 @@ def score(
 ) -> NDArray[np.float32]:
     """Return a model's scores for isolated digits, (N, 10), computed on NumPy or CuPy."""
     layers, decision = Layers(model, xp), Decision(model, xp)
+
+    def run(part: Digits) -> Array:
+        return layers(xp.asarray(u0_from_digits(part)))
+
     parts = []
-    for start in range(0, len(images), _BATCH):
-        u0 = xp.asarray(u0_from_digits(images[start : start + _BATCH]))
-        parts.append(to_numpy(decision.scores(layers(u0))))
-        if tell:
-            tell(min(start + _BATCH, len(images)), len(images))
+    with one_blas_thread():
+        for start in range(0, len(images), _BATCH):
+            batch = images[start : start + _BATCH]
+            parts.append(to_numpy(decision.scores(_in_shares(run, batch, xp))))
+            if tell:
+                tell(start + len(batch), len(images))
     return np.concatenate(parts)
+
+
+def _in_shares(run: Callable[[Digits], Array], batch: Digits, xp: Any) -> Array:
+    """Run a batch on all cores where it is computed on the host, at once where on a GPU."""
+    if xp is not np:
+        return run(batch)
+    shares = _shares()
+    return np.concatenate(shares.map(run, shares.cut(batch)))
+
+
+@cache
+def _shares() -> Shares:
+    return Shares()
 
 
 def weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:

@@ -7,9 +7,10 @@ cores and the maps of a few digits stay in the core's cache.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
-from neocog.network.layers import CLayer, ContrastLayer, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
 from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, u0_from_digits
@@ -81,10 +82,10 @@ class Engine:
         if device != "cpu":
             raise DeviceError(f"device {device!r} is not there; this engine runs on 'cpu'")
         self.model, self.device = model, device
-        self.threads = threads or cores()
+        self._shares = Shares(threads)
+        self.threads = self._shares.threads
         self._layers = Layers(model)
         self._decision = Decision(model)
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int = 32) -> Answers:
         """Recognise isolated digits.
@@ -114,13 +115,10 @@ class Engine:
         return Answers.join(parts) if parts else Answers.none()
 
     def _respond(self, digits: NDArray[np.uint8]) -> Array:
-        def run(part: NDArray[np.uint8]) -> Array:
-            return self._layers(u0_from_digits(part))
-
-        shares = _shares(digits, self.threads)
-        if self._pool is None or len(shares) == 1:
-            return np.concatenate([run(part) for part in shares])
-        return np.concatenate(list(self._pool.map(run, shares)))
+        parts = self._shares.cut(digits)
+        return np.concatenate(
+            self._shares.map(lambda part: self._layers(u0_from_digits(part)), parts)
+        )
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.
@@ -168,17 +166,18 @@ class Engine:
         begin = time.perf_counter()
         self._decision(self._respond(digits))
         now = note("total", begin)
-        parts: list[Array] = list(self._map(u0_from_digits, _shares(digits, self.threads)))
+        parts: list[Array] = self._shares.map(u0_from_digits, self._shares.cut(digits))
         now = note("U0", now)
         for name, layer in self._layers.stages:
-            parts = list(self._map(lambda u, layer=layer: layer(u).tight(), parts))
+            parts = self._shares.map(partial(_tight, layer), parts)
             now = note(name, now)
         us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)
         note("UC4", now)
 
-    def _map(self, function: Any, parts: list[Array]) -> Iterator[Array]:
-        return self._pool.map(function, parts) if self._pool else map(function, parts)
+
+def _tight(layer: Callable[[Any], Patch], u: Any) -> Patch:
+    return layer(u).tight()
 
 
 def cores() -> int:
@@ -188,11 +187,30 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _shares(digits: NDArray[np.uint8], threads: int) -> list[NDArray[np.uint8]]:
-    """Cut a batch into shares of at most SHARE digits, a multiple of the threads where possible."""
-    count = -(-len(digits) // SHARE)
-    count = min(len(digits), -(-count // threads) * threads)
-    return [part for part in np.array_split(digits, count) if len(part)]
+class Shares:
+    """Takes a batch through the layers in shares, on all cores.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Threads to use; all cores by default.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or cores()
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    def cut(self, digits: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        """Cut a batch into shares of at most SHARE digits, as many for each thread if possible."""
+        count = -(-len(digits) // SHARE)
+        count = min(len(digits), -(-count // self.threads) * self.threads)
+        return np.array_split(digits, count)
+
+    def map(self, function: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
+        """Apply a function to the shares, several at once; call within :func:`one_blas_thread`."""
+        if self._pool is None or len(parts) == 1:
+            return [function(part) for part in parts]
+        return list(self._pool.map(function, parts))
 
 
 @contextmanager
