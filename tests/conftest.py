@@ -4,11 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("same", derandomize=True)
-if os.environ.get("CI"):  # a check of a change must not fail for an example found by chance
-    settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
