@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neocog.network.decision import Answers
     from neocog.network.model import Model
     from neocog.vision.decode import Page
-    from neocog.vision.find import Line
+    from neocog.vision.find import Line, Trace
 
 Picture: TypeAlias = "str | Path | Image | NDArray[Any]"
 """A picture file, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
@@ -69,6 +69,8 @@ class Reader:
         Reject answers of a lower probability; see `Policy`.
     batch : int
         Digits per pass of the network.
+    cut : bool
+        Whether digits that touch are cut apart, scored by the network.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class Reader:
         device: str = "auto",
         min_p: float | None = None,
         batch: int = 32,
+        cut: bool = False,
     ) -> None:
         from neocog.network.engine import Engine
         from neocog.network.model import Model, load_model
@@ -100,6 +103,21 @@ class Reader:
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.engine = Engine(self.model, device=choose_device(device))
         self.batch = batch
+        self.cut = cut
+
+    def find(self, grey: NDArray[np.uint8], *, trace: "Trace | None" = None) -> "list[Line]":
+        """Find the digits of a grey page (H, W), as they are going to be read.
+
+        Parameters
+        ----------
+        grey : ndarray of uint8, shape (H, W)
+            The upright page.
+        trace : callable, optional
+            Receives the name and a picture of each step of the search.
+        """
+        from neocog.vision.find import find_digits
+
+        return find_digits(grey, score=self._known if self.cut else None, trace=trace)
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
@@ -151,10 +169,8 @@ class Reader:
                 yield self._failure(picture, page, message)
 
     def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
-        from neocog.vision.find import find_digits
-
         start = time.perf_counter()
-        lines = find_digits(page.grey)
+        lines = self.find(page.grey)
         found = time.perf_counter()
         digits = self._recognise(lines, page.scale)
         done = time.perf_counter()
@@ -172,6 +188,10 @@ class Reader:
                 "recognise": 1e3 * (done - found),
             },
         )
+
+    def _known(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """How well the network knows each of some digits (N, 28, 28)."""
+        return self.engine.recognise(digits, batch=self.batch).p
 
     def _recognise(self, lines: "list[Line]", scale: float) -> tuple[DigitReading, ...]:
         places = [place for line in lines for place in line.digits]

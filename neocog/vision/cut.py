@@ -30,6 +30,8 @@ _CROSSED = 0.5  # cost of each stroke width of ink that a cut crosses beyond the
 _WIDEST = 1.1  # width over height of a wide digit
 _BROAD = 3.0  # cost of a width over height of 1 more than a digit's widest
 _DOUBT = 0.75  # a mark narrower than so many heights is one digit
+_TOO_WIDE = 1.35  # a mark wider than so many heights may be several
+_SURE = 0.8  # a mark that the network knows with this probability is one digit
 _LOWEST = 0.5  # a stretch lower than this share of its mark is no digit
 _NARROW = 0.1  # a stretch narrower than this many heights of the line is no digit
 
@@ -77,14 +79,14 @@ def cut_lines(
     pieces = [[whole(component, marks) for component in line] for line in lines]
     if score is None or not any(pieces):
         return pieces
-    flat = [piece for line in pieces for piece in line]
-    known = iter(np.asarray(score(np.stack([p.digit(marks) for p in flat]))).tolist())
-    doubtful: list[tuple[int, int, Piece, float]] = []
+    wide: list[tuple[int, int, Piece, float]] = []
     for row, line in enumerate(pieces):
         tall = float(np.median([p.box[3] for p in line]))
-        for place, piece in enumerate(line):
-            if _doubtful(piece, tall, next(known)):
-                doubtful.append((row, place, piece, tall))
+        wide += [(row, k, p, tall) for k, p in enumerate(line) if _wide(p, tall)]
+    if not wide:
+        return pieces
+    known = np.asarray(score(np.stack([piece.digit(marks) for _, _, piece, _ in wide])))
+    doubtful = [w for w, p in zip(wide, known, strict=True) if p < _SURE or _too_wide(w[2])]
     if len(doubtful) > _TRIALS:  # so much doubt is no touching digits
         return pieces
     trials = [(row, place, _Trial.of(piece, tall)) for row, place, piece, tall in doubtful]
@@ -97,12 +99,15 @@ def cut_lines(
     return pieces
 
 
-def _doubtful(piece: Piece, tall: float, known: float) -> bool:
-    """Whether a mark may be several digits."""
+def _wide(piece: Piece, tall: float) -> bool:
+    """Whether a mark may be several digits if the network does not know it."""
     _, _, width, height = piece.box
-    if width < _DOUBT * tall:
-        return False
-    return width > 1.35 * height or (known < 0.8 and width > _DOUBT * height)
+    return width >= _DOUBT * tall and width > _DOUBT * height
+
+
+def _too_wide(piece: Piece) -> bool:
+    """Whether a mark may be several digits even if the network knows it."""
+    return piece.box[2] > _TOO_WIDE * piece.box[3]
 
 
 @dataclass(frozen=True, slots=True)

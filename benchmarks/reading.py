@@ -1,0 +1,190 @@
+"""Measures how photographs, cheque amounts and made pages are read, and how long finding takes.
+
+    python -m benchmarks.reading DATA -o benchmarks/results/reading.json [--pages N] [--quick]
+
+DATA holds the folders photos, strings and mnist. Made pages are written with the last 5 000
+digits of MNIST's training set; the conditions of `HELD_BACK` were never tuned for. Each set is
+read as the reader does by itself and with the other way to treat touching digits. Tesseract,
+where it is installed, reads photos and strings as one block of text, digits only.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cv2
+import numpy as np
+
+from benchmarks.conditions import CONDITIONS, WITHOUT_DIGITS
+from benchmarks.pages import HELD_BACK, make_page
+from benchmarks.record import write_results
+from neocog.batch.reader import Reader
+from neocog.bench.evaluate import edit_distance
+from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
+from neocog.vision.decode import decode, to_grey
+from neocog.vision.find import LONG_SIDE
+
+COLUMNS = {
+    "set": "set",
+    "condition": "condition",
+    "pictures": "pictures",
+    "digits": "digits",
+    "cer": "character error rate",
+    "exact": "pictures exact",
+    "cer_other": "error rate, touching digits {other}",
+    "cer_tesseract": "error rate of tesseract",
+    "exact_tesseract": "exact by tesseract",
+    "any": "pictures with any digit",
+}
+FORMATS = {"cer": ".1%", "cer_other": ".1%", "cer_tesseract": ".1%"}
+SEED = 20
+
+Sample = tuple[str, np.ndarray, str]
+"""Name, grey page and what is written on it."""
+
+
+def pictures(labelled: LabelledPictures) -> Iterator[Sample]:
+    """The first page of every picture, as the reader decodes it."""
+    for file, expected in zip(labelled.files, labelled.expected, strict=True):
+        yield file.name, next(decode(file, long_side=LONG_SIDE)).grey, expected
+
+
+def made(condition: str, data: Path, pages: int) -> Iterator[Sample]:
+    """Made pages of one condition, the same ones each time."""
+    part = open_digits(data / "mnist", split="validation")
+    for number in range(pages):
+        rng = np.random.default_rng([SEED, number, *condition.encode()])
+        picture, text = make_page(condition, part.images, part.labels, rng)
+        yield f"{condition}_{number:03d}", to_grey(picture), text.replace("\n", "")
+
+
+def measure(reader: Reader, samples: list[Sample]) -> dict[str, Any]:
+    """Read the samples as the reader does, and with the other way to treat touching digits."""
+    usual = reader.cut
+    rows, wrong, any_digit = [], [], 0
+    for name, grey, expected in samples:
+        text = reader.read(grey).text
+        any_digit += any(char.isdigit() for char in text)
+        reader.cut = not usual
+        second = reader.read(grey).text
+        reader.cut = usual
+        rows.append([edit_distance(t.replace("\n", ""), expected) for t in (text, second)])
+        if rows[-1][0]:
+            wrong.append({"picture": name, "written": expected, "read": text})
+    digits = sum(len(expected) for *_, expected in samples)
+    edits = np.array(rows)
+    found: dict[str, Any] = {"pictures": len(samples), "digits": digits, "wrong": wrong}
+    if digits:
+        found["exact"] = int((edits[:, 0] == 0).sum())
+        found["cer"] = float(edits[:, 0].sum() / digits)
+        found["cer_other"] = float(edits[:, 1].sum() / digits)
+    else:
+        found["any"] = any_digit
+    return found
+
+
+def tesseract(samples: list[Sample]) -> dict[str, Any]:
+    """Let tesseract read the same pages as a block of text of digits; nothing if it is absent."""
+    program = shutil.which("tesseract")
+    if program is None:
+        return {}
+    command = [program, "stdin", "stdout", "--psm", "6", "-c", "tessedit_char_whitelist=0123456789"]
+    edits = []
+    for _, grey, expected in samples:
+        _, file = cv2.imencode(".png", grey)
+        done = subprocess.run(command, input=file.tobytes(), capture_output=True, check=False,
+                              env={**os.environ, "OMP_THREAD_LIMIT": "1"})  # fmt: skip
+        edits.append(edit_distance(re.sub(r"\D", "", done.stdout.decode()), expected))
+    digits = sum(len(expected) for *_, expected in samples)
+    return {"cer_tesseract": sum(edits) / digits, "exact_tesseract": edits.count(0)}
+
+
+def finding_times(reader: Reader, samples: list[Sample]) -> dict[str, Any]:
+    """Milliseconds of the search, the best of three each, without what the network takes."""
+    times = []
+    for name, grey, _ in samples:
+        took = []
+        for _ in range(3):
+            start = time.perf_counter()
+            reader.find(grey)
+            took.append(1e3 * (time.perf_counter() - start))
+        times.append((min(took), name))
+    worst, name = max(times)
+    middle = median(took for took, _ in times)
+    return {"median_ms": round(middle, 1), "worst_ms": round(worst, 1), "worst": name}
+
+
+def together(rows: list[dict[str, Any]], **about: str) -> dict[str, Any]:
+    """Several rows as one; error rates count by digits."""
+    digits = sum(row["digits"] for row in rows)
+    total: dict[str, Any] = {**about, "digits": digits}
+    total["pictures"] = sum(row["pictures"] for row in rows)
+    for key in ("exact", "any"):
+        if key in rows[0]:
+            total[key] = sum(row[key] for row in rows)
+    if digits:
+        for key in ("cer", "cer_other"):
+            total[key] = sum(row[key] * row["digits"] for row in rows) / digits
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--model", default="neocog")
+    parser.add_argument("--pages", type=int, default=20, help="made pages of each condition")
+    parser.add_argument("--quick", action="store_true", help="a tenth of it, without tesseract")
+    args = parser.parse_args()
+    pages = 2 if args.quick else args.pages
+    reader = Reader(args.model)
+    rows: list[dict[str, Any]] = []
+
+    def keep(row: dict[str, Any]) -> None:
+        rows.append(row)
+        print({k: v for k, v in row.items() if k != "wrong"}, flush=True)
+
+    finding: dict[str, Any] = {}
+    for name in ("photos", "strings"):
+        labelled = open_dataset(args.data / name)
+        assert isinstance(labelled, LabelledPictures)
+        samples = list(pictures(labelled[::10] if args.quick else labelled))
+        if name == "photos":
+            finding = finding_times(reader, samples)
+        keep({"set": name, **measure(reader, samples),
+              **({} if args.quick else tesseract(samples))})  # fmt: skip
+    groups: dict[str, list[str]] = {"tuned": [], "held back": list(HELD_BACK),
+                                    "no digits": list(WITHOUT_DIGITS)}  # fmt: skip
+    apart = {*HELD_BACK, *WITHOUT_DIGITS}
+    groups["tuned"] = [name for name in CONDITIONS if name not in apart]
+    for group, names in groups.items():
+        count = max(pages // 2, 1) if group == "no digits" else pages
+        own = []
+        for name in names:
+            samples = list(made(name, args.data, count))
+            own.append({"set": group, "condition": name, **measure(reader, samples)})
+            keep(own[-1])
+        keep(together(own, set=group, condition="all"))
+    columns = COLUMNS | {
+        "cer_other": COLUMNS["cer_other"].format(other="left whole" if reader.cut else "cut apart")
+    }
+    write_results(args.output, rows, columns=columns, formats=FORMATS,
+                  model=reader.model.id, touching_cut=reader.cut, finding=finding)  # fmt: skip
+    print(finding)
+
+
+if __name__ == "__main__":
+    main()
