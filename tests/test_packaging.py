@@ -17,7 +17,6 @@ HEAVY = ("cv2", "cupy", "torch", "PIL", "safetensors", "sklearn")
 
 START = """
 import sys, time
-import numpy
 start = time.perf_counter()
 import neocog
 print(time.perf_counter() - start, *(name for name in {heavy} if name in sys.modules))
