@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.batch.overlays import OverlayFolder
+from neocog.batch.overlays import OverlayFolder, StepFolder
 from neocog.batch.records import PageReading
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from tests.support import page, save_page, tiny_model
@@ -167,3 +167,28 @@ def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--save-overlay"):
         OverlayFolder(tmp_path / "file")
+
+
+def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
+    folder = StepFolder(tmp_path / "steps", reader)
+    folder.save(reader.read(save_page(tmp_path / "a.png", "12")))
+    folder.save(reader.read(save_page(tmp_path / "b.png", "")))
+    saved = sorted(path.name for path in (tmp_path / "steps").iterdir())
+    steps = ["a-1-page", "a-2-contrast", "a-3-marks", "a-4-kept", "a-5-digits"]
+    assert saved[:5] == [f"{step}.png" for step in steps]
+    assert saved[-1].endswith("-digits.png")
+    with Image.open(tmp_path / "steps" / "a-5-digits.png") as image:
+        assert image.size == (20 * 56, 56)
+
+
+def test_touching_digits_are_cut_apart(tmp_path: Path) -> None:
+    cutting = Reader(tiny_model(), cut=True)
+    pixels = page("38")
+    columns = np.flatnonzero((pixels < 128).any(axis=0))
+    gap = np.flatnonzero(np.diff(columns) > 1)
+    assert cutting.read(pixels).text == "38"  # digits apart stay as they are
+    left, right = columns[gap[0]], columns[gap[0] + 1]
+    row = int(np.flatnonzero(pixels[:, left] < 128)[0])
+    touching = pixels.copy()
+    touching[row : row + 3, left : right + 1] = pixels.min()
+    assert len(cutting.read(touching).digits) >= len(Reader(tiny_model()).read(touching).digits)

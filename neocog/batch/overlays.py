@@ -1,15 +1,46 @@
-"""Pictures with what was read drawn over them, one PNG file per page."""
+"""Pictures for looking at: what was read drawn over the page, and the steps of the search."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from neocog.batch.records import PageReading
 from neocog.errors import UsageError
 
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+
 LONG_SIDE = 2048  # larger pages are reduced: an overlay is for looking at
+_PER_ROW = 20  # digits in a row of the last step's picture
 
 
-class OverlayFolder:
-    """A folder that overlays are saved into; two pages never get the same name.
+class _Folder:
+    """A folder that pictures are saved into; two pages never get the same name."""
+
+    def __init__(self, folder: str | Path, *, what: str, option: str) -> None:
+        self.folder = Path(folder)
+        self._names: set[str] = set()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{folder}: {what} cannot be saved there ({error.strerror}); give another {option}"
+            ) from None
+
+    def name(self, reading: PageReading) -> str:
+        """A name, without an ending, for the pictures of a page."""
+        stem = Path(reading.source).stem + (f"-p{reading.page}" if reading.page else "")
+        name, number = stem, 2
+        while name in self._names:
+            name, number = f"{stem}-{number}", number + 1
+        self._names.add(name)
+        return name
+
+
+class OverlayFolder(_Folder):
+    """Saves pages with what was read drawn over them, one PNG file per page.
 
     Raises
     ------
@@ -18,15 +49,7 @@ class OverlayFolder:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-        self._names: set[str] = set()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"{folder}: overlays cannot be saved there ({error.strerror}); "
-                "give another --save-overlay"
-            ) from None
+        super().__init__(folder, what="overlays", option="--save-overlay")
 
     def save(self, reading: PageReading) -> None:
         """Decode the page once more, draw what was read over it, and save it.
@@ -41,7 +64,7 @@ class OverlayFolder:
 
         if reading.error is not None:
             return
-        path = self._folder / self._name(reading)
+        path = self.folder / f"{self.name(reading)}.png"
         for page in decode(reading.source, long_side=LONG_SIDE):
             if page.index == reading.page:
                 try:
@@ -50,10 +73,66 @@ class OverlayFolder:
                     raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
                 return
 
-    def _name(self, reading: PageReading) -> str:
-        stem = Path(reading.source).stem + (f"-p{reading.page}" if reading.page else "")
-        name, number = f"{stem}.png", 2
-        while name in self._names:
-            name, number = f"{stem}-{number}.png", number + 1
-        self._names.add(name)
-        return name
+
+class StepFolder(_Folder):
+    """Saves a picture of each step of the search, to see where a digit was lost.
+
+    The steps of ``a.jpg`` are ``a-1-page.png``, ``a-2-contrast.png``, ``a-3-marks.png``,
+    ``a-4-kept.png`` and, as the network gets them, ``a-5-digits.png``.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path, reader: "Reader") -> None:
+        super().__init__(folder, what="pictures", option="--debug")
+        self._reader = reader
+
+    def save(self, reading: PageReading) -> None:
+        """Decode and search the page once more, and save what the search saw.
+
+        Raises
+        ------
+        UsageError
+            If a file cannot be written.
+        """
+        from neocog.vision.decode import decode
+        from neocog.vision.find import LONG_SIDE
+
+        if reading.error is not None:
+            return
+        for page in decode(reading.source, long_side=LONG_SIDE):
+            if page.index == reading.page:
+                self._save_steps(page.grey, self.name(reading))
+                return
+
+    def _save_steps(self, grey: NDArray[np.uint8], name: str) -> None:
+        steps: dict[str, NDArray[np.uint8]] = {}
+        lines = self._reader.find(grey, trace=steps.__setitem__)
+        steps["digits"] = _sheet([found.digit for line in lines for found in line.digits])
+        for number, (step, picture) in enumerate(steps.items(), 1):
+            _write(self.folder / f"{name}-{number}-{step}.png", picture)
+
+
+def _sheet(digits: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """All digits of a page in rows, at twice their size."""
+    rows = max(1, -(-len(digits) // _PER_ROW))
+    sheet = np.zeros((rows, 28, _PER_ROW, 28), np.uint8)
+    for index, digit in enumerate(digits):
+        sheet[index // _PER_ROW, :, index % _PER_ROW] = digit
+    flat = sheet.reshape(rows * 28, _PER_ROW * 28)
+    return flat.repeat(2, axis=0).repeat(2, axis=1)
+
+
+def _write(path: Path, picture: NDArray[Any]) -> None:
+    from PIL import Image
+
+    from neocog.files import atomic_write
+
+    try:
+        with atomic_write(path) as stream:
+            Image.fromarray(picture).save(stream, format="PNG")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None

@@ -27,6 +27,10 @@ def read(
             "--save-overlay", metavar="DIR", help="Save pictures with the reading drawn over them."
         ),
     ] = None,
+    debug: Annotated[
+        str | None,
+        typer.Option("--debug", metavar="DIR", help="Save a picture of each step of the search."),
+    ] = None,
     min_p: Annotated[
         float | None,
         typer.Option("--min-p", metavar="P", help="Put ? for answers less probable than this."),
@@ -41,7 +45,7 @@ def read(
     A picture that cannot be read is told on stderr, the others are still read, and the exit
     code is 1.
     """
-    from neocog.batch.overlays import OverlayFolder
+    from neocog.batch.overlays import OverlayFolder, StepFolder
     from neocog.batch.reader import Reader
     from neocog.batch.sinks import open_sink, printable
     from neocog.batch.sources import expand
@@ -50,7 +54,11 @@ def read(
     if output and os.path.realpath(output) in map(os.path.realpath, inputs):
         raise UsageError(f"{output}: is one of the inputs; give another -o")
     reader = Reader(model, device=device, min_p=min_p, batch=batch)
-    overlays = OverlayFolder(overlay) if overlay else None
+    folders: list[OverlayFolder | StepFolder] = []
+    if overlay:
+        folders.append(OverlayFolder(overlay))
+    if debug:
+        folders.append(StepFolder(debug, reader))
     names = len(inputs) > 1 or os.path.isdir(inputs[0])
     read_count = failed = 0
     with open_sink(form, output, names=names, timings=timings) as sink:
@@ -63,8 +71,8 @@ def read(
                 continue
             if form == "text" and not reading.digits:
                 print(f"neocog: {printable(reading.source)}: no digits found", file=sys.stderr)
-            if overlays:
-                overlays.save(reading)
+            for folder in folders:
+                folder.save(reading)
     if failed:
         if read_count > 1:
             print(f"neocog: {failed} of {read_count} could not be read", file=sys.stderr)
