@@ -22,6 +22,7 @@ from record import write_results
 
 from neocog.learning.datasets import open_digits
 from neocog.learning.recipes import RECIPES, Recipe, score, train_family
+from neocog.network.decision import labels_of
 from neocog.network.model import Model
 
 SIZES = (400, 3000, 10_000, 55_000)
@@ -118,7 +119,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
                 }
                 for name in names:
                     if name != "validation":
-                        found = score(model, sets[name].images, xp).argmax(axis=1)
+                        found = labels_of(score(model, sets[name].images, xp))
                         row[name] = round(float(np.mean(found == sets[name].labels)), 5)
                 row["seconds"] = round(time.perf_counter() - start, 1)
                 yield row

@@ -16,6 +16,7 @@ from learning import SETS, read_sets
 
 from neocog.learning.recipes import RECIPES, score, train
 from neocog.network.arrays import module_of_device
+from neocog.network.decision import labels_of
 from neocog.network.model import Model, from_bytes, to_bytes
 
 #: name -> digits learned from (the first ones of MNIST's 55 000)
@@ -47,8 +48,7 @@ def make(name: str, data: Path, *, gpu: bool) -> Model:
     )
     card["accuracy"] = {}
     for part in SETS:
-        scores = score(model, sets[part].images, xp)
-        found = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), 10)
+        found = labels_of(score(model, sets[part].images, xp))
         card["accuracy"][part] = round(float((found == sets[part].labels).mean()), 5)
         if part == "test":
             confusion = np.zeros((10, 11), dtype=int)

@@ -3,7 +3,8 @@
     python benchmarks/parity.py DATA -o benchmarks/results/parity.json [--models DIR] [--jobs N]
 
 For each model: the largest error of every map in a whole pass, the largest error of every layer
-fed the reference's input, and every digit whose decision differs, with its margin.
+fed the reference's input, and every digit whose decision differs from the reference's (its own
+float64 rule on its own maps), with its margin.
 """
 
 import argparse
@@ -19,7 +20,6 @@ from record import write_results
 
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
-from neocog.network.decision import Decision
 from neocog.network.engine import Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.model import load_model
@@ -42,7 +42,7 @@ def compare(job: tuple[str, np.ndarray]) -> dict[str, Any]:
     """Errors and decisions for some digits."""
     path, digits = job
     model = load_model(Path(path))
-    engine, layers, decision = Engine(model, threads=1), Layers(model), Decision(model)
+    engine, layers = Engine(model, threads=1), Layers(model)
     whole: dict[str, float] = {}
     single: dict[str, float] = {}
     labels: list[np.ndarray] = []
@@ -61,7 +61,7 @@ def compare(job: tuple[str, np.ndarray]) -> dict[str, Any]:
             single[name] = max(single.get(name, 0), float(error))
             before = name
         ours = engine.recognise(digits[start : start + _STEP], batch=8)
-        theirs = decision(want["US4"].transpose(0, 2, 3, 1).astype(np.float32))
+        theirs = answers(reference.scores(want["US4"], model), temperature=model.temperature)
         labels.append(np.stack([ours.label, theirs.label]))
         margins.append(theirs.margin)
     return {

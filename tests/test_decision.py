@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import tiny_model
 
-from neocog.network import decision
+from neocog.network import decision, reference
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.fields import bell
 from neocog.network.model import Model, SWeights
@@ -52,6 +52,40 @@ def test_interpolation_is_the_nearest_point(rule: str, vectors: int, seed: int) 
     nearest = cosines(x, points, c).max()
     assert got[4] == pytest.approx((nearest - theta) / (1 - theta), abs=2e-4)
     assert not np.delete(got, 4).any()
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples", "linear"])
+def test_scores_are_the_references(rule: str) -> None:
+    """Every rule, on random responses and reference vectors, some of them near each other."""
+    rng = np.random.default_rng(3)
+    references = rng.random((11, 3, 9, 9)) ** 2
+    references[3] = references[2] + 0.02 * rng.random((3, 9, 9))
+    labels = [0, 0, 0, 0, 1, 1, 1, 5, 5, 9, 9]
+    model = model_with(references, labels, rule)
+    if rule == "linear":
+        model = replace(model, gains=rng.normal(size=11).astype(np.float32))
+    x = np.concatenate([references[rng.integers(0, 11, 40)], rng.random((20, 3, 9, 9))])
+    x = x + 0.3 * rng.random(x.shape)
+    theta, c = model.s[3].threshold, model.s[3].c.astype(np.float64)
+    us4 = np.concatenate([us4_of(cosines(one, references, c), theta) for one in x])
+    us4[:, 2, 2] = us4[:, 1, 3] * rng.random(len(x))[:, None] * 0.9
+    want = reference.scores(us4.transpose(0, 3, 1, 2).astype(np.float64), model)
+    np.testing.assert_allclose(Decision(model).scores(us4), want, atol=2e-6)
+
+
+@pytest.mark.parametrize("near", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("rule", ["pairs", "triples"])
+def test_near_vectors_lose_nothing_in_float32(rule: str, near: float) -> None:
+    rng = np.random.default_rng(4)
+    one = rng.random((3, 9, 9))
+    references = np.stack([one + near * rng.normal(size=one.shape) for _ in range(3)])
+    model = model_with(np.maximum(references, 0), [7] * 3, rule)
+    theta, c = model.s[3].threshold, model.s[3].c.astype(np.float64)
+    x = [one + near * rng.normal(size=one.shape) for _ in range(20)]
+    cosine = [cosines(one, model.s[3].reference.astype(np.float64), c) for one in x]
+    us4 = np.concatenate([us4_of(s, theta) for s in cosine])
+    want = reference.scores(us4.transpose(0, 3, 1, 2).astype(np.float64), model)
+    np.testing.assert_allclose(Decision(model).scores(us4), want, atol=2e-5)
 
 
 @pytest.mark.parametrize("rule", ["pairs", "triples"])

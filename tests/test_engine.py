@@ -89,6 +89,10 @@ def test_wrong_use_says_what_came(engine: Engine) -> None:
         engine.recognise(np.zeros((0, 5), dtype=np.uint8))
     with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))
+    with pytest.raises(InputError, match="not finite"):
+        engine.maps(np.full((1, 65, 65), np.nan))
+    with pytest.raises(UsageError, match="-1 threads"):
+        Engine(tiny_model(), threads=-1)
     with pytest.raises(UsageError, match="batch of 0"):
         engine.recognise(made_digits(1), batch=0)
     with pytest.raises(DeviceError, match="cuda"):

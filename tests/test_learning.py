@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from neocog.errors import UsageError
-from neocog.learning import selforganise, top
+from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import open_digits
 from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, score, train, train_family
-from neocog.network import reference
+from neocog.network import engine, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, to_bytes
 from neocog.network.spec import preset
@@ -48,6 +48,29 @@ def test_every_recipe_learns(name: str, digits: tuple[np.ndarray, np.ndarray]) -
 def test_the_same_seed_gives_the_same_file(digits: tuple[np.ndarray, np.ndarray]) -> None:
     first, again, other = (to_bytes(learn("neocog", digits, seed=s)) for s in (3, 3, 4))
     assert first == again != other
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_any_number_of_cores_gives_the_same_file(
+    cores: int, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    want = to_bytes(learn("neocog", digits))
+    recipes._shares.cache_clear()
+    monkeypatch.setattr(engine, "cores", lambda: cores)
+    assert to_bytes(learn("neocog", digits)) == want
+    recipes._shares.cache_clear()
+
+
+def test_blank_digits_teach_nothing() -> None:
+    with pytest.raises(UsageError, match="blank"):
+        train(RECIPES["neocog"], np.zeros((5, 28, 28), np.uint8), np.arange(5))
+
+
+def test_no_answer_is_never_right(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = digits[0][:80], digits[1][:80]
+    blank = (np.zeros((20, 28, 28), np.uint8), np.zeros(20, np.int64))
+    model = train(quick("neocog"), images, labels, validation=blank)  # type: ignore[arg-type]
+    assert model.card["validation_accuracy"] == 0
 
 
 def test_a_family_learns_what_its_members_would(digits: tuple[np.ndarray, np.ndarray]) -> None:

@@ -17,8 +17,8 @@ from neocog.learning import selforganise, top
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.edges import edge_references
 from neocog.network.arrays import to_numpy
-from neocog.network.decision import Decision
-from neocog.network.engine import Layers, Shares, one_blas_thread
+from neocog.network.decision import Decision, labels_of
+from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, Rule, SWeights
@@ -56,6 +56,10 @@ class Recipe:
         Planes at which US2 and US3 stop growing; learning decides by default.
     middle_digits : int
         Digits (the first ones, in the seed's order) that US2 and US3 learn from.
+    cut : float
+        Share of the seed-selecting plane's maximum that counts as nothing (US2, US3).
+    passes : int
+        Times the digits are shown (top "supervised").
     per_label : int
         Planes of each label (top "competition").
     top_threshold : float, optional
@@ -71,6 +75,8 @@ class Recipe:
     thresholds: tuple[float, float] | None = None
     limits: tuple[int, int] | None = None
     middle_digits: int = 3000
+    cut: float = 0.55
+    passes: int = 4
     per_label: int = 20
     top_threshold: float | None = None
 
@@ -209,7 +215,12 @@ def train_family(
         yield model
 
 
-_TOP_DEFAULTS: dict[str, Any] = {"top": "supervised", "per_label": 0, "top_threshold": None}
+_TOP_DEFAULTS: dict[str, Any] = {
+    "top": "supervised",
+    "passes": 0,
+    "per_label": 0,
+    "top_threshold": None,
+}
 
 
 class _Training:
@@ -251,8 +262,11 @@ class _Training:
             self._digit_by_digit(images, f"US{stage + 1}"),
             spec,
             threshold=threshold,
+            cut=recipe.cut,
             limit=recipe.limits[stage - 1] if recipe.limits else None,
         )
+        if not len(planes):
+            raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
         self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
         self._on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
 
@@ -289,13 +303,15 @@ class _Training:
             threshold = recipe.top_threshold or spec.threshold
             return top.learn_by_delta_rule(maps, labels, spec, threshold=threshold, rng=rng)
         assert spec.learning_threshold is not None
-        return top.learn_supervised(maps, labels, spec, threshold=spec.learning_threshold)
+        return top.learn_supervised(
+            maps, labels, spec, threshold=spec.learning_threshold, passes=recipe.passes
+        )
 
     def calibrated(self, model: Model, images: Digits, labels: Labels) -> Model:
         """Set the model's temperature on digits kept apart; note how many it reads right."""
         scores = score(model, images, self.xp, self._progress("validation"))
         temperature = best_temperature(scores, labels)
-        right = round(float((scores.argmax(axis=1) == labels).mean()), 4)
+        right = round(float((labels_of(scores) == labels).mean()), 4)
         self._on_stage("UC4", {"validation": right, "temperature": temperature})
         card = model.card | {"validation_accuracy": right}
         return replace(model, temperature=temperature, card=card)
@@ -364,8 +380,8 @@ def _in_shares(run: Callable[[Digits], Array], batch: Digits, xp: Any) -> Array:
     """Run a batch on all cores where it is computed on the host, at once where on a GPU."""
     if xp is not np:
         return run(batch)
-    shares = _shares()
-    return np.concatenate(shares.map(run, shares.cut(batch)))
+    parts = [batch[i : i + SHARE] for i in range(0, len(batch), SHARE)]  # on any machine the same
+    return np.concatenate(_shares().map(run, parts))
 
 
 @cache

@@ -10,7 +10,7 @@ Rules
     of that label, not with the vectors alone. With s the cosines to two vectors and g the cosine
     between them, the nearest point of the segment has cosine
     sqrt((s1^2 + s2^2 - 2 g s1 s2) / (1 - g^2)) where s1 > g s2 and s2 > g s1; otherwise the
-    nearer vector itself is the nearest point.
+    nearer vector itself is the nearest point. Planes below their threshold take no part.
 ``linear``
     Each plane adds its response at the middle place, weighed by its gain, to its label (a
     delta-rule top: learned there, and elsewhere a sum of signed terms says little).
@@ -34,8 +34,10 @@ Array = Any
 #: Pairs are sought among this many strongest planes of a label, triples among fewer.
 PAIR_PLANES = 32
 TRIPLE_PLANES = 12
-#: Vectors nearer to each other (1 - g^2) than this are one vector: float32 cannot tell between.
-_SAME = 1e-5
+#: Vectors with 1 - g below this are one vector: float32 responses cannot tell between them.
+_SAME = 1e-6
+#: Three vectors whose Gram determinant (float64) is below this lie on one line.
+_FLAT = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +100,19 @@ class Decision:
         if model.gains is not None:
             self._gains = xp.asarray(model.gains[index] * present)
         if self.rule in ("pairs", "triples"):
-            self._gram = self._cosines(model, index, xp)
+            self._apart = self._distances(model, index, xp)
 
-    def _cosines(self, model: Model, index: NDArray[np.int64], xp: Any) -> Array:
-        """Cosines between the reference vectors of each label, (10, M, M)."""
+    def _distances(self, model: Model, index: NDArray[np.int64], xp: Any) -> Array:
+        """1 - g of each two reference vectors of a label, g their cosine, (10, M, M) float64."""
         layer = model.s[3]
         weight = xp.asarray(np.sqrt(layer.c))
-        gram = xp.zeros((LABELS, self._planes, self._planes), dtype=np.float32)
+        apart = xp.ones((LABELS, self._planes, self._planes), dtype=np.float64)
         for label in range(LABELS):
             x = xp.asarray(layer.reference[index[label]]) * weight
-            x = x.reshape(self._planes, -1)
+            x = x.reshape(self._planes, -1).astype(np.float64)
             x /= xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
-            gram[label] = x @ x.T
-        return gram
+            apart[label] -= x @ x.T
+        return apart
 
     def strongest(self, us4: Array) -> Array:
         """Return UC4, (B, 10), from responses (B, 5, 5, K4): each label's strongest plane."""
@@ -127,16 +129,17 @@ class Decision:
             return xp.maximum((middle[:, self._index] * self._gains).sum(axis=2), 0)
         responses = self._at_best_place(flat)
         cosine = xp.where(responses > 0, responses * (1 - self._theta) + self._theta, 0)
-        gram = self._gram[None]
+        apart = self._apart[None]
         limit = PAIR_PLANES if self.rule == "pairs" else TRIPLE_PLANES
         if self._planes > limit:
             top = xp.argsort(-cosine, axis=2)[:, :, :limit]
             cosine = xp.take_along_axis(cosine, top, axis=2)
             label = xp.arange(LABELS)[None, :, None, None]
-            gram = self._gram[label, top[:, :, :, None], top[:, :, None, :]]
-        best = _best_on_segments(cosine, gram)
+            apart = self._apart[label, top[:, :, :, None], top[:, :, None, :]]
+        best = _best_on_segments(cosine, apart.astype(np.float32))
         if self.rule == "triples":
-            best = xp.maximum(best, _best_on_triangles(cosine, gram))
+            inside = _best_on_triangles(cosine.astype(np.float64), 1 - apart)
+            best = xp.maximum(best, inside.astype(np.float32))
         return xp.maximum(best - self._theta, 0) / (1 - self._theta)
 
     def _at_best_place(self, flat: Array) -> Array:
@@ -152,28 +155,37 @@ class Decision:
         return answers(to_numpy(self.scores(us4)), temperature=self.temperature)
 
 
-def answers(score: NDArray[np.float32], *, temperature: float) -> Answers:
+def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """Return the label of each row of scores (B, 10), -1 where none is above 0."""
+    return np.where(score.max(axis=1) > 0, score.argmax(axis=1), -1).astype(np.int64)
+
+
+def answers(score: NDArray[np.floating[Any]], *, temperature: float) -> Answers:
     """Turn scores (B, 10) into labels, margins and probabilities (softmax of score/temperature)."""
-    label = score.argmax(axis=1)
+    label = labels_of(score)
     ordered = np.sort(score, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
     p = 1 / np.exp((score - best[:, None]) / temperature).sum(axis=1)
-    silent = best <= 0
     return Answers(
-        label=np.where(silent, -1, label).astype(np.int64),
+        label=label,
         score=score.astype(np.float32),
         margin=(best - second).astype(np.float32),
-        p=np.where(silent, 0, p).astype(np.float32),
+        p=np.where(label < 0, 0, p).astype(np.float32),
     )
 
 
-def _best_on_segments(s: Array, gram: Array) -> Array:
-    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10)."""
+def _best_on_segments(s: Array, apart: Array) -> Array:
+    """Largest cosine to any segment between two of M vectors: s (B, 10, M) -> (B, 10).
+
+    Written with h = 1 - g instead of g, since near vectors differ in h alone:
+    s1^2 + s2^2 - 2 g s1 s2 = (s1 - s2)^2 + 2 h s1 s2 and 1 - g^2 = h (2 - h).
+    """
     xp = array_module(s)
     a, b = s[..., :, None], s[..., None, :]
-    apart = 1 - gram * gram
-    inside = (a > gram * b) & (b > gram * a) & (apart > _SAME)
-    square = (a * a + b * b - 2 * gram * a * b) / xp.maximum(apart, _SAME)
+    difference = a - b
+    inside = (difference + apart * b > 0) & (apart * a - difference > 0) & (apart > _SAME)
+    h = xp.maximum(apart, _SAME)
+    square = (difference**2 + 2 * h * a * b) / (h * (2 - h))
     return xp.sqrt(xp.where(inside, square, a * a).max(axis=(2, 3)))
 
 
@@ -191,6 +203,6 @@ def _best_on_triangles(s: Array, gram: Array) -> Array:
     p = a * (1 - bc**2) + b * (bc * ca - ab) + c * (ab * bc - ca)
     q = a * (bc * ca - ab) + b * (1 - ca**2) + c * (ca * ab - bc)
     r = a * (ab * bc - ca) + b * (ca * ab - bc) + c * (1 - ab**2)
-    inside = (p > 0) & (q > 0) & (r > 0) & (det > _SAME)
-    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, _SAME), 0)
+    inside = (p > 0) & (q > 0) & (r > 0) & (det > _FLAT)
+    square = xp.where(inside, (p * a + q * b + r * c) / xp.maximum(det, _FLAT), 0)
     return xp.sqrt(square.max(axis=2))

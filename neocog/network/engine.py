@@ -76,6 +76,8 @@ class Engine:
     ------
     DeviceError
         If the device is not there.
+    UsageError
+        If ``threads`` is below 1.
     """
 
     def __init__(self, model: Model, *, device: str = "cpu", threads: int | None = None) -> None:
@@ -136,10 +138,13 @@ class Engine:
         u: Array = np.asarray(u0, dtype=np.float32)
         if u.ndim != 3 or u.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
             raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
+        if not np.isfinite(u).all():
+            raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
-        for name, layer in self._layers.stages:
-            u = layer(u).tight()
-            out[name] = u.full().transpose(0, 3, 1, 2)
+        with one_blas_thread():
+            for name, layer in self._layers.stages:
+                u = layer(u).tight()
+                out[name] = u.full().transpose(0, 3, 1, 2)
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
 
@@ -197,6 +202,8 @@ class Shares:
     """
 
     def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise UsageError(f"{threads} threads came; wanted 1 or more")
         self.threads = threads or cores()
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 

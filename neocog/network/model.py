@@ -25,7 +25,7 @@ Rule = Literal["strongest", "pairs", "triples", "linear"]
 Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
-_MAX_BYTES = 4 * 2**30
+_MAX_BYTES = 16 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def load_model(name_or_path: str | Path) -> Model:
     path = find_model(name_or_path)
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise ModelError(f"model {path}: larger than 4 GiB; no neocog model is")
+            raise ModelError(f"model {path}: larger than 16 GiB; no neocog model is")
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
@@ -213,8 +213,8 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         header = json.loads(metadata["neocog"])
-    except (SafetensorError, ValueError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
         raise ModelError(f"model {source}: cut short or not a model ({reason}); {wanted}") from None
     except (KeyError, AttributeError):
         raise ModelError(f"model {source}: safetensors, but no neocog model; {wanted}") from None
@@ -245,7 +245,7 @@ def _check(model: Model, source: str) -> None:
         _shape(layer.c, (s.kernel, s.kernel), f"US{i}.c", source)
         if layer.reference.min() < 0 or layer.c.min() < 0:
             raise ModelError(f"model {source}: US{i} has negative weights; X and c must not be")
-        if not 0 < layer.threshold < 1 or not layer.q > 0:
+        if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
             raise ModelError(f"model {source}: US{i} has threshold {layer.threshold}, q {layer.q}")
         before = planes
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
@@ -259,7 +259,7 @@ def _check(model: Model, source: str) -> None:
         raise ModelError(f"model {source}: gains belong to the rule 'linear', not {model.rule!r}")
     if model.gains is not None:
         _shape(model.gains, (model.planes[2],), "UC4.gains", source)
-    if not model.temperature > 0:
+    if not 1e-6 <= model.temperature <= 1e6:
         raise ModelError(f"model {source}: temperature {model.temperature}; wanted above 0")
 
 
