@@ -20,6 +20,7 @@ from record import write_results
 
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
+from neocog.network.decision import answers
 from neocog.network.engine import Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.model import load_model
