@@ -160,8 +160,8 @@ def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
         folder.save(reader.read(save_page(tmp_path / name / "a.png", "12")))
     folder.save(PageReading("gone.png", error="missing"))
     saved = sorted(path.name for path in (tmp_path / "seen").iterdir())
-    assert saved == ["a-2.png", "a.png"]
-    with Image.open(tmp_path / "seen" / "a.png") as image:
+    assert saved == ["a-2.read.png", "a.read.png"]
+    with Image.open(tmp_path / "seen" / "a.read.png") as image:
         assert image.mode == "RGB"
         assert len(image.getcolors(1 << 20) or ()) > 100  # the page, and colour on it
     (tmp_path / "file").touch()
@@ -179,6 +179,21 @@ def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
     assert saved[-1].endswith("-digits.png")
     with Image.open(tmp_path / "steps" / "a-5-digits.png") as image:
         assert image.size == (20 * 56, 56)
+
+
+def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None:
+    picture = save_page(tmp_path / "a.png", "12")
+    reading = reader.read(picture)
+    before = picture.read_bytes()
+    OverlayFolder(tmp_path).save(reading)
+    assert picture.read_bytes() == before
+    assert (tmp_path / "a.read.png").is_file()
+    with pytest.raises(UsageError, match="one of the inputs; give another --save-overlay"):
+        OverlayFolder(tmp_path, sources=[tmp_path / "a.read.png"]).save(reading)
+    step = save_page(tmp_path / "a-3-marks.png", "3")
+    with pytest.raises(UsageError, match="give another --debug"):
+        StepFolder(tmp_path, reader, sources=[picture, step]).save(reading)
+    assert reader.read(step).text == "3"
 
 
 def test_touching_digits_are_cut_apart(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_overlays_and_question_marks(tmp_path: Path, model: str) -> None:
     seen = tmp_path / "seen"
     result = run("read", picture, "--model", model, "--save-overlay", seen, "--min-p", "1")
     assert result.stdout == "??\n"
-    assert [path.name for path in seen.iterdir()] == ["a.png"]
+    assert [path.name for path in seen.iterdir()] == ["a.read.png"]
 
 
 def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
@@ -137,9 +137,25 @@ def test_exit_codes_of_read(
 
 
 def test_nothing_to_read(tmp_path: Path, model: str) -> None:
-    result = run("read", tmp_path, "--model", model)
+    (tmp_path / "out.jsonl").write_text("dear")
+    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl")
     assert result.exit_code == 3
     assert "no pictures found" in said(result)
+    assert (tmp_path / "out.jsonl").read_text() == "dear"
+
+
+def test_no_input_is_written_over(tmp_path: Path, model: str) -> None:
+    picture = save_page(tmp_path / "a.png", "7")
+    before = picture.read_bytes()
+    result = run("read", tmp_path, "-o", picture, "--model", model)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said(result) == f"neocog: {picture}: is one of the inputs; give another -o"
+    assert run("read", picture, "--save-overlay", tmp_path, "--model", model).exit_code == 0
+    assert picture.read_bytes() == before
+    again = run("read", tmp_path, "--save-overlay", tmp_path, "--model", model)
+    assert again.exit_code == 2
+    assert "give another --save-overlay" in said(again)
+    assert picture.read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [("read",), ("frob",), ("read", "x", "--frob"), ("eval",)])

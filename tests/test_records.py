@@ -9,7 +9,7 @@ import pytest
 from neocog.batch.reader import Policy
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sinks import open_sink
-from neocog.batch.sources import expand
+from neocog.batch.sources import Files, expand
 from neocog.errors import NothingToRead, UsageError
 
 READ = PageReading(
@@ -85,6 +85,35 @@ def test_unknown_form_and_place(tmp_path: Path) -> None:
         open_sink("text", tmp_path / "no" / "out"),
     ):
         pass
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
+def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> None:
+    old = tmp_path / "out"
+    old.write_text("dear")
+    with open_sink(kind, old):
+        pass
+    assert old.read_text() == "dear"
+    with open_sink(kind, old) as sink:
+        sink.write(READ)
+    assert "07" in old.read_text()
+    assert "dear" not in old.read_text()
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="directory"), open_sink("text", tmp_path):
+        pass
+
+
+def test_files_are_known_by_any_name(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    (tmp_path / "b.png").touch()
+    (tmp_path / "link.png").symlink_to(tmp_path / "a.png")
+    files = Files([tmp_path / "a.png", tmp_path / "gone.png", "no\0name"])
+    assert tmp_path / "link.png" in files
+    assert f"{tmp_path}/./a.png" in files
+    assert tmp_path / "b.png" not in files
+    assert tmp_path / "gone.png" not in files
 
 
 def test_expand_sorts_folders_and_keeps_files(tmp_path: Path) -> None:

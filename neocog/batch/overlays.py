@@ -1,5 +1,6 @@
 """Pictures for looking at: what was read drawn over the page, and the steps of the search."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import PageReading
+from neocog.batch.sources import Files
 from neocog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,10 +19,17 @@ _PER_ROW = 20  # digits in a row of the last step's picture
 
 
 class _Folder:
-    """A folder that pictures are saved into; two pages never get the same name."""
+    """A folder that pictures are saved into; two pages never get the same name.
 
-    def __init__(self, folder: str | Path, *, what: str, option: str) -> None:
+    It may be the folder that the pictures are read from: no source is ever written over.
+    """
+
+    def __init__(
+        self, folder: str | Path, *, what: str, option: str, sources: Iterable[str | Path]
+    ) -> None:
         self.folder = Path(folder)
+        self._option = option
+        self._sources = Files(sources)
         self._names: set[str] = set()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -38,9 +47,23 @@ class _Folder:
         self._names.add(name)
         return name
 
+    def place(self, reading: PageReading, name: str) -> Path:
+        """Where a picture of that name goes, unless one that is read lies there."""
+        path = self.folder / name
+        if path in self._sources or path in Files([reading.source]):
+            raise UsageError(f"{path}: is one of the inputs; give another {self._option}")
+        return path
+
 
 class OverlayFolder(_Folder):
-    """Saves pages with what was read drawn over them, one PNG file per page.
+    """Saves pages with what was read drawn over them, ``a.jpg`` as ``a.read.png``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where to; it is made if it is not there.
+    sources : iterable of str or Path
+        All pictures that are read: files that must not be written over.
 
     Raises
     ------
@@ -48,8 +71,8 @@ class OverlayFolder(_Folder):
         If the folder cannot be made.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        super().__init__(folder, what="overlays", option="--save-overlay")
+    def __init__(self, folder: str | Path, *, sources: Iterable[str | Path] = ()) -> None:
+        super().__init__(folder, what="overlays", option="--save-overlay", sources=sources)
 
     def save(self, reading: PageReading) -> None:
         """Decode the page once more, draw what was read over it, and save it.
@@ -57,14 +80,14 @@ class OverlayFolder(_Folder):
         Raises
         ------
         UsageError
-            If the file cannot be written.
+            If the file cannot be written, or is one that is read.
         """
         from neocog.vision.decode import decode
         from neocog.vision.overlay import save_overlay
 
         if reading.error is not None:
             return
-        path = self.folder / f"{self.name(reading)}.png"
+        path = self.place(reading, f"{self.name(reading)}.read.png")
         for page in decode(reading.source, long_side=LONG_SIDE):
             if page.index == reading.page:
                 try:
@@ -80,14 +103,25 @@ class StepFolder(_Folder):
     The steps of ``a.jpg`` are ``a-1-page.png``, ``a-2-contrast.png``, ``a-3-marks.png``,
     ``a-4-kept.png`` and, as the network gets them, ``a-5-digits.png``.
 
+    Parameters
+    ----------
+    folder : str or Path
+        Where to; it is made if it is not there.
+    reader : Reader
+        What finds the digits.
+    sources : iterable of str or Path
+        All pictures that are read: files that must not be written over.
+
     Raises
     ------
     UsageError
         If the folder cannot be made.
     """
 
-    def __init__(self, folder: str | Path, reader: "Reader") -> None:
-        super().__init__(folder, what="pictures", option="--debug")
+    def __init__(
+        self, folder: str | Path, reader: "Reader", *, sources: Iterable[str | Path] = ()
+    ) -> None:
+        super().__init__(folder, what="pictures", option="--debug", sources=sources)
         self._reader = reader
 
     def save(self, reading: PageReading) -> None:
@@ -96,7 +130,7 @@ class StepFolder(_Folder):
         Raises
         ------
         UsageError
-            If a file cannot be written.
+            If a file cannot be written, or is one that is read.
         """
         from neocog.vision.decode import decode
         from neocog.vision.find import LONG_SIDE
@@ -105,15 +139,16 @@ class StepFolder(_Folder):
             return
         for page in decode(reading.source, long_side=LONG_SIDE):
             if page.index == reading.page:
-                self._save_steps(page.grey, self.name(reading))
+                self._save_steps(page.grey, reading)
                 return
 
-    def _save_steps(self, grey: NDArray[np.uint8], name: str) -> None:
+    def _save_steps(self, grey: NDArray[np.uint8], reading: PageReading) -> None:
+        name = self.name(reading)
         steps: dict[str, NDArray[np.uint8]] = {}
         lines = self._reader.find(grey, trace=steps.__setitem__)
         steps["digits"] = _sheet([found.digit for line in lines for found in line.digits])
         for number, (step, picture) in enumerate(steps.items(), 1):
-            _write(self.folder / f"{name}-{number}-{step}.png", picture)
+            _write(self.place(reading, f"{name}-{number}-{step}.png"), picture)
 
 
 def _sheet(digits: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

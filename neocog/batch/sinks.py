@@ -1,9 +1,11 @@
 """Where records go: text, JSON lines or CSV; every record is written out at once."""
 
 import csv
+import errno
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, Protocol, TextIO, get_args
 
@@ -88,6 +90,22 @@ class CsvSink:
         self._stream.flush()
 
 
+class _FileSink:
+    """Opens its file when the first record comes: what stood there is kept until then."""
+
+    def __init__(self, path: str | Path, make: Callable[[TextIO], Sink], files: ExitStack) -> None:
+        self._path, self._make, self._files = path, make, files
+        self._sink: Sink | None = None
+
+    def write(self, reading: PageReading) -> None:
+        """Write ``reading`` and flush it."""
+        if self._sink is None:
+            with _writing(self._path):
+                stream = open(self._path, "w", encoding="utf-8", newline="")  # noqa: SIM115
+            self._sink = self._make(self._files.enter_context(stream))
+        self._sink.write(reading)
+
+
 @contextmanager
 def open_sink(
     kind: str,
@@ -103,7 +121,7 @@ def open_sink(
     kind : {"text", "jsonl", "csv"}
         The form of a record.
     path : str or Path, optional
-        A file, written over if it is there.
+        A file, written over if it is there, when the first record comes.
     names : bool
         Whether text has the picture's name before the digits.
     timings : bool
@@ -116,15 +134,33 @@ def open_sink(
     """
     if kind not in FORMATS:
         raise UsageError(f"format '{kind}' is unknown: choose one of {', '.join(FORMATS)}")
+
+    def make(stream: TextIO) -> Sink:
+        return _sink(kind, stream, names, timings)
+
     if path is None:
-        yield _sink(kind, sys.stdout, names, timings)
+        yield make(sys.stdout)
         return
+    with _writing(path):
+        _check(Path(path))
+    with ExitStack() as files:
+        yield _FileSink(path, make, files)
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
     try:
-        stream = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115
+        yield
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); give another -o") from None
-    with stream:
-        yield _sink(kind, stream, names, timings)
+
+
+def _check(path: Path) -> None:
+    """Say at once what opening the file would say later, and leave the file as it is."""
+    if path.is_file() or path.is_dir():  # a pipe would wait for its reader
+        path.open("a").close()
+    elif not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def printable(name: str) -> str:

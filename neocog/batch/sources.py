@@ -19,6 +19,30 @@ def is_picture_name(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
 
 
+class Files:
+    """Which files some paths lead to, by any name: another spelling, a link.
+
+    Parameters
+    ----------
+    paths : iterable of str or Path
+        Those that lead nowhere count for nothing.
+    """
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        self._known = {_identity(path) for path in paths} - {None}
+
+    def __contains__(self, path: str | Path) -> bool:
+        return _identity(path) in self._known
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return found.st_dev, found.st_ino
+
+
 def expand(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """Yield the files that the inputs stand for.
 
