@@ -1,7 +1,10 @@
 """``neocog train``: a model from labelled digits, without gradients."""
 
+import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -9,6 +12,10 @@ from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
+    from neocog.learning.recipes import Recipe
+
+SUFFIX = ".safetensors"
+SPLITS = ("learning", "train")
 
 
 def _list(wanted: bool) -> None:
@@ -20,62 +27,75 @@ def _list(wanted: bool) -> None:
         raise typer.Exit
 
 
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), "
+        "or of folders 0 to 9 with a picture per digit; or the name mnist.",
+    ),
+]
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
+]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", metavar="NAME", help="How to learn; see --recipes.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Fixes the order of the digits.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Learn from so many digits, the first.")
+]
+Split = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        metavar="|".join(SPLITS),
+        help="learning: the training digits before the validation part, which sets the "
+        "probabilities; train: all of them.",
+    ),
+]
+Precision = Annotated[
+    str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="auto|cpu|cuda",
+        help="Where to compute; cuda needs CuPy, auto takes it if it is there.",
+    ),
+]
+Recipes = Annotated[
+    bool, typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
+]
+
+
 def train(
-    data: Annotated[
-        str, typer.Option("--data", metavar="DIR", help="Labelled digits, or the name mnist.")
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
-    ],
-    recipe: Annotated[
-        str, typer.Option("--recipe", metavar="NAME", help="How to learn; see --recipes.")
-    ] = "neocog",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Fixes the order of the digits.")] = 0,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Learn from so many digits, the first.")
-    ] = None,
-    split: Annotated[
-        str,
-        typer.Option(
-            "--split",
-            metavar="learning|train",
-            help="Part of the set: all training digits, or those before the validation part.",
-        ),
-    ] = "learning",
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
-    ] = "fp32",
-    device: Annotated[
-        str,
-        typer.Option("--device", metavar="cpu|cuda", help="Where to compute; cuda needs CuPy."),
-    ] = "cpu",
-    recipes: Annotated[
-        bool,
-        typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes."),
-    ] = False,
+    data: Data,
+    output: Output,
+    recipe: RecipeName = "neocog",
+    seed: Seed = 0,
+    limit: Limit = None,
+    split: Split = "learning",
+    precision: Precision = "fp32",
+    device: Device = "cpu",
+    recipes: Recipes = False,
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""
-    from pathlib import Path
-
-    from neocog.errors import UsageError
+    from neocog.batch.device import learning_module
     from neocog.learning.datasets import open_digits
-    from neocog.learning.recipes import RECIPES
     from neocog.learning.recipes import train as learn
-    from neocog.network.arrays import module_of_device
 
-    xp = module_of_device(device)
-    if recipe not in RECIPES:
-        raise UsageError(f"recipe '{recipe}' is unknown: choose one of {', '.join(RECIPES)}")
-    if precision not in ("fp16", "fp32"):
-        raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
-    place = Path(output).absolute().parent
-    if Path(output).is_dir() or not place.is_dir():
-        raise UsageError(f"{output}: not a file in a folder that is there; give another -o")
+    xp = learning_module(device)
+    chosen, numbers = _recipe(recipe), _precision(precision)
+    _check_split(split)
+    place = _place(output)
     digits = open_digits(data, split=split)[:limit]
     print(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}", file=sys.stderr)
-    apart = _validation(data) if split == "learning" else None
+    apart = _validation(data, split)
     model = learn(
-        RECIPES[recipe],
+        chosen,
         digits.images,
         digits.labels,
         seed=seed,
@@ -84,18 +104,69 @@ def train(
         on_stage=_stage,
         xp=xp,
     )
-    saved = model.save(output, precision="fp16" if precision == "fp16" else "fp32")
-    print(f"{output}  {saved.id}  planes {'/'.join(map(str, saved.planes))}")
+    saved = model.save(place, precision=numbers)
+    added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
+    print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
 
-def _validation(data: str) -> "Digits | None":
+def _recipe(name: str) -> "Recipe":
+    from neocog.errors import UsageError
+    from neocog.learning.recipes import RECIPES
+
+    if name not in RECIPES:
+        raise UsageError(f"recipe '{name}' is unknown: choose one of {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def _precision(name: str) -> Literal["fp16", "fp32"]:
+    from neocog.errors import UsageError
+
+    if name == "fp16":
+        return "fp16"
+    if name == "fp32":
+        return "fp32"
+    raise UsageError(f"precision '{name}' is unknown: choose fp16 or fp32")
+
+
+def _check_split(name: str) -> None:
+    from neocog.errors import UsageError
+
+    if name not in SPLITS:
+        raise UsageError(f"split '{name}' is not learned from: choose {' or '.join(SPLITS)}")
+
+
+def _place(output: str) -> str:
+    """The file that the model goes to, once it is sure that it can be written there."""
+    from neocog.errors import UsageError
+
+    place = output if Path(output).suffix else output + SUFFIX
+    folder = os.path.dirname(os.path.abspath(place))
+    if os.path.isdir(output) or os.path.isdir(place) or not os.path.isdir(folder):
+        raise UsageError(f"{output}: not a file in a folder that is there; give another -o")
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # as the model will be written: beside, then moved
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{output}: {folder} cannot be written to ({error.strerror}); give another -o"
+        ) from None
+    return place
+
+
+def _validation(data: str, split: str) -> "Digits | None":
+    """The digits that set the probabilities, if there are some that are not learned from."""
     from neocog.errors import InputError
     from neocog.learning.datasets import open_digits
 
-    try:
-        return open_digits(data, split="validation")
-    except InputError:  # a set without parts
-        return None
+    if split == "learning":
+        try:
+            return open_digits(data, split="validation")
+        except InputError as error:
+            reason = str(error)
+    else:
+        reason = "all training digits are learned from"
+    print(f"neocog: the probabilities are not calibrated: {reason}", file=sys.stderr)
+    return None
 
 
 def _stage(name: str, figures: dict[str, Any]) -> None:
