@@ -1,7 +1,9 @@
 """From pictures to records: what is read, in which order, and what becomes of failures."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
+from neocog.batch.device import choose_device, learning_module
 from neocog.batch.overlays import OverlayFolder, StepFolder
 from neocog.batch.records import PageReading
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
@@ -151,6 +154,22 @@ def test_wrong_arguments() -> None:
 def test_cuda_where_there_is_none() -> None:
     with pytest.raises(DeviceError):
         Reader(tiny_model(), device="cuda")
+
+
+def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert learning_module("cpu") is np
+    with pytest.raises(UsageError, match="choose one of auto, cpu, cuda"):
+        learning_module("abacus")
+    monkeypatch.setitem(sys.modules, "cupy", None)  # importing it fails
+    assert learning_module("auto") is np
+    with pytest.raises(DeviceError, match="CuPy is not installed"):
+        learning_module("cuda")
+    cupy: Any = ModuleType("cupy")
+    cupy.cuda = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert learning_module("auto") is cupy
+    assert learning_module("cuda") is cupy
+    assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
 
 
 def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:

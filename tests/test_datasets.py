@@ -131,6 +131,29 @@ def test_folder_per_class(tmp_path: Path) -> None:
     assert digits.images[1].max() == 255
 
 
+def test_the_first_of_class_folders_hold_every_label(tmp_path: Path) -> None:
+    for label, count in ((0, 4), (3, 2), (9, 1)):
+        (tmp_path / str(label)).mkdir()
+        for number in range(count):
+            pixels = np.full((28, 28), 10 * label + number, np.uint8)
+            pixels[0] = 0  # the border is dark: ink on 0
+            pixels[:, [0, -1]] = pixels[-1] = 0
+            Image.fromarray(pixels).save(tmp_path / str(label) / f"{number}.png")
+    digits = open_digits(tmp_path)
+    assert digits.labels.tolist() == [0, 3, 9, 0, 3, 0, 0]
+    assert digits.images[:, 14, 14].tolist() == [0, 30, 90, 1, 31, 2, 3]
+
+
+def test_a_small_set_has_no_validation_part(tmp_path: Path) -> None:
+    write_idx(tmp_path, "train", 12)
+    assert len(open_digits(tmp_path, split="learning")) == 11
+    assert len(open_digits(tmp_path, split="validation")) == 1
+    write_idx(tmp_path, "train", 11)
+    assert len(open_digits(tmp_path, split="learning")) == 11
+    with pytest.raises(InputError, match="no validation part in 11 training digits"):
+        open_digits(tmp_path, split="validation")
+
+
 def test_isolated_digit_turns_dark_on_light() -> None:
     stroke = one_stroke()
     np.testing.assert_array_equal(isolated_digit(stroke), isolated_digit(255 - stroke))

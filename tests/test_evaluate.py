@@ -12,6 +12,8 @@ from neocog.batch.records import PageReading
 from neocog.bench.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
 from neocog.bench.timing import Timing, made_digits
 from neocog.learning.formats import Digits
+from neocog.network.engine import Engine
+from tests.support import digits_of, tiny_model
 
 
 class Parrot:
@@ -35,6 +37,14 @@ def test_confusion_and_accuracy() -> None:
     assert score.confusion[3, NO_ANSWER] == 1
     assert told == [(4, 4)]
     assert list(score.to_dict()) == ["n", "accuracy", "seconds"]
+
+
+def test_no_answer_is_never_right() -> None:
+    images = np.concatenate([np.zeros((2, 28, 28), np.uint8), digits_of("07")])
+    digits = Digits(images, np.array([0, 9, 0, 7]), "two of them empty")
+    score = evaluate_digits(Engine(tiny_model()), digits)
+    assert score.confusion[:, NO_ANSWER].tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert score.accuracy == 0.5
 
 
 def test_picture_score() -> None:

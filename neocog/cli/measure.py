@@ -10,7 +10,19 @@ from neocog.cli import options
 from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
     from neocog.bench.evaluate import DigitScore, PictureScore
+    from neocog.learning.datasets import Digits, LabelledPictures
+
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        metavar="test|train|validation|learning",
+        help="Part of the set [default: test if it has parts].",
+    ),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many, from the first.")]
 
 bench = typer.Typer(help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,17 +38,8 @@ def evaluate(
     ],
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split",
-            metavar="test|train|validation|learning",
-            help="Part of the set [default: test if it has parts].",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only so many, from the first.")
-    ] = None,
+    split: Split = None,
+    limit: Limit = None,
     batch: options.Batch = 32,
     as_json: options.Json = False,
 ) -> None:
@@ -46,29 +49,44 @@ def evaluate(
     character error rate, and the share of pictures read exactly.
     """
     from neocog.batch.reader import Reader
-    from neocog.bench.evaluate import evaluate_digits, evaluate_pictures
     from neocog.learning.datasets import Digits, open_dataset
 
     dataset = open_dataset(path, split=split)[:limit]
     reader = Reader(model, device=device, batch=batch)
-    about = {"model": reader.model.id, "device": reader.engine.device}
     if isinstance(dataset, Digits):
-        digits = evaluate_digits(reader.engine, dataset, batch=batch, progress=Counter("digits"))
-        if as_json:
-            print(json.dumps({**digits.to_dict(), **about}))
-        else:
-            _show_digits(digits, dataset.name, reader.model.id)
-        return
-    pictures = evaluate_pictures(reader, dataset, progress=Counter("pictures"))
-    if as_json:
-        print(json.dumps({**pictures.to_dict(), **about}))
+        _evaluate_digits(reader, dataset, as_json)
     else:
-        _show_pictures(pictures, dataset.name, reader.model.id)
-    for reading in pictures.readings:
+        _evaluate_pictures(reader, dataset, as_json)
+
+
+def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
+    from neocog.bench.evaluate import evaluate_digits
+
+    progress = Counter("digits")
+    score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=progress)
+    if as_json:
+        print(json.dumps({**score.to_dict(), **_about(reader)}))
+    else:
+        _show_digits(score, digits.name, reader.model.id)
+
+
+def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> None:
+    from neocog.bench.evaluate import evaluate_pictures
+
+    score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
+    if as_json:
+        print(json.dumps({**score.to_dict(), **_about(reader)}))
+    else:
+        _show_pictures(score, pictures.name, reader.model.id)
+    for reading in score.readings:
         if reading.error is not None:
             print(f"neocog: {reading.source}: {reading.error}", file=sys.stderr)
-    if pictures.failed:
+    if score.failed:
         raise typer.Exit(1)
+
+
+def _about(reader: "Reader") -> dict[str, str]:
+    return {"model": reader.model.id, "device": reader.engine.device}
 
 
 def _show_digits(score: "DigitScore", name: str, model: str) -> None:

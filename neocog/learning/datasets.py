@@ -59,7 +59,8 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     UsageError
         If there is no part of that name.
     InputError
-        If nothing is there, the format is not known, or a file is malformed.
+        If nothing is there, the format is not known, a file is malformed, or the set is too
+        small for a validation part.
     """
     part = _split(split)
     path = Path(path)
@@ -185,6 +186,11 @@ def _part(digits: Digits, split: Split | None) -> Digits:
     if split not in ("validation", "learning"):
         return digits
     border = len(digits) - min(VALIDATION, len(digits) // VALIDATION_SHARE)
+    if split == "validation" and border == len(digits):
+        raise InputError(
+            f"{digits.name}: no validation part in {len(digits)} training digits; it is a twelfth "
+            f"of them, so {VALIDATION_SHARE} or more are wanted"
+        )
     return digits[border:] if split == "validation" else digits[:border]
 
 

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, cast
 
@@ -194,18 +195,20 @@ def read_usps(path: Path) -> Digits:
 def read_class_folders(folder: Path) -> Digits:
     """Read folders named 0 to 9 with one digit in each picture.
 
+    The first picture of every folder comes before the second of any, so that the first few
+    hold every label.
+
     Raises
     ------
     InputError
         If a picture cannot be read, or there is none.
     """
-    files = [
-        (file, label)
+    columns = [
+        [(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
         for label in range(10)
-        if (folder / str(label)).is_dir()
-        for file in sorted((folder / str(label)).iterdir())
-        if is_picture_name(file.name)
+        if (place := folder / str(label)).is_dir()
     ]
+    files = [entry for row in zip_longest(*columns) for entry in row if entry is not None]
     if not files:
         raise InputError(f"{folder}: its folders 0 to 9 hold no pictures (png, jpg, ...)")
     images = np.stack([_isolated_file(file) for file, _ in files])
