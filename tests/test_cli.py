@@ -1,23 +1,31 @@
 """The commands as a user types them."""
 
+import errno
 import gzip
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from neocog.cli import app
+from neocog.network.model import Model
 from tests.support import digits_of, save_page, tiny_model
 
-LABELS = "0123456789" * 12
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +40,17 @@ def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 120 + 120 digits as IDX files."""
     folder = tmp_path_factory.mktemp("idx")
     for prefix in ("train", "t10k"):
-        images = digits_of("0123456789")[np.arange(120) % 10]
-        labels = np.arange(120, dtype=np.uint8) % 10
-        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-            head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-            data = gzip.compress(head + array.tobytes(), 1)
-            (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(data)
+        write_idx(folder, prefix, 120)
     return folder
+
+
+def write_idx(folder: Path, prefix: str, count: int) -> None:
+    images = digits_of("0123456789")[np.arange(count) % 10]
+    labels = np.arange(count, dtype=np.uint8) % 10
+    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+        data = gzip.compress(head + array.tobytes(), 1)
+        (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(data)
 
 
 def run(*words: str | Path) -> Result:
@@ -179,6 +191,13 @@ def test_eval_digits(idx: Path, model: str) -> None:
     assert "accuracy 100.00 %   (0 wrong)" in table.stdout
 
 
+def test_eval_of_nothing_fails(tmp_path: Path, model: str) -> None:
+    write_idx(tmp_path, "train", 11)
+    result = run("eval", tmp_path, "--model", model, "--split", "validation")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no validation part in 11 training digits" in said(result)
+
+
 def test_eval_pictures(tmp_path: Path, model: str) -> None:
     save_page(tmp_path / "a.png", "12\n34")
     save_page(tmp_path / "b.png", "56")
@@ -242,7 +261,10 @@ def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
         (("--recipe", "none-such"), 2, "choose one of fukushima2003"),
         (("--precision", "fp8"), 2, "choose fp16 or fp32"),
         (("-o", "no/such/folder/m.safetensors"), 2, "give another -o"),
-        (("--split", "some"), 2, "choose one of train"),
+        (("--split", "some"), 2, "choose learning or train"),
+        (("--split", "test"), 2, "choose learning or train"),
+        (("-o", "."), 2, "give another -o"),
+        (("--device", "abacus"), 2, "choose one of auto, cpu, cuda"),
         (("--data", "no-such-folder"), 1, "no such file or folder"),
     ],
 )
@@ -254,6 +276,52 @@ def test_train_refuses_before_it_learns(
     result = run("train", *(word for pair in given.items() for word in pair))
     assert result.exit_code == code
     assert words in said(result)
+
+
+def no_learning(*_: Any, **__: Any) -> Model:
+    return tiny_model()
+
+
+def test_train_notices_first_that_it_cannot_write(
+    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    def never(*_: Any, **__: Any) -> Model:
+        raise AssertionError("learned although the model cannot be written")
+
+    monkeypatch.setattr("neocog.learning.recipes.train", never)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
+    assert result.exit_code == 2
+    assert "cannot be written to (Permission denied); give another -o" in said(result)
+
+
+def test_train_adds_the_suffix_and_leaves_nothing_else(
+    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.learning.recipes.train", no_learning)
+    result = run("train", "--data", idx, "-o", tmp_path / "m")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(f"{tmp_path / 'm.safetensors'}  tiny@")
+    assert result.stdout.endswith("(.safetensors added to its name)\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+    assert "calibrated" not in result.stderr
+
+
+def test_train_says_when_nothing_calibrates(
+    idx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.learning.recipes.train", no_learning)
+    for label in (3, 7):
+        (tmp_path / str(label)).mkdir()
+        Image.fromarray(digits_of(str(label))[0]).save(tmp_path / str(label) / "a.png")
+    words = ("-o", tmp_path / "m.safetensors", "--data")
+    for options in ((tmp_path,), (idx, "--split", "train")):
+        result = run("train", *words, *options)
+        assert result.exit_code == 0, result.stderr
+        assert "neocog: the probabilities are not calibrated: " in result.stderr
 
 
 def test_recipes_are_listed() -> None:
@@ -277,6 +345,54 @@ def test_doctor() -> None:
     assert {check["level"] for check in report["checks"]} <= {"ok", "warn", "fail"}
     assert all(check["advice"] for check in report["checks"] if check["level"] != "ok")
     assert "opencv" in run("doctor").stdout
+
+
+def test_doctor_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    result = run("doctor", "--json")
+    assert result.exit_code == 1
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    libraries = re.findall(r"apt-get install .*?((?: lib\S+)+)$", README, re.MULTILINE)[0]
+    assert checks["opencv"]["level"] == "fail"
+    assert checks["opencv"]["advice"].endswith(libraries)
+
+
+# --- the README -------------------------------------------------------------------------------
+
+
+def command_of(words: list[str]) -> list[str]:
+    """The words that name a command, at the beginning of a command line."""
+    command, path = get_command(app), []
+    while isinstance(command, TyperGroup) and words:
+        assert words[0] in command.commands, f"neocog {' '.join(path)}: no command {words[0]}"
+        path.append(words[0])
+        command, words = command.commands[words[0]], words[1:]
+    return path
+
+
+def readme_options() -> Iterator[tuple[list[str], str]]:
+    """Every command that the README names, and the options in the same line of it."""
+    for line in README.splitlines():
+        path: list[str] = []
+        for span in re.findall(r"`([^`]+)`", line):
+            words = span.split()
+            if words[0] == "neocog" and len(words) > 1:
+                path = command_of(words[1:])
+            elif line.startswith("|") and len(path) > 1 and words[0][0] != "-":
+                path = command_of([*path[:-1], *words])  # `models list`, `show NAME`
+            if path:
+                yield path, "--help"
+                yield from ((path, word) for word in words if re.match("--?[a-z]", word))
+
+
+def test_readme_names_commands_and_options_that_exist() -> None:
+    named = list(readme_options())
+    assert (["models", "verify"], "--help") in named
+    assert (["read"], "-o") in named
+    for path, option in named:
+        result = run(*path, "--help")
+        assert result.exit_code == 0, path
+        assert re.search(rf"(?<!\S){option}(?![\w-])", result.stdout), (path, option)
 
 
 # --- as a process -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neocog.errors import ModelError
+from neocog.network.engine import cores
 
 Level = Literal["ok", "warn", "fail"]
 """``fail``: neocog cannot read without it."""
@@ -81,18 +82,12 @@ def blas_threads() -> int:
         value = os.environ.get(name, "")
         if value.isdigit() and int(value):
             return int(value)
-    return _cores()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return cores()
 
 
 def _python() -> Iterator[Check]:
     found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield Check("python", "ok", f"{found}, {_cores()} cores")
+    yield Check("python", "ok", f"{found}, {cores()} cores")
 
 
 def _numpy() -> Iterator[Check]:
@@ -101,9 +96,9 @@ def _numpy() -> Iterator[Check]:
     found = f"{np.__version__}, BLAS {blas['name']} {blas['version']}, {threads} threads"
     if blas["name"] in ("unknown", "none", "lapack_lite"):
         yield Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
-    elif threads > _cores():
+    elif threads > cores():
         yield Check(
-            "numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={_cores()}"
+            "numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={cores()}"
         )
     else:
         yield Check("numpy", "ok", found)
@@ -123,7 +118,7 @@ def _opencv() -> Iterator[Check]:
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
-        advice = "on a bare server: apt install libgl1 libglib2.0-0"
+        advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
         yield Check("opencv", "fail", f"cannot be imported: {error}", advice)
         return
     found = f"{cv2.__version__} ({', '.join(wheels) or 'no wheel'})"
