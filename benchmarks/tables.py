@@ -20,6 +20,7 @@ import ast
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
 # What the map shows, in order: a folder and the patterns of its files.
 FOLDERS = (
+    (".", "app.py pyproject.toml"),
+    (".ci", "*"),
     ("neocog", "*.py"),
     ("neocog/network", "*.py"),
     ("neocog/learning", "*.py"),
@@ -43,6 +46,7 @@ FOLDERS = (
     ("data", "*"),
     ("benchmarks", "*.py"),
     ("tests", "*.py"),
+    ("tests/golden", "*"),
     ("docs", "*.md"),
 )
 PART = re.compile(r"(<!-- (table|map) ?([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -112,18 +116,19 @@ def _cell(value: Any, form: str) -> str:
 def repository_map() -> str:
     """Return one Markdown list for each folder, one line for each file in it."""
     parts = []
-    for folder, pattern in FOLDERS:
+    for folder, patterns in FOLDERS:
         lines = [
             f"- [{path.name}]({path.relative_to(ROOT).as_posix()}): {summary}"
-            for path, summary in _files(ROOT / folder, pattern)
+            for path, summary in _files(ROOT / folder, patterns.split())
         ]
-        title = f"**{folder}/** {_about(ROOT / folder)}".rstrip()
+        name = "the top folder" if folder == "." else f"{folder}/"
+        title = f"**{name}** {_about(ROOT / folder)}".rstrip()
         parts.append("\n".join([title, "", *lines]).rstrip())
     return "\n\n".join(parts) + "\n"
 
 
-def _files(folder: Path, pattern: str) -> Iterator[tuple[Path, str]]:
-    for path in sorted(folder.glob(pattern)):
+def _files(folder: Path, patterns: list[str]) -> Iterator[tuple[Path, str]]:
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         summary = first_line(path) if path.is_file() else ""
         if summary and not (path.name == "__init__.py" and folder != ROOT / "neocog"):
             yield path, summary
@@ -145,7 +150,21 @@ def first_line(path: Path) -> str:
         return path.read_text().partition("\n")[0].lstrip("/* ").rstrip("*/ ")
     if path.suffix == ".safetensors":
         return "a model; `neocog models show " + path.stem + "` tells about it"
+    if path.suffix == ".npz":
+        names = ", ".join(name.removesuffix(".npy") for name in zipfile.ZipFile(path).namelist())
+        return f"golden values, written once for every engine: {names}"
+    if path.suffix == ".toml":
+        return "what the package needs, how it is built, the settings of its linters and tests"
+    if not path.suffix and path.is_file():
+        return _first_comment(path.read_text())
     return ""
+
+
+def _first_comment(text: str) -> str:
+    """Return the first sentence of a script's comment, "" if it has none."""
+    match = re.match(r"#!.*\n((?:# .*\n)+)", text)
+    comment = " ".join(line[2:] for line in match[1].splitlines()) if match else ""
+    return comment.partition(". ")[0].rstrip(".")
 
 
 def render(text: str) -> str:
