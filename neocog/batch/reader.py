@@ -40,7 +40,7 @@ class Policy:
         share of the best, else as ``low confidence``.
     """
 
-    min_p: float = 0.5
+    min_p: float = 0.4
     rival: float = 0.9
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Reader:
         device: str = "auto",
         min_p: float | None = None,
         batch: int = 32,
-        cut: bool = False,
+        cut: bool = True,
     ) -> None:
         from neocog.network.engine import Engine
         from neocog.network.model import Model, load_model

@@ -6,7 +6,7 @@ network scores them all at once, and the cheapest way through the line wins. A s
 -log p, a cut costs by the ink that it crosses, so that a mark which is known as it is stays whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -30,7 +30,8 @@ _CROSSED = 0.5  # cost of each stroke width of ink that a cut crosses beyond the
 _WIDEST = 1.1  # width over height of a wide digit
 _BROAD = 3.0  # cost of a width over height of 1 more than a digit's widest
 _DOUBT = 0.75  # a mark narrower than so many heights is one digit
-_TOO_WIDE = 1.35  # a mark wider than so many heights may be several
+_TOO_WIDE = 2.4  # a mark wider than so many heights may be several
+_FLAT = 2.6  # a mark flatter than this is digits that touch, all known, or no digit
 _SURE = 0.8  # a mark that the network knows with this probability is one digit
 _LOWEST = 0.5  # a stretch lower than this share of its mark is no digit
 _NARROW = 0.1  # a stretch narrower than this many heights of the line is no digit
@@ -94,9 +95,12 @@ def cut_lines(
     if not stretches:
         return pieces
     scores = iter(np.asarray(score(np.stack([p.digit(marks) for p in stretches]))).tolist())
-    for row, place, trial in reversed([(r, p, t.scored(scores)) for r, p, t in trials]):
-        pieces[row][place : place + 1] = trial
-    return pieces
+    cut = [(row, place, *trial.scored(scores)) for row, place, trial in trials]
+    for row, place, parts, known_least in reversed(cut):
+        _, _, width, height = pieces[row][place].box
+        junk = width > _FLAT * height and known_least < _SURE
+        pieces[row][place : place + 1] = [] if junk else parts
+    return [line for line in pieces if line]
 
 
 def _wide(piece: Piece, tall: float) -> bool:
@@ -142,25 +146,31 @@ class _Trial:
                 ratio[i, j] = part.box[2] / max(part.box[3], 0.8 * tall)
         return _Trial(costs, stretches, ratio)
 
-    def scored(self, scores: "np.typing.ArrayLike") -> list[Piece]:
-        """Return the cheapest row of stretches; takes one score for each from ``scores``."""
+    def scored(self, scores: Iterator[float]) -> tuple[list[Piece], float]:
+        """Return the cheapest row of stretches, and how well the least of them is known.
+
+        Takes one score for each stretch from ``scores``.
+        """
         last = len(self.cut_cost) - 1
         best: list[tuple[float, int]] = [(0.0, -1)] + [(float("inf"), -1)] * last
-        cost = {}
+        cost, known = {}, {}
         for key in self.stretches:
-            known = max(float(next(scores)), _LEAST_P)  # type: ignore[call-overload]
-            cost[key] = -log(known) + _BROAD * max(0.0, self.ratio[key] - _WIDEST)
+            known[key] = next(scores)
+            cost[key] = -log(max(known[key], _LEAST_P)) + _BROAD * max(
+                0.0, self.ratio[key] - _WIDEST
+            )
         for (i, j), value in sorted(cost.items(), key=lambda item: item[0][1]):
             total = best[i][0] + value + self.cut_cost[j]
             if total < best[j][0]:
                 best[j] = (total, i)
         row: list[Piece] = []
-        at = last
+        least, at = 1.0, last
         while at > 0:
             before = best[at][1]
             row.insert(0, self.stretches[before, at])
+            least = min(least, known[before, at])
             at = before
-        return row
+        return row, least
 
 
 def _seams(piece: Piece, tall: float) -> tuple[list[NDArray[np.intp]], list[float]]:

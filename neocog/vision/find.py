@@ -23,7 +23,7 @@ from neocog.vision.filters import (
     without_faint,
     without_frames,
 )
-from neocog.vision.judge import without_type, written
+from neocog.vision.judge import is_drawing, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
 
@@ -33,7 +33,8 @@ LONG_SIDE = 1024
 _SHADE = 0.035  # at first, what is broader than this share of the long side is shade
 _BROAD = 4.5  # then what is broader than so many strokes
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
-_ONE_SIDED = 0.4  # ink is on the side where marks stand off the paper so much more
+_MINOR = 8  # power of the share of the page that is left to the paper
+_ONE_SIDED = 0.8  # ink is on the side where marks stand off the paper so much more
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -190,7 +191,8 @@ def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settin
     small, _ = _reduce(page, max(settings.long_side // 2, 64))
     marks = settle_marks(find_marks(small, dark=dark, noise=noise / 2))
     worth = evidence(measure(marks, least=4), small.shape, settings.limits)
-    return worth * (_USUAL if dark else 1.0)
+    paper = 1.0 - marks.where.size / small.size
+    return worth * paper**_MINOR * (_USUAL if dark else 1.0)
 
 
 def _filter(
@@ -203,13 +205,14 @@ def _filter(
     cuts: bool,
 ) -> list[Component]:
     limits = settings.limits
-    kept = without_faint(components, ref, limits)
-    kept = without_frames(kept, page, ref, shaded=marks.shaded)
+    strong = without_faint(components, ref, limits)
+    kept = without_frames(strong, page, ref, shaded=marks.shaded)
     large = sum(c.height >= limits.shortest * ref.height for c in kept)
     if large > settings.most or ref.height < settings.least_height:
         return []
     kept = join_broken(kept, marks.labels, ref, limits)
-    return written(without_fragments(kept, ref, limits, cuts=cuts), marks.labels)
+    kept = written(without_fragments(kept, ref, limits, cuts=cuts), marks.labels)
+    return [] if is_drawing(strong, kept, ref) else kept
 
 
 def _found(piece: Piece, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:

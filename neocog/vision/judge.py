@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.components import Component, body
+from neocog.vision.filters import Reference
 
 EVENEST = 2.0
 """A digit's broadest place is at most so many times its mean stroke."""
@@ -23,6 +24,8 @@ _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
 _CROWD = 8  # so many marks are not all digits that touch
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
 _DEEP = 0.3  # share of a box that lies in another, in a drawing
+_LEFT_OVER = 0.13  # what is kept of a drawing is less than this share of its lines
+_PEN = 3.0  # lines of a drawing are at most so many strokes broad
 _TYPE_LINE = 12  # places on a line from which it is asked whether it is type
 
 
@@ -90,6 +93,21 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
         for c, own, value in zip(components, bodies, even, strict=True)
         if value <= EVENEST and not is_cross(own)
     ]
+
+
+def is_drawing(strong: Sequence[Component], kept: Sequence[Component], ref: Reference) -> bool:
+    """Whether what was kept is the rest of a drawing: few of the pen's lines were like digits.
+
+    Parameters
+    ----------
+    strong : sequence of Component
+        All marks that are not faint.
+    kept : sequence of Component
+        Those of them that may be digits.
+    ref : Reference
+    """
+    lines = sum(c.area for c in strong if c.stroke <= _PEN * ref.stroke)
+    return sum(c.area for c in kept) < _LEFT_OVER * lines
 
 
 def without_type(lines: Sequence[list[Component]]) -> list[list[Component]]:

@@ -18,7 +18,7 @@ def join_broken(
     """Join the parts of one digit: a 5 and its bar, a 4 in two strokes, a broken 0.
 
     Two parts are joined when one is too small to be a digit, or both stand above each other,
-    their ink comes nearer than about a stroke, and the whole is no taller or wider than a digit.
+    their ink comes nearer than about two strokes, and the whole is no taller or wider than a digit.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _near_pairs(pool: list[Component], reach: float) -> list[tuple[int, int]]:
 
 def _reach(ref: Reference) -> float:
     """Widest gap between the ink of two parts of one digit."""
-    return 1.2 * ref.stroke + 0.06 * ref.height
+    return 2.0 * ref.stroke + 0.12 * ref.height
 
 
 def _one_digit(a: Component, b: Component, ref: Reference) -> bool:
