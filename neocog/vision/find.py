@@ -34,7 +34,9 @@ _SHADE = 0.035  # at first, what is broader than this share of the long side is 
 _BROAD = 4.5  # then what is broader than so many strokes
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 _MINOR = 8  # power of the share of the page that is left to the paper
-_ONE_SIDED = 0.8  # ink is on the side where marks stand off the paper so much more
+_SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a desk
+_DARKER = 0.8  # ink is dark where bright marks stand off the paper less than so many times
+_BRIGHTER = 0.4  # and bright where dark marks do so
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -159,8 +161,10 @@ def _choose_ink(
 def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
     """Tell dark ink on bright paper from the reverse."""
     darker, brighter = excursions(page)
-    if min(darker, brighter) < _ONE_SIDED * max(darker, brighter):
-        return darker >= brighter
+    if brighter < _DARKER * darker:
+        return True
+    if darker < _BRIGHTER * brighter:
+        return False
     return _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
 
 
@@ -190,9 +194,15 @@ def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settin
     """Say, from the page at half its size, how much one polarity looks like writing."""
     small, _ = _reduce(page, max(settings.long_side // 2, 64))
     marks = settle_marks(find_marks(small, dark=dark, noise=noise / 2))
-    worth = evidence(measure(marks, least=4), small.shape, settings.limits)
+    part = [c for c in measure(marks, least=4) if dark or not _is_sheet(c, small.size)]
+    worth = evidence(part, small.shape, settings.limits)
     paper = 1.0 - marks.where.size / small.size
     return worth * paper**_MINOR * (_USUAL if dark else 1.0)
+
+
+def _is_sheet(component: Component, page: int) -> bool:
+    """Whether a bright mark is the sheet itself, on a darker desk."""
+    return component.width * component.height > _SHEET * page
 
 
 def _filter(
