@@ -1,4 +1,4 @@
-"""The generated parts of README.md: tables of results, and the map of the repository.
+"""The generated parts of README.md and docs: tables of results, and the map of the repository.
 
     python benchmarks/tables.py            # write them anew
     python benchmarks/tables.py --check    # exit code 1 if they are out of date
@@ -84,10 +84,26 @@ def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def reading_sets(result: dict[str, Any]) -> dict[str, Any]:
+    """How photographs, cheque amounts and all made pages are read."""
+    rows = [row for row in result["rows"] if row.get("condition", "all") == "all"]
+    columns = {key: name for key, name in result["columns"].items() if key != "condition"}
+    return result | {"rows": rows, "columns": columns}
+
+
+def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
+    """How made pages of each condition are read."""
+    rows = [row for row in result["rows"] if row.get("condition", "all") != "all"]
+    columns = {k: v for k, v in result["columns"].items() if "tesseract" not in k}
+    return result | {"rows": rows, "columns": columns}
+
+
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
+    "reading-sets": ("reading", reading_sets),
+    "reading-conditions": ("reading", reading_conditions),
 }
 
 
@@ -178,17 +194,22 @@ def render(text: str) -> str:
 
 
 def main() -> int:
-    old = README.read_text()
-    new = render(old)
-    if sys.argv[1:] == ["--check"]:
-        if new != old:
-            print("README.md is out of date: run python benchmarks/tables.py", file=sys.stderr)
-        return int(new != old)
-    if sys.argv[1:]:
+    if sys.argv[1:] not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    README.write_text(new)
-    return 0
+    stale = 0
+    for page in (README, *sorted((ROOT / "docs").glob("*.md"))):
+        old = page.read_text()
+        new = render(old)
+        if new == old:
+            continue
+        if sys.argv[1:]:
+            name = page.relative_to(ROOT)
+            print(f"{name} is out of date: run python benchmarks/tables.py", file=sys.stderr)
+            stale = 1
+        else:
+            page.write_text(new)
+    return stale
 
 
 if __name__ == "__main__":
