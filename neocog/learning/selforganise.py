@@ -38,17 +38,7 @@ def learn_by_winning(
     limit : int, optional
         Planes to stop at; None lets learning decide.
     """
-    planes: Planes | None = None
-    for u in maps:
-        planes = planes or Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
-        windows = Windows(u, spec)
-        if not len(windows.cells):
-            continue
-        if len(planes):
-            _winners_learn(planes, windows)
-        _births(planes, windows, cut, limit)
-    assert planes is not None
-    return planes
+    return _grow(maps, spec, threshold, cut, limit, winners_learn=True)
 
 
 def learn_if_silent(
@@ -63,14 +53,30 @@ def learn_if_silent(
 
     Parameters as for :func:`learn_by_winning`.
     """
+    return _grow(maps, spec, threshold, cut, limit, winners_learn=False)
+
+
+def _grow(
+    maps: Iterable[Array],
+    spec: SSpec,
+    threshold: float,
+    cut: float,
+    limit: int | None,
+    *,
+    winners_learn: bool,
+) -> Planes:
     planes: Planes | None = None
     for u in maps:
-        planes = planes or Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
+        if planes is None:
+            planes = Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
+        if limit is not None and len(planes) >= limit and not winners_learn:
+            break  # nothing can change any more
         windows = Windows(u, spec)
-        if len(windows.cells):
-            _births(planes, windows, cut, limit)
-        if limit is not None and len(planes) >= limit:
-            break
+        if not len(windows.cells):
+            continue
+        if winners_learn and len(planes):
+            _winners_learn(planes, windows)
+        _births(planes, windows, cut, limit)
     assert planes is not None
     return planes
 
