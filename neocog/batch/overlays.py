@@ -13,6 +13,7 @@ from neocog.errors import UsageError
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
+    from neocog.vision.decode import Page
 
 LONG_SIDE = 2048  # larger pages are reduced: an overlay is for looking at
 _PER_ROW = 20  # digits in a row of the last step's picture
@@ -55,6 +56,16 @@ class _Folder:
         return path
 
 
+def _page_of(reading: PageReading, long_side: int) -> "Page | None":
+    """Decode the page of a reading once more; None where it could not be read."""
+    from neocog.vision.decode import decode
+
+    if reading.error is not None:
+        return None
+    pages = decode(reading.source, long_side=long_side)
+    return next((page for page in pages if page.index == reading.page), None)
+
+
 class OverlayFolder(_Folder):
     """Saves pages with what was read drawn over them, ``a.jpg`` as ``a.read.png``.
 
@@ -82,19 +93,16 @@ class OverlayFolder(_Folder):
         UsageError
             If the file cannot be written, or is one that is read.
         """
-        from neocog.vision.decode import decode
         from neocog.vision.overlay import save_overlay
 
-        if reading.error is not None:
+        page = _page_of(reading, LONG_SIDE)
+        if page is None:
             return
         path = self.place(reading, f"{self.name(reading)}.read.png")
-        for page in decode(reading.source, long_side=LONG_SIDE):
-            if page.index == reading.page:
-                try:
-                    save_overlay(path, page.grey, reading.digits, scale=page.scale)
-                except OSError as error:
-                    raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
-                return
+        try:
+            save_overlay(path, page.grey, reading.digits, scale=page.scale)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 class StepFolder(_Folder):
@@ -132,15 +140,11 @@ class StepFolder(_Folder):
         UsageError
             If a file cannot be written, or is one that is read.
         """
-        from neocog.vision.decode import decode
         from neocog.vision.find import LONG_SIDE
 
-        if reading.error is not None:
-            return
-        for page in decode(reading.source, long_side=LONG_SIDE):
-            if page.index == reading.page:
-                self._save_steps(page.grey, reading)
-                return
+        page = _page_of(reading, LONG_SIDE)
+        if page is not None:
+            self._save_steps(page.grey, reading)
 
     def _save_steps(self, grey: NDArray[np.uint8], reading: PageReading) -> None:
         name = self.name(reading)

@@ -180,12 +180,6 @@ class SLayer:
         width = columns.out.stop - columns.out.start
         return Patch(d[:, :, :width], rows.out, columns.out, self.out)
 
-    def inhibition(self, u: Patch) -> Array:
-        """V-cells inside the patch that :meth:`__call__` returns, (B, h, w)."""
-        rows, columns = self._reach(u.rows), self._reach(u.columns)
-        width = columns.out.stop - columns.out.start
-        return self._inhibition(u.values, rows, columns)[:, :, :width]
-
     def _reach(self, seen: Span) -> _Reach:
         first = max(0, seen.start + self.padding - self.kernel + 1)
         last = min(self.out, seen.stop + self.padding)

@@ -1,5 +1,7 @@
 """From an isolated 28x28 digit to the input layer U0: the one function every engine agrees with."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +32,11 @@ def enlarging_matrix() -> NDArray[np.float64]:
     return r
 
 
+@cache
+def _enlarging() -> NDArray[np.float32]:
+    return enlarging_matrix().astype(np.float32)
+
+
 def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Enlarge isolated digits to the input layer.
 
@@ -49,7 +56,7 @@ def u0_from_digits(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
         If the array has another shape or type.
     """
     check_digits(digits)
-    r = enlarging_matrix().astype(np.float32)
+    r = _enlarging()
     ink = digits.astype(np.float32) / np.float32(255)
     u0: NDArray[np.float32] = (r @ ink) @ r.T
     return u0
