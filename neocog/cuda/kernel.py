@@ -1,0 +1,120 @@
+"""What a kernel is and what a launch of it is, for a GPU and for the emulator alike.
+
+A *step* of the pass (see :mod:`neocog.cuda.steps`) says which launches it makes; a *machine*
+compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or
+:class:`neocog.cuda.emulator.Emulator` with a C++ compiler and NumPy arrays.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+Array = Any  # a NumPy array (emulator) or a CuPy array (GPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel, specialised.
+
+    Attributes
+    ----------
+    file : str
+        Source below ``kernels/``, e.g. ``"s_direct.cu"``.
+    name : str
+        The ``extern "C"`` function.
+    defines : tuple of (str, int or float or str)
+        What specialises it, as ``-DNAME=value``.
+    threads : int
+        Threads of a block.
+    shared : int
+        Bytes of dynamic shared memory.
+    arch : int
+        Least compute capability, e.g. 80; 90 and above may use what only Hopper has.
+    registers : int
+        A build that takes more registers a thread than this, or spills any, is at fault.
+    """
+
+    file: str
+    name: str
+    defines: tuple[tuple[str, int | float | str], ...] = ()
+    threads: int = 256
+    shared: int = 0
+    arch: int = 75
+    registers: int = 255
+
+
+class Launch(NamedTuple):
+    """A kernel, its grid of blocks (x, y, z) and its arguments.
+
+    Arguments are arrays, or NumPy scalars of the very type that the kernel takes.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    args: tuple[Any, ...]
+
+
+class Machine(Protocol):
+    """What launches kernels: a GPU or the emulator."""
+
+    #: numpy or cupy.
+    xp: Any
+    #: Compute capability, e.g. 90.
+    arch: int
+    #: Multiprocessors.
+    processors: int
+
+    def launch(self, launch: Launch) -> None:
+        """Check and enqueue one launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a layer's maps lie in memory: channel-last, (B, size + 2 border, size + 2 border, channels).
+
+    Attributes
+    ----------
+    planes : int
+        Cell-planes of the layer.
+    size : int
+        Rows and columns of the layer.
+    border : int
+        Silent cells on every side, held at 0: the padding of the layer that reads the maps.
+    channels : int
+        Planes stored, those beyond ``planes`` held at 0.
+    dtype : str
+        ``"float32"``, ``"float16"`` or ``"bfloat16"`` (stored as ``uint16``).
+    """
+
+    planes: int
+    size: int
+    border: int
+    channels: int
+    dtype: str = "float32"
+    width: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", self.size + 2 * self.border)
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The array's type; bfloat16 is kept as its 16 bits."""
+        return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
+
+    @property
+    def code(self) -> int:
+        """MAP in the kernels: 0 float, 1 half, 2 bfloat16."""
+        return ("float32", "float16", "bfloat16").index(self.dtype)
+
+    def shape(self, batch: int) -> tuple[int, int, int, int]:
+        """Return the shape of the array that holds the maps of ``batch`` digits."""
+        return (batch, self.width, self.width, self.channels)
+
+
+def kernel_folder() -> Path:
+    """Return the folder of the sources: ``kernels/`` of a checkout, ``_kernels`` of a wheel."""
+    package = Path(__file__).parent.parent
+    installed = package / "_kernels"
+    return installed if installed.is_dir() else package.parent / "kernels"
