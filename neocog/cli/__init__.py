@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from neocog.cli import data, doctor, learn, measure, models, read
+from neocog.cli import bench, data, doctor, learn, measure, models, read
 from neocog.errors import NeocogError
 
 
@@ -81,7 +81,7 @@ app.command("read")(read.read)
 app.command("train")(learn.train)
 app.command("eval")(measure.evaluate)
 app.command("timing")(measure.timing)
-app.add_typer(measure.bench, name="bench")
+app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""``neocog eval``, ``timing`` and ``bench``: how well and how fast."""
+"""``neocog eval`` and ``timing``: how well and how fast."""
 
 import json
 import sys
@@ -23,13 +23,6 @@ Split = Annotated[
     ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many, from the first.")]
-
-bench = typer.Typer(help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@bench.callback()
-def _group() -> None:
-    """Benchmarks."""
 
 
 def evaluate(
@@ -144,26 +137,3 @@ def timing(
         f"whole pass: {times.per_digit():.3f} ms a digit "
         f"(95 % of {len(times.passes)} passes within {times.per_digit(95):.3f})"
     )
-
-
-@bench.command("network")
-def bench_network(
-    model: options.Model = options.DEFAULT_MODEL,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Beside onnxruntime.")] = False,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved rounds.")] = 30,
-    as_json: options.Json = False,
-) -> None:
-    """Time the network, and with --onnx the same network in onnxruntime in the same run.
-
-    The outputs of both are compared before anything is timed.
-    """
-    from neocog.bench.compare import compare
-    from neocog.network.model import load_model
-
-    result = compare(load_model(model), batch=batch, rounds=rounds, onnx=onnx)
-    if as_json:
-        print(json.dumps(result.to_dict()))
-        return
-    for line in result.lines():
-        print(line)
