@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.pages import make_page
 from neocog.batch.reader import Reader
 from neocog.learning.formats import read_sklearn
+from neocog.learning.pages.page import make_page
 from neocog.vision.decode import to_grey
 from neocog.vision.overlay import draw_overlay
 
@@ -38,7 +38,7 @@ def main() -> None:
     reader, digits = Reader(), read_sklearn()
     for condition, number in PAGES:
         rng = np.random.default_rng([SEED, number, *condition.encode()])
-        picture, text = make_page(condition, digits.images, digits.labels.astype(np.uint8), rng)
+        picture, text = make_page(condition, digits.images, digits.labels, rng)
         reading = reader.read(to_grey(picture))
         drawn = draw_overlay(picture, reading.digits)
         drawn = drawn.resize((WIDTH, WIDTH * drawn.height // drawn.width))

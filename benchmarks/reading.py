@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import cv2
 import numpy as np
 
-from benchmarks.conditions import CONDITIONS, WITHOUT_DIGITS
-from benchmarks.pages import HELD_BACK, make_page
 from benchmarks.record import write_results
 from neocog.batch.reader import Reader
 from neocog.bench.evaluate import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
+from neocog.learning.pages.conditions import CONDITIONS, HELD_BACK, WITHOUT_DIGITS
+from neocog.learning.pages.page import make_page
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.find import LONG_SIDE, find_digits
 

@@ -35,6 +35,7 @@ FOLDERS = (
     ("neocog", "*.py"),
     ("neocog/network", "*.py"),
     ("neocog/learning", "*.py"),
+    ("neocog/learning/pages", "*.py"),
     ("neocog/vision", "*.py"),
     ("neocog/batch", "*.py"),
     ("neocog/live", "*.py"),

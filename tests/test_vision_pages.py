@@ -2,10 +2,19 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from benchmarks.conditions import CONDITIONS, WITHOUT_DIGITS
-from benchmarks.pages import HELD_BACK, make_page
-from benchmarks.pen import skeleton
+from neocog.cli import app
+from neocog.learning.datasets import open_dataset
+from neocog.learning.pages.conditions import (
+    BLANK,
+    BLANK_HELD_BACK,
+    CONDITIONS,
+    HELD_BACK,
+    WITHOUT_DIGITS,
+)
+from neocog.learning.pages.page import make_page
+from neocog.learning.pages.pen import skeleton
 from neocog.vision.decode import to_grey
 from neocog.vision.find import find_digits
 
@@ -36,6 +45,7 @@ def test_at_least_twenty_conditions_and_five_held_back():
     assert len(CONDITIONS) - len(WITHOUT_DIGITS) >= 20
     assert len(HELD_BACK) >= 5
     assert set(HELD_BACK) | set(WITHOUT_DIGITS) <= set(CONDITIONS)
+    assert not set(BLANK) & set(BLANK_HELD_BACK)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -59,7 +69,7 @@ def test_every_digit_is_found(condition, digits):
     assert found == [len(line) for line in text.split("\n")]
 
 
-@pytest.mark.parametrize("condition", [c for c in WITHOUT_DIGITS if c != "drawing"])
+@pytest.mark.parametrize("condition", [c for c in BLANK if c != "drawing"])
 def test_nothing_is_found_where_nothing_is_written(condition, digits):
     picture, _ = page(condition, digits)
     assert find_digits(to_grey(picture)) == []
@@ -72,3 +82,48 @@ def test_skeleton_is_one_pixel_wide():
     assert 20 <= line.sum() <= 34
     assert line.any(axis=0).sum() >= 20
     assert (line.sum(axis=0) <= 2).all()
+
+
+@pytest.fixture
+def no_mnist(monkeypatch, tmp_path):
+    monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "nothing"))
+
+
+def make(*words):
+    return CliRunner().invoke(app, ["data", "make-pages", *map(str, words)])
+
+
+def test_command_writes_pages_that_are_a_labelled_set(tmp_path, no_mnist):
+    done = make(tmp_path / "a", "--count", 3, "--conditions", "one_digit,empty_paper")
+    assert done.exit_code == 0, done.output
+    assert "scikit-learn" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    labelled = open_dataset(tmp_path / "a")
+    assert [file.name for file in labelled.files] == [
+        "one_digit_000.png", "empty_paper_000.png", "one_digit_001.png",
+    ]  # fmt: skip
+    assert [len(text) for text in labelled.expected] == [1, 0, 1]
+
+
+def test_same_seed_writes_the_same_pages(tmp_path, no_mnist):
+    for name, seed, count in (("a", 5, 1), ("b", 5, 2), ("c", 6, 1)):
+        words = ("--conditions", "one_digit", "--seed", seed, "--count", count)
+        assert make(tmp_path / name, *words).exit_code == 0
+    a, b, c = (next((tmp_path / name).glob("*_000.png")).read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_pages_are_written_with_the_digits_given(tmp_path):
+    done = make(tmp_path, "--count", 1, "--conditions", "plain", "--digits", "sklearn")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (("--conditions", "sunny"), 2), (("--digits", __file__), 1), (("--count", "0"), 2),
+])  # fmt: skip
+def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
+    done = make(tmp_path, "--conditions", "plain", *words)
+    assert done.exit_code == code
+    assert done.stderr.strip()

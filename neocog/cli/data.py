@@ -1,15 +1,19 @@
 """``neocog data``: data sets to learn from and to measure with."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Data sets to learn from.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Data sets to learn from and to measure with.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Data sets to learn from."""
+    """Data sets to learn from and to measure with."""
 
 
 @app.command("fetch")
@@ -35,3 +39,39 @@ def fetch(
     from neocog.learning import fetch as fetching
 
     print(fetching.fetch(name, to=to, source=source, progress=fetching.show_progress))
+
+
+@app.command("make-pages")
+def make_pages(
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
+    count: Annotated[int, typer.Option("--count", min=1, help="Pages in all.")] = 100,
+    conditions: Annotated[
+        str,
+        typer.Option(
+            "--conditions",
+            metavar="A,B",
+            help="Conditions, which take turns [default: all that carry digits].",
+        ),
+    ] = "",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same pages.")] = 0,
+    digits: Annotated[
+        str | None,
+        typer.Option(
+            "--digits",
+            metavar="PATH",
+            help="Digits to write with: the folder of MNIST, or another set of single digits "
+            "[default: MNIST as fetched, else scikit-learn's].",
+        ),
+    ] = None,
+) -> None:
+    """Write pages of handwriting under hard conditions, with labels.csv.
+
+    The conditions are those that the reader is measured under: shadows, folds, ruled paper,
+    defocus and so on; also pages without any digit, if they are named.
+    """
+    from neocog.learning.pages import write
+
+    names = write.known_conditions([name for name in conditions.split(",") if name])
+    pens = write.pen_digits(digits, tell=lambda line: print(f"neocog: {line}", file=sys.stderr))
+    made = write.write_pages(folder, pens, conditions=names, count=count, seed=seed)
+    print(f"{folder}: {made} pages, labels.csv")

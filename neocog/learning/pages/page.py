@@ -1,34 +1,32 @@
-"""Pages of handwriting under hard conditions, made from single digits; seeded, with labels.
+"""One page of handwriting: planned, written digit by digit, photographed.
 
-    python -m benchmarks.pages OUT --digits MNIST_FOLDER --pages 20 --seed 1
-
-writes 20 pages of each condition and ``labels.csv`` (file, text, digits, condition). The digits
-are the last 5 000 of MNIST's training set. The conditions of `HELD_BACK` (glare, coloured_ink,
-broken_pen, dotted_paper, stained, folded, small_photo, turned) were never looked at while the
-search for digits was tuned; they show what an unforeseen photograph costs. (phone_shadow,
-desk_edge and crumpled were held back at first too, and tuned for after they had been counted
-once.)
+A condition (`neocog.learning.pages.conditions`) changes the plan; everything that is left to
+chance comes from one generator of random numbers, so that a seed gives the same page again.
 """
 
-import argparse
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.pen import write_digit
+from neocog.learning.pages.pen import write_digit
 
-HELD_BACK = (
-    "glare", "coloured_ink", "broken_pen", "dotted_paper", "stained", "folded", "small_photo",
-    "turned",
-)  # fmt: skip
-
+Colour = tuple[float, float, float]
 Image = NDArray[np.float32]
 Rng = np.random.Generator
+
+
+def as_image(picture: object) -> Image:
+    """Return what OpenCV gave as float32."""
+    return np.asarray(picture, dtype=np.float32)
+
+
+def uniform_colour(rng: Rng, low: float, high: float) -> Colour:
+    """Return a colour whose three levels lie between two bounds."""
+    red, green, blue = rng.uniform(low, high, 3).tolist()
+    return red, green, blue
 
 
 @dataclass
@@ -38,8 +36,8 @@ class Plan:
     rng: Rng
     height: int = 960
     width: int = 1280
-    paper: tuple[float, float, float] = (236, 234, 228)
-    ink: tuple[float, float, float] = (40, 40, 48)
+    paper: Colour = (236, 234, 228)
+    ink: Colour = (40, 40, 48)
     pen: tuple[float, float] | None = (0.05, 0.11)
     size: tuple[float, float] = (50, 100)
     lines: tuple[int, int] = (1, 4)
@@ -77,7 +75,7 @@ class Canvas:
         place += (np.array(colour, np.float32) - place) * part
 
 
-def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.uint8]) -> None:
+def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
     """Write lines of digits over the whole page, each line with its own slope and size."""
     plan, rng = canvas.plan, canvas.plan.rng
     high, wide = canvas.image.shape[:2]
@@ -109,14 +107,14 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.ui
 
 
 def make_page(
-    condition: str, digits: NDArray[np.uint8], labels: NDArray[np.uint8], rng: Rng
+    condition: str, digits: NDArray[np.uint8], labels: NDArray[np.integer], rng: Rng
 ) -> tuple[NDArray[np.uint8], str]:
     """Make one page under a named condition.
 
     Parameters
     ----------
     condition : str
-        A key of `benchmarks.conditions.CONDITIONS`.
+        A key of `neocog.learning.pages.conditions.CONDITIONS`.
     digits, labels : ndarray
         Digits (N, 28, 28) to write with, and what they are.
     rng : numpy Generator
@@ -128,10 +126,12 @@ def make_page(
     str
         What is written, lines joined by newlines; empty for a page without digits.
     """
-    from benchmarks.conditions import CONDITIONS
+    from neocog.learning.pages.conditions import CONDITIONS
 
     plan = Plan(rng)
-    plan.paper = tuple(np.array(plan.paper) * rng.uniform(0.75, 1.0))  # type: ignore[assignment]
+    tone = rng.uniform(0.75, 1.0)
+    red, green, blue = plan.paper
+    plan.paper = (red * tone, green * tone, blue * tone)
     CONDITIONS[condition](plan)
     paper = np.empty((plan.height, plan.width, 3), np.float32)
     paper[:] = plan.paper
@@ -149,13 +149,13 @@ def _photograph(canvas: Canvas) -> NDArray[np.uint8]:
     plan, rng = canvas.plan, canvas.plan.rng
     image = canvas.image * (1 + rng.normal(0, 0.006, canvas.image.shape[:2])[:, :, None])
     image = image * _light(image.shape[:2], rng, plan.shade)[:, :, None]
-    image = image.astype(np.float32)
+    taken: Image = image.astype(np.float32)
     for change in plan.lens:
-        image = change(image, rng)
-    image = cv2.GaussianBlur(image, (0, 0), plan.blur)
+        taken = change(taken, rng)
+    blurred = as_image(cv2.GaussianBlur(taken, (0, 0), plan.blur))
     noise = rng.normal(0, plan.noise, image.shape[:2])[:, :, None]
-    image = image + noise + rng.normal(0, plan.noise * 0.5, image.shape)
-    picture = np.clip(image, 0, 255).astype(np.uint8)
+    grainy = blurred + noise + rng.normal(0, plan.noise * 0.5, image.shape)
+    picture = np.clip(grainy, 0, 255).astype(np.uint8)
     _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, plan.quality])
     return np.asarray(cv2.imdecode(file, cv2.IMREAD_COLOR), np.uint8)
 
@@ -167,54 +167,4 @@ def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
     along = np.cos(angle) * columns / shape[1] + np.sin(angle) * rows / shape[0]
     along = (along - along.min()) / np.ptp(along)
     field = 1 - rng.uniform(0.3, 1) * depth * along ** rng.uniform(0.8, 2)
-    return cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR)
-
-
-def write_pages(
-    folder: Path,
-    digits: NDArray[np.uint8],
-    labels: NDArray[np.uint8],
-    *,
-    conditions: list[str],
-    pages: int,
-    seed: int,
-) -> None:
-    """Write ``pages`` pages of every condition as PNG files, and their labels."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "labels.csv").open("w", newline="") as stream:
-        table = csv.writer(stream)
-        table.writerow(["file", "text", "digits", "condition"])
-        for condition in conditions:
-            for number in range(pages):
-                rng = np.random.default_rng([seed, number, *condition.encode()])
-                picture, text = make_page(condition, digits, labels, rng)
-                name = f"{condition}_{number:03d}.png"
-                cv2.imwrite(str(folder / name), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
-                table.writerow([name, text.replace("\n", "|"), text.replace("\n", ""), condition])
-
-
-def main() -> None:
-    """Make pages from the command line."""
-    from benchmarks.conditions import CONDITIONS, WITHOUT_DIGITS
-    from neocog.learning.datasets import open_digits
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--digits", type=Path, required=True, help="folder of MNIST's files")
-    parser.add_argument("--pages", type=int, default=20, help="pages of each condition")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=["tuned", "held-back", "without-digits"])
-    chosen = parser.parse_args()
-    with_digits = [name for name in CONDITIONS if name not in WITHOUT_DIGITS]
-    names = {
-        "tuned": [name for name in with_digits if name not in HELD_BACK],
-        "held-back": list(HELD_BACK),
-        "without-digits": list(WITHOUT_DIGITS),
-    }.get(chosen.only, with_digits)
-    part = open_digits(chosen.digits, split="validation")
-    digits, labels = part.images, part.labels
-    write_pages(chosen.out, digits, labels, conditions=names, pages=chosen.pages, seed=chosen.seed)
-
-
-if __name__ == "__main__":
-    main()
+    return as_image(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR))

@@ -46,7 +46,7 @@ def _distance_to_line(raw: bytes) -> NDArray[np.float32]:
     bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
     parts = [cv2.connectedComponents(body)[0] for body in bodies]
     line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
-    return cv2.distanceTransform((~line).astype(np.uint8), cv2.DIST_L2, 5)
+    return np.asarray(cv2.distanceTransform((~line).astype(np.uint8), cv2.DIST_L2, 5), np.float32)
 
 
 def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> NDArray[np.float32]:
@@ -73,7 +73,7 @@ def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> N
     else:
         reach = _distance_to_line(digit.tobytes())
         grown = int(np.ceil(pen * _BOX))
-        reach = cv2.copyMakeBorder(reach, grown, grown, grown, grown, cv2.BORDER_CONSTANT, value=99)
+        reach = np.pad(reach, grown, constant_values=99)
         cover = np.clip(pen * _BOX / 2 - reach + 0.5, 0, 1)
     rows, columns = np.flatnonzero(cover.any(1)), np.flatnonzero(cover.any(0))
     if not rows.size:
@@ -82,8 +82,9 @@ def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> N
     scale = height / _BOX
     size = tuple(max(1, round(v * scale)) for v in cover.shape[::-1])
     if scale < 1:
-        return cv2.resize(cover.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+        small = cv2.resize(cover.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+        return np.asarray(small, np.float32)
     large = cv2.resize(cover.astype(np.float32), size, interpolation=cv2.INTER_CUBIC)
     if scale > 1.5:  # enlarged steps become smooth edges again
         large = (cv2.GaussianBlur(large, (0, 0), scale) - 0.5) * 1.5 * scale + 0.5
-    return np.clip(large, 0, 1)
+    return np.asarray(np.clip(large, 0, 1), np.float32)

@@ -1,0 +1,1 @@
+"""Made pages: handwriting under hard conditions, drawn from single digits."""

@@ -1,0 +1,107 @@
+"""Made pages written to a folder as PNG files with their labels."""
+
+import csv
+from collections.abc import Callable, Sequence
+from itertools import islice, product
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from neocog.errors import UsageError
+from neocog.files import atomic_write
+from neocog.learning.datasets import open_digits
+from neocog.learning.fetch import default_folder
+from neocog.learning.formats import Digits, read_sklearn
+from neocog.learning.pages.conditions import CONDITIONS
+from neocog.learning.pages.page import make_page
+
+
+def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
+    """Open the digits that pages are written with.
+
+    Parameters
+    ----------
+    place : str, Path or None
+        A set of isolated digits; of MNIST the last 5 000 training digits are taken, which no
+        shipped model learned from. None stands for MNIST as it was fetched.
+    tell : callable
+        Is told in one line when scikit-learn's digits stand in for what is not there.
+
+    Raises
+    ------
+    InputError
+        If the set is there and cannot be read.
+    UsageError
+        If nothing is there and scikit-learn is not installed.
+    """
+    if place is not None and (str(place) == "sklearn" or Path(place).exists()):
+        return open_digits(place, split="validation" if _is_mnist(Path(place)) else None)
+    if place is None and default_folder("mnist").is_dir():
+        return open_digits("mnist", split="validation")
+    tell(f"{place or 'MNIST'} is not there: the pages are written with scikit-learn's 8x8 digits")
+    return read_sklearn()
+
+
+def _is_mnist(place: Path) -> bool:
+    return place.is_dir() and any(place.glob("train-images*"))
+
+
+def known_conditions(names: Sequence[str]) -> list[str]:
+    """Check the names of conditions; without any, all of them that carry digits.
+
+    Raises
+    ------
+    UsageError
+        If one is not known.
+    """
+    from neocog.learning.pages.conditions import WITHOUT_DIGITS
+
+    for name in names:
+        if name not in CONDITIONS:
+            raise UsageError(f"condition '{name}' is unknown: choose from {', '.join(CONDITIONS)}")
+    return list(names) or [name for name in CONDITIONS if name not in WITHOUT_DIGITS]
+
+
+def write_pages(
+    folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int
+) -> int:
+    """Write pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
+
+    Parameters
+    ----------
+    folder : Path
+        Is made if it is not there; files of the same names are replaced.
+    digits : Digits
+        What the pages are written with.
+    conditions : sequence of str
+        They take turns.
+    count : int
+        Pages in all.
+    seed : int
+        The same seed gives the same pages, whatever else is written.
+
+    Returns
+    -------
+    int
+        Pages written.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rounds = range(-(-count // len(conditions)))
+    rows = []
+    for number, condition in islice(product(rounds, conditions), count):
+        rng = np.random.default_rng([seed, number, *condition.encode()])
+        picture, text = make_page(condition, digits.images, digits.labels, rng)
+        name = f"{condition}_{number:03d}.png"
+        _, file = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+        with atomic_write(folder / name) as stream:
+            stream.write(file.tobytes())
+        rows.append([name, text.replace("\n", "|"), text.replace("\n", ""), condition])
+    with (folder / "labels.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["file", "text", "digits", "condition"], *rows])
+    return len(rows)
