@@ -32,6 +32,8 @@ class Kernel:
         Bytes of dynamic shared memory.
     arch : int
         Least compute capability, e.g. 80; 90 and above may use what only Hopper has.
+    features : str
+        ``"a"`` for a kernel that is built for the instructions of ``arch`` alone (sm_90a).
     registers : int
         A build that takes more registers a thread than this, or spills any, is at fault.
     """
@@ -43,6 +45,7 @@ class Kernel:
     shared: int = 0
     arch: int = 75
     registers: int = 255
+    features: str = ""
 
 
 class Launch(NamedTuple):

@@ -42,6 +42,8 @@ class Tiling:
         Taps of weights in shared memory at a time.
     unroll : int
         Taps that the innermost loop unrolls.
+    wgmma : bool
+        Whether four warps together multiply by ``wgmma`` (sm_90a); ``wm`` is a multiple of 4 then.
     """
 
     group: int
@@ -54,6 +56,7 @@ class Tiling:
     ksplit: int = 1
     stage: int = 1
     unroll: int = 1
+    wgmma: bool = False
 
     @property
     def threads(self) -> int:
@@ -177,7 +180,7 @@ class TensorS(Step):
         self._scale = np.float32(2.0 ** np.floor(np.log2(largest)))
         self._c = machine.xp.asarray(np.ascontiguousarray(self._weights.c, dtype=np.float32))
         self._tilings = dict(tilings or {})
-        self._packed: dict[tuple[int, int, int], Array] = {}
+        self._packed: dict[tuple[int, int, int, bool], Array] = {}
         self._silences: dict[int, Array] = {}
 
     def tiling(self, batch: int) -> Tiling:
@@ -214,10 +217,12 @@ class TensorS(Step):
                 ("KSPLIT", tiling.ksplit),
                 ("STAGE_TAPS", tiling.stage),
                 ("UNROLL_TAPS", tiling.unroll),
+                ("WGMMA", int(tiling.wgmma)),
             ),
             threads=tiling.threads,
             shared=s.shared(tiling),
-            arch=80,
+            arch=90 if tiling.wgmma else 80,
+            features="a" if tiling.wgmma else "",
             registers=min(255, 65536 // tiling.threads),
         )
 
@@ -264,7 +269,7 @@ class TensorS(Step):
         return Work(flops, float(moved))
 
     def _weights_for(self, t: Tiling) -> Array:
-        key = (t.nt, t.wn, t.ksplit)
+        key = (t.nt, t.wn, t.ksplit, t.wgmma)
         if key not in self._packed:
             packed = pack(self._a / float(self._scale), self.shape, t)
             self._packed[key] = self._machine.xp.asarray(packed)
@@ -279,7 +284,7 @@ class TensorS(Step):
 
 
 def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uint32]:
-    """Pack weights (K, K', kernel, kernel) in the order in which the lanes of warps hold them.
+    """Pack weights (K, K', kernel, kernel) in the order in which warps hold or ``wgmma`` reads them.
 
     Returns 32-bit words, flat: slice of planes, part of the window, tap, step, warp along planes,
     (MODE 3: higher, lower halves,) tiles of planes. Two neighbouring tiles share 16 planes so that
@@ -298,7 +303,9 @@ def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uin
     )
     # -> block slice, part, step, warp, tile, column, depth
     full = full.transpose(0, 4, 5, 1, 2, 3, 6)
-    words = [_lanes(part, tiling.nt) for part in _operands(full, shape.mode)]
+    words = []
+    for part in _operands(full, shape.mode):
+        words.append(_core_matrices(part) if tiling.wgmma else _lanes(part, tiling.nt))
     return np.ascontiguousarray(np.stack(words, axis=4)).reshape(-1)
 
 
@@ -353,6 +360,12 @@ def _lanes(words: NDArray[np.uint32], tiles: int) -> NDArray[np.uint32]:
     pairs = held[..., :even, :, :].reshape(*lead, even // 2, 2, 32, 2)
     pairs = np.moveaxis(pairs, -3, -2).reshape(*lead, -1)
     return np.concatenate([pairs, held[..., even:, :, :].reshape(*lead, -1)], axis=-1)
+
+
+def _core_matrices(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """(..., tile, column, 8 words) -> (..., words): half of the depth, column, 4 words."""
+    lead = words.shape[:-3]
+    return np.moveaxis(words.reshape(*lead, -1, 8, 2, 4), -2, -3).reshape(*lead, -1)
 
 
 def tf32(x: NDArray[np.floating[Any]]) -> NDArray[np.float32]:

@@ -1,0 +1,241 @@
+// The parts of s_tensor.cu: sizes, loading, inhibition, storing.
+#ifndef NEOCOG_S_TENSOR_CUH
+#define NEOCOG_S_TENSOR_CUH
+#include "wgmma.cuh"
+
+// KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
+// OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
+// block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; PASSES over the block's cells; KSPLIT
+// blocks share a window; STAGE_TAPS taps a stage of weights; WGMMA 1 where a warpgroup of four warps
+// computes tiles of 64 cells (WM then counts warps, a multiple of 4).
+#define WIDE (MODE == 2)
+#define SPLIT_HALF (MODE == 3)
+#define PARTS (SPLIT_HALF ? 2 : 1)
+#define PAIR (IN_C == 2)  // UG: a row of the window, on and off side by side, is one run of values
+#define CELL_BYTES (IN_C * (WIDE ? 4 : 2))
+// 16 bytes between cells keep the eight rows of an ldmatrix in different banks
+#define PITCH (PAIR ? CELL_BYTES : CELL_BYTES + 16)
+#define KY_PER (KSIZE / KSPLIT)
+#define IN_ROWS (ROWS + KY_PER - 1)
+#define PIXELS (GROUP * IN_ROWS * IN_W)
+#define CELLS (GROUP * ROWS * OUT)
+#define BANDS ((OUT + ROWS - 1) / ROWS)
+#define TAPS (PAIR ? KY_PER : KY_PER * KSIZE)
+#define STEPS (PAIR ? (WIDE ? 2 : 1) : CELL_BYTES / 32)  // products of depth 16 (8: TF32) a tap
+#define STAGES ((TAPS + STAGE_TAPS - 1) / STAGE_TAPS)
+#define BUFFERS (STAGES > 1 ? 2 : 1)
+#define WARPS (WM * WN * WK)
+#define THREADS (WARPS * 32)
+#define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
+#define TAP_WORDS (STEPS * WN * SLICE_WORDS)
+#define ACCUMULATORS (MT * NT * 4)
+enum { unroll_taps = UNROLL_TAPS };  // a pragma takes a constant, not a macro
+#define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
+
+#if OUT_MAP == 0
+typedef float out_t;
+#else
+typedef u16 out_t;
+#endif
+
+DEVICE u32 pair_of(float first, float second) {
+#if OUT_MAP == 2
+    return (u32)bf16_of(first) | (u32)bf16_of(second) << 16;
+#else
+    return half2_of(first, second);
+#endif
+}
+
+// Square of the pair (or single value) that 32 bits hold.
+DEVICE float square(u32 bits) {
+#if MODE == 0 || MODE == 3
+    float2 x = floats_of_half2(bits);
+    return x.x * x.x + x.y * x.y;
+#elif MODE == 1
+    float a = __uint_as_float(bits << 16), b = __uint_as_float(bits & 0xffff0000u);
+    return a * a + b * b;
+#else
+    float a = __uint_as_float(bits);
+    return a * a;
+#endif
+}
+
+#if !WGMMA
+DEVICE void product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+#if MODE == 1
+    mma_bf16(d, a, b0, b1);
+#elif MODE == 2
+    mma_tf32(d, a, b0, b1);
+#else
+    mma_half(d, a, b0, b1);
+#endif
+}
+#endif
+
+// Bring the input of the block's cells into shared memory; rows beyond the map become 0.
+DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int row) {
+    for (int g = 0; g < GROUP; g++) {
+        if (digit + g >= batch) break;
+        const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C;
+        u8* to = input + g * IN_ROWS * IN_W * PITCH;
+        int rows = min(IN_ROWS, IN_W - row);
+#if PAIR
+        for (int i = threadIdx.x; i < IN_ROWS * IN_W; i += THREADS) {
+            bool inside = i < rows * IN_W;
+#if MODE == 2
+            float2 pair = inside ? ((const float2*)from)[i] : make_float2(0.0f, 0.0f);
+            ((uint2*)to)[i] = make_uint2(tf32_of(pair.x), tf32_of(pair.y));
+#elif MODE == 3
+            float2 pair = inside ? ((const float2*)from)[i] : make_float2(0.0f, 0.0f);
+            u32 high = half2_of(pair.x, pair.y);
+            float2 held = floats_of_half2(high);
+            ((u32*)to)[i] = high;
+            ((u32*)(to + INPUT_BYTES))[i] = half2_of(pair.x - held.x, pair.y - held.y);
+#else
+            ((u32*)to)[i] = inside ? ((const u32*)from)[i] : 0u;
+#endif
+        }
+#elif MODE <= 1
+        const int parts = IN_C / 8;
+        for (int i = threadIdx.x; i < IN_ROWS * IN_W * parts; i += THREADS) {
+            u8* at = to + i / parts * PITCH + i % parts * 16;
+            if (i < rows * IN_W * parts) copy_async_16(at, from + i * 8);
+            else *(uint4*)at = make_uint4(0, 0, 0, 0);
+        }
+#else
+        const int parts = IN_C / 4;
+        for (int i = threadIdx.x; i < IN_ROWS * IN_W * parts; i += THREADS) {
+            bool inside = i < rows * IN_W * parts;
+            float4 u = inside ? ((const float4*)from)[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#if MODE == 2
+            u8* at = to + i / parts * PITCH + i % parts * 16;
+            *(uint4*)at = make_uint4(tf32_of(u.x), tf32_of(u.y), tf32_of(u.z), tf32_of(u.w));
+#else
+            u8* at = to + i / parts * PITCH + i % parts * 8;
+            u32 xy = half2_of(u.x, u.y), zw = half2_of(u.z, u.w);
+            float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
+            *(uint2*)at = make_uint2(xy, zw);
+            *(uint2*)(at + INPUT_BYTES) =
+                make_uint2(half2_of(u.x - a.x, u.y - a.y), half2_of(u.z - b.x, u.w - b.y));
+#endif
+        }
+#endif
+    }
+#if PAIR  // windows of the last row read two cells beyond it, with weights 0
+    if (threadIdx.x < 8 * CELL_BYTES / 4) {
+        ((u32*)(input + PIXELS * PITCH))[threadIdx.x] = 0;
+        if (SPLIT_HALF) ((u32*)(input + INPUT_BYTES + PIXELS * PITCH))[threadIdx.x] = 0;
+    }
+#endif
+}
+
+// Sum over planes of u^2 at every input cell.
+DEVICE void sum_planes(float* energy, const u8* input) {
+    for (int i = threadIdx.x; i < PIXELS; i += THREADS) {
+        const u8* at = input + i * PITCH;
+        float sum = 0.0f;
+#if SPLIT_HALF
+        UNROLL for (int word = 0; word < CELL_BYTES / 4; word++) {
+            float2 high = floats_of_half2(((const u32*)at)[word]);
+            float2 low = floats_of_half2(((const u32*)(at + INPUT_BYTES))[word]);
+            float x = high.x + low.x, y = high.y + low.y;
+            sum += x * x + y * y;
+        }
+#elif PAIR
+        UNROLL for (int word = 0; word < CELL_BYTES / 4; word++) sum += square(((const u32*)at)[word]);
+#else
+        UNROLL for (int part = 0; part < CELL_BYTES / 16; part++) {
+            uint4 u = ((const uint4*)at)[part];
+            sum += square(u.x) + square(u.y) + square(u.z) + square(u.w);
+        }
+#endif
+        energy[i] = sum;
+    }
+}
+
+// Where a cell's window begins, in input cells.
+DEVICE int window_of(int cell) {
+    int g = cell / (ROWS * OUT), rest = cell % (ROWS * OUT);
+    return (g * IN_ROWS + rest / OUT) * IN_W + rest % OUT;
+}
+
+// v^2 of every cell (of its part of the window, where blocks share it).
+DEVICE void inhibit(float* v2, const float* energy, const float* c) {
+    for (int cell = threadIdx.x; cell < CELLS; cell += THREADS) {
+        const float* from = energy + window_of(cell);
+        float sum = 0.0f;
+        NO_UNROLL for (int ky = 0; ky < KY_PER; ky++) {
+            UNROLL for (int kx = 0; kx < KSIZE; kx++)
+                sum += c[ky * KSIZE + kx] * from[ky * IN_W + kx];
+        }
+        v2[cell] = sum;
+    }
+}
+
+// Where the values of a step lie, counted from a cell's window.
+DEVICE int place_of(int tap, int step) {
+#if PAIR
+    return tap * IN_W * PITCH + step * (4 * CELL_BYTES);
+#else
+    return (tap / KSIZE * IN_W + tap % KSIZE) * PITCH + step * 32;
+#endif
+}
+
+// Number of the m-th tile of 16 cells of a warp. (The four warps of a group follow one another.)
+DEVICE int tile_of(int pass, int wm, int m) {
+#if WGMMA
+    return ((pass * (WM / 4) + wm / 4) * MT + m) * 4 + wm % 4;
+#else
+    return (pass * WM + wm) * MT + m;
+#endif
+}
+
+DEVICE void load_stage(u32* to, const u32* weights, int stage) {
+    int taps = min(STAGE_TAPS, TAPS - stage * STAGE_TAPS);
+    const u32* from = weights + stage * STAGE_TAPS * TAP_WORDS;
+    for (int i = threadIdx.x; i < taps * TAP_WORDS / 4; i += THREADS)
+        copy_async_16(to + i * 4, from + i * 4);
+}
+
+// The A operand of one tile of 16 cells.
+DEVICE void load_cells(u32 (&a)[4], const u8* from, const u8* from_lower) {
+#if PAIR && MODE == 2
+    uint2 upper = *(const uint2*)from, lower = *(const uint2*)from_lower;
+    a[0] = upper.x, a[1] = lower.x, a[2] = upper.y, a[3] = lower.y;
+#elif PAIR
+    a[0] = *(const u32*)from, a[1] = *(const u32*)from_lower;
+    a[2] = *(const u32*)(from + 4 * CELL_BYTES), a[3] = *(const u32*)(from_lower + 4 * CELL_BYTES);
+#else
+    load_matrix_x4(a, from);
+#endif
+}
+
+// The B operands of one step: NT tiles of 8 planes.
+DEVICE void load_weights(u32 (&b)[NT][2], const u32* from, int lane) {
+    UNROLL for (int p = 0; p < NT / 2; p++) {
+        uint4 w = ((const uint4*)from)[p * 32 + lane];
+        b[2 * p][0] = w.x, b[2 * p][1] = w.y, b[2 * p + 1][0] = w.z, b[2 * p + 1][1] = w.w;
+    }
+    if (NT % 2) {
+        uint2 w = ((const uint2*)from)[NT / 2 * 64 + lane];
+        b[NT - 1][0] = w.x, b[NT - 1][1] = w.y;
+    }
+}
+
+DEVICE void store(out_t* out, const float (&x)[4]) {
+#if OUT_MAP == 0
+    *(float4*)out = make_float4(x[0], x[1], x[2], x[3]);
+#else
+    *(uint2*)out = make_uint2(pair_of(x[0], x[1]), pair_of(x[2], x[3]));
+#endif
+}
+
+DEVICE void store_two(out_t* out, float first, float second) {
+#if OUT_MAP == 0
+    *(float2*)out = make_float2(first, second);
+#else
+    *(u32*)out = pair_of(first, second);
+#endif
+}
+
+#endif  // NEOCOG_S_TENSOR_CUH
