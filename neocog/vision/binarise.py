@@ -171,6 +171,11 @@ def lift_shade(marks: Marks, *, broad: float, least: float = 0.0) -> Marks:
     return _marks(ink, contrast, marks.threshold, marks.rule, marks.bright, shaded=True)
 
 
+def relabel(marks: Marks, mask: NDArray[np.uint8], contrast: NDArray[np.uint8]) -> Marks:
+    """Return marks of the same page for another mask of ink and other contrasts."""
+    return _marks(mask, contrast, marks.threshold, marks.rule, marks.bright, marks.shaded)
+
+
 def excursions(grey: NDArray[np.uint8]) -> tuple[float, float]:
     """Say how far the darkest and the brightest places stand off the mean around them."""
     import cv2

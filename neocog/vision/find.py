@@ -26,6 +26,7 @@ from neocog.vision.filters import (
 from neocog.vision.judge import is_drawing, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
+from neocog.vision.shade import oversized, set_free
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
@@ -155,7 +156,13 @@ def _choose_ink(
     if settings.ink == "auto":
         dark = _is_dark(page, noise, settings)
     marks = _settled(page, noise, dark, settings)
-    return marks, measure(marks, least=least)
+    components = measure(marks, least=least)
+    ref = reference(components, page.shape, settings.limits)
+    large = oversized(components, ref, settings.limits) if ref else []
+    if ref and large:
+        marks = set_free(marks, large, ref)
+        components = measure(marks, least=least)
+    return marks, components
 
 
 def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:

@@ -1,0 +1,63 @@
+"""Writing freed from what is too large to be a digit: shade, stains, folds, tape that run into it.
+
+Where a digit lies in shade that has an edge, both are one mark, and its size tells that it is no
+digit. Such a mark gets a second look: what is broader than strokes is taken off it, and of the
+rest only what stands out like the page's writing is kept, so that the digits come loose.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from neocog.vision.binarise import Marks, relabel
+from neocog.vision.components import Component, join
+from neocog.vision.filters import Limits, Reference
+
+_BROAD = 4.5  # what is broader than so many strokes is no stroke
+_LEAST_SIDE = 9  # pixels
+_SHARE = 0.42  # what is kept has at least this share of the writing's contrast
+_STROKES = 2.4  # a mark of broader strokes than so many is no digit
+
+
+def oversized(components: Sequence[Component], ref: Reference, limits: Limits) -> list[Component]:
+    """Return the marks that are too large, or of too broad strokes, to be digits of the page."""
+    return [
+        c
+        for c in components
+        if c.height > limits.tallest * ref.height
+        or c.width > limits.widest * ref.height
+        or (c.stroke > _STROKES * ref.stroke and c.height > ref.height)
+    ]
+
+
+def set_free(marks: Marks, large: Sequence[Component], ref: Reference) -> Marks:
+    """Break marks up that are too large to be digits, into what may be writing.
+
+    Parameters
+    ----------
+    marks : Marks
+    large : sequence of Component
+        Those to break up; all others stay as they are.
+    ref : Reference
+        What the page's writing is like.
+
+    Returns
+    -------
+    Marks
+    """
+    import cv2
+
+    side = round(max(_BROAD * ref.stroke, _LEAST_SIDE)) | 1
+    x, y, width, height = join(large).box
+    window = np.s_[max(y - side, 0) : y + height + side, max(x - side, 0) : x + width + side]
+    chosen = np.zeros(len(marks.stats), dtype=np.uint8)
+    chosen[[label for c in large for label in c.labels]] = 1
+    inside = chosen[marks.labels[window]]
+    contrast = marks.contrast.copy()
+    part = contrast[window]
+    shade = cv2.morphologyEx(part, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
+    lit = cv2.subtract(part, cv2.blur(shade, (3, 3)))
+    part[inside > 0] = lit[inside > 0]
+    mask = (marks.labels > 0).view(np.uint8)
+    mask[window][(inside > 0) & (part <= max(_SHARE * ref.contrast, marks.threshold))] = 0
+    return relabel(marks, mask, contrast)
