@@ -1,0 +1,163 @@
+// Half, bfloat16 and TF32, matrix products of a warp and asynchronous copies: what platform.cuh puts
+// behind functions, with the same meaning. Included by emulation.h.
+#ifndef NEOCOG_EMULATION_MATRIX_H
+#define NEOCOG_EMULATION_MATRIX_H
+
+// -- half and bfloat16 --------------------------------------------------------------------------------
+DEVICE float float_of_half(u16 value) {
+    u32 magnitude = (u32)(value & 0x7fff) << 13, sign = (u32)(value & 0x8000) << 16;
+    if (magnitude >= 0x0f800000u)  // infinity, NaN
+        return __uint_as_float(sign | magnitude | 0x7f800000u);
+    // The exponent's bias grows by 112; subnormals become normal in the product.
+    return __uint_as_float(sign | __float_as_uint(__uint_as_float(magnitude) * 0x1p112f));
+}
+DEVICE u16 half_of(float value) {  // to nearest, ties to even
+    u32 bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000u) return 0x7fff;              // NaN, as cvt.rn.f16.f32 gives it
+    if (magnitude >= 0x477ff000u) return (u16)(sign | 0x7c00);  // 65520 and above: infinity
+    if (magnitude < 0x38800000u)  // subnormal: units of 2^-24, rounded by the sum with 0.5
+        return (u16)(sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u));
+    magnitude += 0xfffu + (magnitude >> 13 & 1u);
+    return (u16)(sign | (magnitude - (112u << 23)) >> 13);
+}
+DEVICE u32 half2_of(float first, float second) {
+    return (u32)half_of(first) | (u32)half_of(second) << 16;
+}
+DEVICE float2 floats_of_half2(u32 pair) {
+    return {float_of_half((u16)pair), float_of_half((u16)(pair >> 16))};
+}
+DEVICE float float_of_bf16(u16 value) { return __uint_as_float((u32)value << 16); }
+DEVICE u16 bf16_of(float value) {  // to nearest, ties to even; finite values
+    u32 bits = __float_as_uint(value);
+    return (u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+DEVICE u32 tf32_of(float value) {  // to nearest, ties away from zero
+    u32 bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) >= 0x7f800000u) return bits;
+    return (bits + 0x1000u) & ~0x1fffu;
+}
+
+namespace emulation {
+inline float low_half(u32 pair) { return float_of_half((u16)pair); }
+inline float high_half(u32 pair) { return float_of_half((u16)(pair >> 16)); }
+inline float low_bf16(u32 pair) { return float_of_bf16((u16)pair); }
+inline float high_bf16(u32 pair) { return float_of_bf16((u16)(pair >> 16)); }
+
+inline void need_all(const char* what, u32 mask) {
+    if (mask != FULL_WARP) here->fail("%s needs all 32 lanes", what);
+}
+
+// D (16, 8) += A (16, 16) B (16, 8), two values to a register (PTX manual, mma.m16n8k16). Lane
+// 4 g + t holds rows g and g + 8 of A and D, column g of B.
+template <float low(u32), float high(u32)>
+struct Product16 {
+    float* d;
+    u32 a[4], b[2];
+    static void all(u32, Product16* const* lanes) {
+        float a[16][16], b[16][8];
+        for (u32 i = 0; i < 32; ++i) {
+            u32 g = i / 4, t = i % 4;
+            for (u32 r = 0; r < 4; ++r) {
+                u32 row = g + r % 2 * 8, column = 2 * t + r / 2 * 8;
+                a[row][column] = low(lanes[i]->a[r]);
+                a[row][column + 1] = high(lanes[i]->a[r]);
+            }
+            for (u32 r = 0; r < 2; ++r) {
+                b[2 * t + 8 * r][g] = low(lanes[i]->b[r]);
+                b[2 * t + 8 * r + 1][g] = high(lanes[i]->b[r]);
+            }
+        }
+        add<16>(a, b, lanes);
+    }
+    template <u32 depth, class Lanes>
+    static void add(const float (&a)[16][depth], const float (&b)[depth][8], Lanes lanes) {
+        for (u32 i = 0; i < 32; ++i) {
+            for (u32 r = 0; r < 4; ++r) {
+                u32 row = i / 4 + r / 2 * 8, column = i % 4 * 2 + r % 2;
+                float sum = lanes[i]->d[r];
+                for (u32 k = 0; k < depth; ++k) sum += a[row][k] * b[k][column];
+                lanes[i]->d[r] = sum;
+            }
+        }
+    }
+};
+
+// D (16, 8) += A (16, 8) B (8, 8) (mma.m16n8k8); of each operand the upper 19 bits count.
+struct Product8 {
+    float* d;
+    u32 a[4], b[2];
+    static float seen(u32 operand) { return __uint_as_float(operand & ~0x1fffu); }
+    static void all(u32, Product8* const* lanes) {
+        float a[16][8], b[8][8];
+        for (u32 i = 0; i < 32; ++i) {
+            u32 g = i / 4, t = i % 4;
+            for (u32 r = 0; r < 4; ++r) a[g + r % 2 * 8][t + r / 2 * 4] = seen(lanes[i]->a[r]);
+            for (u32 r = 0; r < 2; ++r) b[t + 4 * r][g] = seen(lanes[i]->b[r]);
+        }
+        Product16<low_half, high_half>::add<8>(a, b, lanes);
+    }
+};
+
+template <class Product>
+inline void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const Site& site) {
+    together(FULL_WARP, Product{d, {a[0], a[1], a[2], a[3]}, {b0, b1}}, site);
+}
+
+struct Matrices {
+    const u8* row;
+    u32 values[4];
+    static void all(u32, Matrices* const* lanes) {
+        for (u32 i = 0; i < 32; ++i)
+            for (u32 m = 0; m < 4; ++m)
+                memcpy(&lanes[i]->values[m], lanes[8 * m + i / 4]->row + i % 4 * 4, 4);
+    }
+};
+
+inline void need_aligned(const char* what, const void* address, u32 bytes, const Site& site) {
+    if ((uintptr_t)address % bytes)
+        here->fail("%s (%s:%d): address %p is not a multiple of %u bytes", what, site.file, site.line,
+                   address, bytes);
+}
+}  // namespace emulation
+
+DEVICE void mma_half(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
+    typedef emulation::Product16<emulation::low_half, emulation::high_half> Product;
+    emulation::multiply<Product>(d, a, b0, b1, {"mma_half", file, line});
+}
+DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
+    typedef emulation::Product16<emulation::low_bf16, emulation::high_bf16> Product;
+    emulation::multiply<Product>(d, a, b0, b1, {"mma_bf16", file, line});
+}
+DEVICE void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CALLER) {
+    emulation::multiply<emulation::Product8>(d, a, b0, b1, {"mma_tf32", file, line});
+}
+DEVICE void load_matrix_x4(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
+    emulation::Site site{"load_matrix_x4", file, line};
+    emulation::need_aligned("the row of load_matrix_x4", row, 16, site);
+    emulation::Matrices got = emulation::together(FULL_WARP, emulation::Matrices{(const u8*)row, {}}, site);
+    for (int i = 0; i < 4; ++i) r[i] = got.values[i];
+}
+
+// -- asynchronous copies: they happen at the wait and not before -----------------------------------
+DEVICE void copy_async_16(void* shared, const void* global, NEOCOG_CALLER) {
+    emulation::Site site{"copy_async_16", file, line};
+    emulation::need_aligned("the target of copy_async_16", shared, 16, site);
+    emulation::need_aligned("the source of copy_async_16", global, 16, site);
+    emulation::Fiber& fiber = emulation::here->self();
+    fiber.copies.push_back({shared, global, fiber.group});
+}
+DEVICE void copy_async_commit() { ++emulation::here->self().group; }
+template <int pending>
+DEVICE void copy_async_wait() {
+    emulation::Fiber& fiber = emulation::here->self();
+    size_t done = 0;
+    for (; done < fiber.copies.size(); ++done) {
+        const emulation::Copy& copy = fiber.copies[done];
+        if (copy.group + pending >= fiber.group) break;
+        memcpy(copy.to, copy.from, 16);
+    }
+    fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + (long)done);
+    asm volatile("" ::: "memory");
+}
+
+#endif  // NEOCOG_EMULATION_MATRIX_H

@@ -1,0 +1,242 @@
+"""Kernels on the CPU: the same sources, built by a C++ compiler, on NumPy arrays.
+
+``kernels/emulation.h`` gives the meaning of CUDA's words; this module builds a kernel with it,
+checks a launch's arguments against the kernel's own, and runs it. It is for tests: right, strict
+and slow.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda import cache as builds
+from neocog.cuda.kernel import Kernel, Launch, kernel_folder
+from neocog.cuda.sources import define_options, fingerprint, source_path
+from neocog.errors import DeviceError
+
+#: The order in which the threads of a block run; an integer shuffles them with that seed.
+Order = Literal["forward", "reversed"] | int
+
+_FLAGS = (
+    "-std=gnu++17 -x c++ -O2 -fPIC -shared -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
+    "-fno-strict-aliasing -fwrapv -ffp-contract=off -fvisibility=hidden"
+).split()
+_MESSAGE = 1024  # bytes
+_GUARD = 64 * 1024  # bytes watched before and behind every array
+_UNTOUCHED = 0xA5
+_SHARED_LIMIT = 227 * 1024  # bytes of a block at compute capability 9.0, CUDA Programming Guide
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A built kernel: its library and what its arguments are (see emulation_launch.h)."""
+
+    library: ctypes.CDLL
+    arguments: tuple[str, ...]
+
+
+class Emulator:
+    """A machine of NumPy arrays that runs kernels on the CPU.
+
+    Parameters
+    ----------
+    order : {"forward", "reversed"} or int
+        Order of the threads of a block, and of the blocks if reversed. A kernel that lacks a
+        barrier fails in one of them.
+    workers : int, optional
+        Blocks run at a time; the CPU's cores if not given.
+    guarded : bool
+        Whether each array is watched at both ends while a kernel runs, and arrays that a kernel
+        only reads are checked to stay as they are.
+    """
+
+    xp: ModuleType = np
+    arch: int = 90
+    processors: int = 132
+
+    def __init__(
+        self, *, order: Order = "forward", workers: int | None = None, guarded: bool = True
+    ) -> None:
+        self.order = order
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self.guarded = guarded
+
+    def launch(self, launch: Launch) -> None:
+        """Check one launch and run it to its end.
+
+        Raises
+        ------
+        DeviceError
+            If no C++ compiler is found, the kernel does not build, an argument is not of the
+            kernel's type or not contiguous, or the kernel does something that a GPU would not
+            forgive: the message names kernel, block, thread and line.
+        """
+        kernel = launch.kernel
+        _check_shape(launch)
+        built = _build(kernel)
+        if len(built.arguments) != len(launch.args):
+            raise DeviceError(
+                f"kernel {kernel.name}: {len(launch.args)} arguments came, "
+                f"{len(built.arguments)} were wanted"
+            )
+        arrays: dict[int, _Guarded] = {}
+        words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
+        for i, (wanted, value) in enumerate(zip(built.arguments, launch.args, strict=True)):
+            where = f"kernel {kernel.name}, argument {i}"
+            if wanted[0] in "rw":
+                words.append(ctypes.c_void_p(self._address(where, wanted, value, arrays)))
+            else:
+                _check_scalar(where, wanted, value)
+                words.append(ctypes.create_string_buffer(value.tobytes()))
+        _run(built, launch, words, self.order, self.workers)
+        for guarded in arrays.values():
+            guarded.check_and_return()
+
+    def _address(
+        self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]"
+    ) -> int | None:
+        """Return the address that the kernel gets for an array, a guarded copy's if wanted."""
+        if value is None:
+            return None
+        _check_array(where, wanted, value)
+        address: int = value.ctypes.data
+        if not self.guarded:
+            return address
+        known = arrays.get(address)
+        if known is None or known.array.nbytes != value.nbytes:
+            if any(np.may_share_memory(other.array, value) for other in arrays.values()):
+                raise DeviceError(f"{where}: overlaps another array: pass the same array or none")
+            known = arrays[address] = _Guarded(where, value)
+        known.written |= wanted[0] == "w"
+        return known.address
+
+
+class _Guarded:
+    """A copy of an array between two watched zones."""
+
+    def __init__(self, where: str, array: NDArray[Any]) -> None:
+        self.where, self.array, self.written = where, array, False
+        size = array.nbytes
+        self._memory = np.full(size + 2 * _GUARD + 256, _UNTOUCHED, np.uint8)
+        start = _GUARD + -(self._memory.ctypes.data + _GUARD) % 256  # as cudaMalloc aligns
+        self._slice = slice(start, start + size)
+        self._memory[self._slice] = array.reshape(-1).view(np.uint8)
+        self.address: int = self._memory.ctypes.data + start
+
+    def check_and_return(self) -> None:
+        """Bring the values back; an error if anything beside them was written."""
+        zones = self._memory[: self._slice.start], self._memory[self._slice.stop :]
+        if any((zone != _UNTOUCHED).any() for zone in zones):
+            raise DeviceError(f"{self.where}: the kernel wrote outside the array")
+        values, own = self._memory[self._slice], self.array.reshape(-1).view(np.uint8)
+        if self.written and self.array.flags.writeable:
+            own[...] = values
+        elif not np.array_equal(values, own):
+            raise DeviceError(f"{self.where}: the kernel wrote to an array that is only read")
+
+
+def _check_shape(launch: Launch) -> None:
+    kernel = launch.kernel
+    if not 0 < kernel.threads <= 1024:
+        raise DeviceError(f"kernel {kernel.name}: {kernel.threads} threads: a block has 1 .. 1024")
+    if kernel.shared > _SHARED_LIMIT:
+        raise DeviceError(
+            f"kernel {kernel.name}: {kernel.shared} bytes of shared memory: "
+            f"a block has {_SHARED_LIMIT} at most"
+        )
+    x, y, z = launch.grid
+    if not (0 < x < 2**31 and 0 < y < 2**16 and 0 < z < 2**16):
+        raise DeviceError(
+            f"kernel {kernel.name}: a grid of {launch.grid} blocks cannot be launched"
+        )
+
+
+def _check_array(where: str, wanted: str, value: Any) -> None:
+    if not isinstance(value, np.ndarray):
+        raise DeviceError(f"{where}: an array was wanted, {type(value).__name__} came")
+    if not value.flags.c_contiguous:
+        raise DeviceError(f"{where}: the array {value.shape} is not contiguous: copy it")
+    kind, size = wanted[1], int(wanted[2:])
+    same = value.dtype.itemsize == size and (
+        value.dtype.kind == kind or (kind in "iu" and value.dtype.kind in "iub")
+    )
+    half = wanted[1:] == "u2" and value.dtype == np.float16
+    if not (same or half or (kind == "v" and value.nbytes % size == 0)):
+        raise DeviceError(f"{where}: the kernel takes {wanted[1:]}, an array of {value.dtype} came")
+
+
+def _check_scalar(where: str, wanted: str, value: Any) -> None:
+    if not isinstance(value, np.generic):
+        raise DeviceError(f"{where}: a NumPy scalar was wanted, {type(value).__name__} came")
+    if f"{value.dtype.kind}{value.dtype.itemsize}" != wanted:
+        raise DeviceError(f"{where}: the kernel takes {wanted}, a scalar of {value.dtype} came")
+
+
+def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:
+    pointers = (ctypes.c_void_p * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
+    grid = (ctypes.c_uint * 3)(*launch.grid)
+    mode = {"forward": 0, "reversed": 1}[order] if isinstance(order, str) else 2
+    plan = (ctypes.c_uint * 4)(launch.kernel.threads, launch.kernel.shared, workers, mode)
+    seed = ctypes.c_ulonglong(order if isinstance(order, int) else 0)
+    message = ctypes.create_string_buffer(_MESSAGE)
+    if built.library.emulated_launch(pointers, grid, plan, seed, message, _MESSAGE):
+        raise DeviceError(message.value.decode(errors="replace"))
+
+
+@cache
+def _compiler() -> tuple[str, str]:
+    """Return the C++ compiler and its version."""
+    path = shutil.which(os.environ.get("CXX", "g++"))
+    if path is None:
+        raise DeviceError("g++ is not found, and the emulator builds kernels with it: install it")
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return path, done.stdout.partition("\n")[0]
+
+
+@cache
+def _build(kernel: Kernel) -> _Built:
+    """Build a kernel once, or take the build of an earlier run."""
+    compiler, version = _compiler()
+    key = fingerprint(kernel, "emulated", version, os.uname().machine, *_FLAGS)
+    name = f"{key}.so"
+    content = builds.load(name)
+    if content is None:
+        content = _compile(kernel, compiler)
+        builds.store(name, content)
+    with tempfile.TemporaryDirectory() as folder:  # loaded, a library needs its file no more
+        path = Path(folder) / "kernel.so"
+        path.write_bytes(content)
+        library = ctypes.CDLL(str(path))
+    out = ctypes.create_string_buffer(1024)
+    library.emulated_arguments(out)
+    return _Built(library, tuple(out.value.decode().split()))
+
+
+def _compile(kernel: Kernel, compiler: str) -> bytes:
+    """Return the shared library of one kernel."""
+    source = source_path(kernel)
+    with tempfile.TemporaryDirectory() as folder:
+        stub, target = Path(folder) / "stub.cpp", Path(folder) / "kernel.so"
+        stub.write_text(f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
+        options = [*_FLAGS, *define_options(kernel), f"-I{kernel_folder()}"]
+        done = subprocess.run(
+            [compiler, *options, str(stub), "-o", str(target)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.splitlines()
+            first = next((line for line in lines if "error:" in line), "no message")
+            raise DeviceError(f"kernel {kernel.name} does not build: {first}")
+        return target.read_bytes()

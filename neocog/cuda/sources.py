@@ -1,0 +1,54 @@
+"""The text of a kernel with all that it includes, as a fingerprint: what a build depends on."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from neocog.cuda.kernel import Kernel, kernel_folder
+from neocog.errors import DeviceError
+
+_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def source_path(kernel: Kernel) -> Path:
+    """Return the path of the kernel's source.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such file.
+    """
+    path = kernel_folder() / kernel.file
+    if not path.is_file():
+        raise DeviceError(f"kernel source {kernel.file!r} is not in {kernel_folder()}: reinstall")
+    return path
+
+
+def fingerprint(kernel: Kernel, *more: str) -> str:
+    """Return a hash of the source, of all it includes, of name and defines, and of ``more``."""
+    digest = hashlib.sha256()
+    for path in _files(source_path(kernel)):
+        text = path.read_bytes()
+        digest.update(f"{path.name} {len(text)}\n".encode() + text)
+    for word in (kernel.name, *define_options(kernel), *more):
+        digest.update(f"{len(word)} {word}\n".encode())
+    return digest.hexdigest()
+
+
+def define_options(kernel: Kernel) -> list[str]:
+    """Return the defines as options of a compiler, ``-DNAME=value``."""
+    return [f"-D{name}={value}" for name, value in kernel.defines]
+
+
+def _files(source: Path) -> list[Path]:
+    """Return the source and the files of ``kernels/`` (or beside it) that it includes."""
+    found = [source]
+    for path in found:  # grows while it is walked
+        for name in _INCLUDE.findall(path.read_bytes()):
+            for folder in (path.parent, kernel_folder()):
+                included = folder / name.decode()
+                if included.is_file():
+                    if included not in found:
+                        found.append(included)
+                    break
+    return found
