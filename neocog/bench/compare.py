@@ -1,13 +1,13 @@
-"""The same network in neocog and in onnxruntime, in one run: first compared, then timed.
+"""The same network in neocog and in others on the CPU, in one run: first compared, then timed.
 
-Both sides go from digits to answers: what onnxruntime does not do (enlarging the digits, deciding)
+All sides go from digits to answers: what onnxruntime does not do (enlarging the digits, deciding)
 is done for it by neocog's own functions. They are timed in turn on as many threads, a few passes
 at a time; the first pass after a change of sides finds the caches full of the other side and is
 not counted.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from neocog.bench.timing import WARM_UP, made_digits
 from neocog.errors import NeocogError, UsageError
-from neocog.network.decision import Answers, Decision
+from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine
 from neocog.network.model import Model
 from neocog.network.u0 import u0_from_digits
 
 TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
+PEERS = ("onnxruntime", "torch")
 PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
 TURN = 4  # passes that count in a turn
 COMPARED = 64  # digits that the outputs are compared on
@@ -43,7 +44,8 @@ class Comparison:
     passes : dict of ndarray
         Milliseconds of each pass by side.
     difference : float or None
-        Largest difference of US4, relative to the strongest response; None with one side.
+        Largest difference of a score of any side from ours, relative to the strongest score; None
+        with one side.
     """
 
     model: str
@@ -56,12 +58,15 @@ class Comparison:
         """Milliseconds of a digit."""
         return float(np.percentile(self.passes[side], percentile)) / self.batch
 
+    def ratios(self) -> dict[str, float]:
+        """Time of each peer by neocog's: above 1, neocog is faster."""
+        ours = self.per_digit("neocog")
+        return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
+
     @property
     def ratio(self) -> float | None:
-        """Time of onnxruntime by neocog's: above 1, neocog is faster."""
-        if "onnxruntime" not in self.passes:
-            return None
-        return self.per_digit("onnxruntime") / self.per_digit("neocog")
+        """Time of onnxruntime by neocog's."""
+        return self.ratios().get("onnxruntime")
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog bench network --json`` prints it."""
@@ -73,6 +78,7 @@ class Comparison:
             "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
             "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
             "ratio": self.ratio and round(self.ratio, 3),
+            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
             "difference": self.difference,
         }
 
@@ -80,16 +86,18 @@ class Comparison:
         """As ``neocog bench network`` prints it."""
         yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"
         if self.difference is not None:
-            yield f"outputs differ by {self.difference:.1e} of the strongest response"
+            yield f"scores differ by {self.difference:.1e} of the strongest"
         yield f"{'':14s} {'median':>10} {'95 %':>10}   ms a digit"
         for side in self.passes:
             yield f"{side:14s} {self.per_digit(side):10.3f} {self.per_digit(side, 95):10.3f}"
-        if self.ratio is not None:
-            yield f"neocog is {self.ratio:.2f} times as fast as onnxruntime"
+        for side, ratio in self.ratios().items():
+            yield f"neocog is {ratio:.2f} times as fast as {side}"
 
 
-def compare(model: Model, *, batch: int, rounds: int, onnx: bool) -> Comparison:
-    """Time neocog, and with ``onnx`` the same network in onnxruntime.
+def compare(
+    model: Model, *, batch: int, rounds: int, onnx: bool = False, peers: Sequence[str] = ()
+) -> Comparison:
+    """Time neocog, and the same network in others.
 
     Parameters
     ----------
@@ -99,23 +107,26 @@ def compare(model: Model, *, batch: int, rounds: int, onnx: bool) -> Comparison:
     rounds : int
         Turns of each side, of `TURN` passes each.
     onnx : bool
-        Whether onnxruntime takes part.
+        Whether onnxruntime takes part: short for ``peers=("onnxruntime",)``.
+    peers : sequence of {"onnxruntime", "torch"}
+        Who takes part.
 
     Raises
     ------
     UsageError
-        If onnx or onnxruntime is not installed.
+        If a peer is unknown, or its package is not installed.
     NeocogError
-        If the two do not compute the same; then nothing is timed.
+        If two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
     difference = None
-    if onnx:
-        respond = _onnxruntime(model, engine.threads)
-        difference = _difference(engine, respond)
-        decide = Decision(model)
-        sides["onnxruntime"] = lambda digits: decide(respond(digits).transpose(0, 2, 3, 1))
+    for peer in dict.fromkeys(("onnxruntime", *peers) if onnx else peers):
+        if peer not in PEERS:
+            raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
+        make = _onnxruntime if peer == "onnxruntime" else _torch
+        sides[peer] = make(model, engine.threads)
+        difference = max(difference or 0.0, _difference(peer, sides["neocog"], sides[peer]))
     digits = made_digits(batch)
     for side in sides.values():
         for _ in range(WARM_UP):
@@ -133,8 +144,7 @@ def compare(model: Model, *, batch: int, rounds: int, onnx: bool) -> Comparison:
     return Comparison(model.id, batch, engine.threads, measured, difference)
 
 
-def _onnxruntime(model: Model, threads: int) -> Callable[[Digits], NDArray[np.float32]]:
-    """US4, (B, K4, 5, 5), from digits, by onnxruntime."""
+def _onnxruntime(model: Model, threads: int) -> Side:
     try:
         import onnxruntime
     except ImportError:
@@ -146,21 +156,40 @@ def _onnxruntime(model: Model, threads: int) -> Callable[[Digits], NDArray[np.fl
     session = onnxruntime.InferenceSession(
         to_onnx(model), options, providers=["CPUExecutionProvider"]
     )
+    decide = Decision(model)
 
-    def respond(digits: Digits) -> NDArray[np.float32]:
-        us4: NDArray[np.float32] = session.run(None, {"u0": u0_from_digits(digits)[:, None]})[0]
-        return us4
+    def answer(digits: Digits) -> Answers:
+        us4 = session.run(None, {"u0": u0_from_digits(digits)[:, None]})[0]
+        return decide(us4.transpose(0, 2, 3, 1))
 
-    return respond
+    return answer
 
 
-def _difference(engine: Engine, respond: Callable[[Digits], NDArray[np.float32]]) -> float:
+def _torch(model: Model, threads: int) -> Side:
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    from neocog.learning.torch_network import Network
+
+    torch.set_num_threads(threads)
+    network = Network(model).freeze()
+
+    def answer(digits: Digits) -> Answers:
+        with torch.no_grad():
+            score = network(torch.from_numpy(digits)).numpy()
+        return answers(score, temperature=model.temperature)
+
+    return answer
+
+
+def _difference(peer: str, ours: Side, theirs: Side) -> float:
     digits = made_digits(COMPARED)
-    ours, theirs = engine.maps(u0_from_digits(digits))["US4"], respond(digits)
-    difference = float(np.abs(ours - theirs).max() / max(float(np.abs(ours).max()), 1e-30))
+    want = ours(digits).score
+    difference = float(np.abs(theirs(digits).score - want).max() / max(float(want.max()), 1e-30))
     if not difference <= TOLERANCE:
         raise NeocogError(
-            f"onnxruntime computes another US4: it differs by {difference:.1e} of the strongest "
-            f"response, where {TOLERANCE:.0e} is allowed; nothing was timed"
+            f"{peer} computes other scores: they differ by {difference:.1e} of the strongest, "
+            f"where {TOLERANCE:.0e} is allowed; nothing was timed"
         )
     return difference

@@ -1,11 +1,16 @@
 """``neocog bench``: the network beside what a user would run instead."""
 
 import json
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neocog.cli import options
+
+if TYPE_CHECKING:
+    from neocog.bench.compare import Comparison
+    from neocog.bench.network_bench import GpuComparison
 
 app = typer.Typer(help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -18,19 +23,55 @@ def _group() -> None:
 @app.command("network")
 def bench_network(
     model: options.Model = options.DEFAULT_MODEL,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Beside onnxruntime.")] = False,
+    device: options.Device = "cpu",
     batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="fp32|tf32|fp16|bf16", help="On the GPU.")
+    ] = "fp32",
+    plan: Annotated[
+        str, typer.Option("--plan", metavar="auto|card|direct", help="Our steps on the GPU.")
+    ] = "auto",
+    peers: Annotated[
+        str,
+        typer.Option(
+            "--peers",
+            metavar="NAME,...",
+            help="Who runs beside it. CPU: onnxruntime, torch. GPU: torch, compile, autotune.",
+        ),
+    ] = "",
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Beside onnxruntime: --peers onnxruntime.")
+    ] = False,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved rounds.")] = 30,
     as_json: options.Json = False,
 ) -> None:
-    """Time the network, and with --onnx the same network in onnxruntime in the same run.
+    """Time the network beside the same network in other software, in the same run.
 
-    The outputs of both are compared before anything is timed.
+    The scores of all sides are compared before anything is timed.
     """
-    from neocog.bench.compare import compare
+    from neocog.batch.device import choose_device
     from neocog.network.model import load_model
 
-    result = compare(load_model(model), batch=batch, rounds=rounds, onnx=onnx)
+    loaded = load_model(model)
+    names = [name.strip() for name in peers.split(",") if name.strip()]
+    result: Comparison | GpuComparison
+    if choose_device(device) == "cuda":
+        from neocog.bench.network_bench import compare_on_gpu
+
+        result = compare_on_gpu(
+            loaded,
+            batch=batch,
+            precision=precision,
+            plans=(plan,),
+            peers=["onnxruntime"] * onnx + names,
+            rounds=rounds,
+            host=True,
+            log=lambda line: print(line, file=sys.stderr),
+        )
+    else:
+        from neocog.bench.compare import compare
+
+        result = compare(loaded, batch=batch, rounds=rounds, onnx=onnx, peers=names)
     if as_json:
         print(json.dumps(result.to_dict()))
         return

@@ -1,0 +1,335 @@
+"""The ten layers as a PyTorch module, from digits to scores: for comparisons and for fine-tuning.
+
+Written as PyTorch code that is meant to be fast: convolutions by cuDNN, the planes of an
+inhibition summed before its one convolution, a C-layer as one strided convolution. Where a layer
+can be written in several ways that PyTorch runs at different speeds, its ``form`` chooses, and
+:mod:`neocog.bench.peers` takes the fastest for each size. Layers are (B, K, H, W), in either
+memory format.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from neocog.errors import UsageError
+from neocog.network.decision import PAIR_PLANES
+from neocog.network.fields import contrast_kernel, pooled
+from neocog.network.layers import banded
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import INPUT_SIZE, LABELS, ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.u0 import enlarging_matrix
+
+Tensor = Any
+
+#: Singular values below this share of the largest are rounding, not rank.
+_RANK = 1e-7
+#: Two vectors with 1 - g below this are one vector, as in :mod:`neocog.network.decision`.
+_SAME = 1e-6
+
+
+class Contrast(nn.Module):  # type: ignore[misc]
+    """Digits (B, 28, 28) uint8 -> U0 -> UG (B, 2, 71, 71) float32.
+
+    Form ``conv`` enlarges the digits and correlates them with a_G; ``products`` writes both as
+    products with banded matrices.
+    """
+
+    forms = ("conv", "products")
+
+    def __init__(self, spec: ContrastSpec) -> None:
+        super().__init__()
+        self.form = "conv"
+        self.padding, self.silence = spec.padding, spec.silence
+        a, enlarge = contrast_kernel(spec), enlarging_matrix()
+        down, across = _factors(a, INPUT_SIZE, spec.padding, 1)
+        self.rank = len(down)
+        # ink is 255 times too dark until here, so that the enlarged digit is exact in TF32 as well
+        self.register_buffer("enlarge", _float(enlarge))
+        self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
+        self.register_buffer("down", _float(np.concatenate([d @ enlarge for d in down])))
+        self.register_buffer(
+            "across", _float(np.concatenate([(s @ enlarge).T for s in across]) / 255)
+        )
+
+    def forward(self, digits: Tensor) -> Tensor:
+        """Respond to digits, ink 255 on paper 0."""
+        ink = digits.float()
+        if self.form == "conv":
+            u0 = self.enlarge @ ink @ self.enlarge.T
+            y = functional.conv2d(u0[:, None], self.kernel, padding=self.padding)
+        else:
+            half = (self.down @ ink).view(len(ink), self.rank, -1, ink.shape[2])
+            one = half.transpose(1, 2).flatten(2) @ self.across
+            y = torch.stack([one, -one], dim=1)
+        return functional.threshold(y, self.silence, 0.0)
+
+
+class SLayer(nn.Module):  # type: ignore[misc]
+    """S-cells (Ikeda eq. 1), as max(0, sum a' u - theta' v) / (v + s).
+
+    The reference vectors are the parameters. :meth:`freeze` computes a' and s once; before that
+    every pass computes them, and gradients reach the reference vectors.
+
+    Form ``conv`` leaves the windows to cuDNN; ``windows`` copies them out for one matrix product.
+    """
+
+    def __init__(self, spec: SSpec, weights: SWeights) -> None:
+        super().__init__()
+        self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
+        self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
+        self.reference = nn.Parameter(_float(weights.reference))
+        self.c: Tensor
+        self.register_buffer("c", _float(weights.c[None, None]))
+        self.frozen: tuple[Tensor, Tensor] | None = None
+
+    def constants(self) -> tuple[Tensor, Tensor]:
+        """Return a' (K, K', kernel, kernel) and s (1, K, 1, 1), as ``s_constants`` does."""
+        energy = (self.c.double() * self.reference.double() ** 2).sum(dim=(1, 2, 3))
+        heard = energy > 0
+        norm = torch.where(heard, energy, 1.0).sqrt()
+        scale = torch.where(heard, 1 / ((1 - self.theta) * norm), 0.0).float()
+        silence = torch.where(heard, 1 / (self.theta * self.q * norm), 1e30).float()
+        a = self.reference * self.c * scale[:, None, None, None]
+        return a, silence[None, :, None, None]
+
+    def freeze(self, dtype: Any, memory_format: Any) -> None:
+        """Keep a', s and c as they are now, in the given type and memory format."""
+        with torch.no_grad():
+            a, silence = self.constants()
+        # in fp16 an s of 0 would make 0/0 where all is silent
+        silence = silence.clamp(min=torch.finfo(dtype).tiny).to(dtype)
+        self.frozen = (a.to(dtype).contiguous(memory_format=memory_format), silence)
+        self.c = self.c.to(dtype)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Respond to the layer before, (B, K', H, W) -> (B, K, H', W')."""
+        a, silence = self.frozen or self.constants()
+        energy = (u * u).sum(dim=1, keepdim=True)
+        v = _root(functional.conv2d(energy, self.c, padding=self.padding), self.training)
+        above = functional.relu(self._excite(u, a) - self.theta / (1 - self.theta) * v)
+        return above / (v + silence)
+
+    def _excite(self, u: Tensor, a: Tensor) -> Tensor:
+        if self.form == "conv":
+            return functional.conv2d(u, a, padding=self.padding)
+        k = a.shape[-1]
+        seen = u.permute(0, 2, 3, 1).unfold(1, k, 1).unfold(2, k, 1)  # (B, H', W', K', ky, kx)
+        n, height, width = seen.shape[:3]
+        e = seen.reshape(n * height * width, -1) @ a.reshape(len(a), -1).T
+        return e.view(n, height, width, -1).permute(0, 3, 1, 2)
+
+
+class CLayer(nn.Module):  # type: ignore[misc]
+    """C-cells: psi(max(0, a_C * u)) at stride 2, (B, K, H, W) -> (B, K, H', W').
+
+    Forms: ``depthwise``, one grouped convolution; ``stacked``, the same with every plane a picture
+    of its own; ``pooled``, blur and 2x2 average apart; ``products``, two products with banded
+    matrices, for the sum of outer products that a_C is.
+    """
+
+    forms = ("depthwise", "stacked", "pooled", "products")
+
+    def __init__(
+        self, spec: CSpec, blur: NDArray[np.float32], planes: int, size: int, psi: Psi
+    ) -> None:
+        super().__init__()
+        self.form = "depthwise"
+        self.padding, self.stride, self.psi = spec.padding, spec.stride, psi
+        a = pooled(blur.astype(np.float64))
+        down, across = _factors(a, size, spec.padding, spec.stride)
+        self.rank = len(down)
+        self.register_buffer("kernel", _float(a).repeat(planes, 1, 1, 1))
+        self.register_buffer("blur", _float(blur).repeat(planes, 1, 1, 1))
+        self.register_buffer("down", _float(np.concatenate(down)))
+        self.register_buffer("across", _float(np.concatenate([s.T for s in across])))
+
+    def freeze(self, dtype: Any, memory_format: Any) -> None:
+        """Keep the weights in the given type."""
+        for name in ("kernel", "blur", "down", "across"):
+            setattr(self, name, getattr(self, name).to(dtype))
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Respond to the layer before."""
+        y = functional.relu(getattr(self, f"_{self.form}")(u))
+        return _root(y, self.training) if self.psi == "sqrt" else y / (1 + y)
+
+    def _depthwise(self, u: Tensor) -> Tensor:
+        return functional.conv2d(
+            u, self.kernel, stride=self.stride, padding=self.padding, groups=u.shape[1]
+        )
+
+    def _stacked(self, u: Tensor) -> Tensor:
+        n, k = u.shape[:2]
+        planes = u.reshape(n * k, 1, *u.shape[2:])
+        y = functional.conv2d(planes, self.kernel[:1], stride=self.stride, padding=self.padding)
+        return y.view(n, k, *y.shape[2:])
+
+    def _pooled(self, u: Tensor) -> Tensor:
+        y = functional.conv2d(u, self.blur, padding=self.padding, groups=u.shape[1])
+        return functional.avg_pool2d(y, self.stride)
+
+    def _products(self, u: Tensor) -> Tensor:
+        n, k, h, w = u.shape
+        if not u.is_contiguous():  # channels last: planes are the columns of the products
+            rows = (self.down @ u.permute(0, 2, 3, 1).reshape(n, h, w * k)).view(
+                n, self.rank, -1, w, k
+            )
+            rows = rows.transpose(1, 2).reshape(n, -1, self.rank * w, k)
+            return (self.across.T @ rows).permute(0, 3, 1, 2)
+        rows = (self.down @ u).view(n, k, self.rank, -1, w)
+        return rows.transpose(2, 3).reshape(n, k, -1, self.rank * w) @ self.across
+
+
+class Scores(nn.Module):  # type: ignore[misc]
+    """Score of each label from US4, (B, K4, 5, 5) -> (B, 10), by the model's rule.
+
+    Raises
+    ------
+    UsageError
+        For the rule ``triples``.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        if model.rule == "triples":
+            raise UsageError("rule 'triples' is not written in PyTorch; choose a model of another")
+        self.rule, self.theta = model.rule, model.s[3].threshold
+        own = [np.flatnonzero(model.labels == label) for label in range(LABELS)]
+        self.planes = max(map(len, own))
+        index = np.zeros((LABELS, self.planes), dtype=np.int64)
+        present = np.zeros((LABELS, self.planes))
+        for label, found in enumerate(own):
+            index[label, : len(found)] = found
+            present[label, : len(found)] = 1
+        self.register_buffer("index", torch.from_numpy(index))
+        self.register_buffer("present", _float(present))
+        if model.gains is not None:
+            self.register_buffer("gains", _float(model.gains[index] * present))
+        if self.rule == "pairs":
+            x = model.s[3].reference.astype(np.float64) * np.sqrt(model.s[3].c)
+            x = x.reshape(len(x), -1)
+            x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-20)
+            apart = np.stack([1 - x[found] @ x[found].T for found in index])
+            self.register_buffer("apart", _float(apart))
+
+    def forward(self, us4: Tensor) -> Tensor:
+        """Score responses of US4."""
+        us4 = us4.float()
+        if self.rule == "strongest":
+            return (us4.amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
+        if self.rule == "linear":
+            middle = us4[:, :, us4.shape[2] // 2, us4.shape[3] // 2]
+            return functional.relu((middle[:, self.index] * self.gains).sum(dim=2))
+        return self._pairs(us4.flatten(2))
+
+    def _pairs(self, flat: Tensor) -> Tensor:
+        """Interpolating vectors, pairs of the strongest planes of each label."""
+        own = flat[:, self.index] * self.present[:, :, None]  # (B, 10, M, 25)
+        place = own.amax(dim=2).argmax(dim=2)
+        response = own.gather(3, place[:, :, None, None].expand(-1, -1, self.planes, 1))[..., 0]
+        s = torch.where(response > 0, response * (1 - self.theta) + self.theta, 0.0)
+        apart = self.apart[None]
+        if self.planes > PAIR_PLANES:
+            s, top = s.topk(PAIR_PLANES, dim=2)
+            label = torch.arange(LABELS, device=s.device)[None, :, None, None]
+            apart = self.apart[label, top[:, :, :, None], top[:, :, None, :]]
+        a, b = s[..., :, None], s[..., None, :]
+        difference = a - b
+        inside = (difference + apart * b > 0) & (apart * a - difference > 0) & (apart > _SAME)
+        h = apart.clamp(min=_SAME)
+        square = (difference**2 + 2 * h * a * b) / (h * (2 - h))
+        best = torch.where(inside, square, a * a).amax(dim=(2, 3)).sqrt()
+        return functional.relu(best - self.theta) / (1 - self.theta)
+
+
+class Network(nn.Module):  # type: ignore[misc]
+    """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32.
+
+    Parameters
+    ----------
+    model : Model
+        Its weights; reference vectors become the module's parameters.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        spec = model.spec
+        self.contrast = Contrast(spec.contrast)
+        layers: list[nn.Module] = []
+        for i in range(4):
+            layers.append(SLayer(spec.s[i], model.s[i]))
+            if i < 3:
+                planes, size = len(model.s[i].reference), spec.size(f"US{i + 1}")
+                layers.append(CLayer(spec.c[i], model.blurs[i], planes, size, model.psi))
+        self.layers = nn.ModuleList(layers)
+        self.names = [f"U{'SC'[i % 2]}{i // 2 + 1}" for i in range(len(layers))]
+        self.decide = Scores(model)
+        self.dtype, self.memory_format = torch.float32, torch.contiguous_format
+
+    def freeze(self, dtype: Any = torch.float32, *, channels_last: bool = False) -> "Network":
+        """Make the module ready for recognition alone; maps after UG have the given type."""
+        self.eval()
+        self.requires_grad_(False)
+        self.dtype = dtype
+        self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        for layer in self.layers:
+            layer.freeze(dtype, self.memory_format)
+        return self
+
+    def parts(self) -> list[tuple[str, Any]]:
+        """Return UG .. US4 in order, by name."""
+        return [("UG", self.contrast), *zip(self.names, self.layers, strict=True)]
+
+    def forms(self) -> dict[str, str]:
+        """Return the form of each layer that has several, by the layer's name."""
+        return {name: part.form for name, part in self.parts() if len(part.forms) > 1}
+
+    def take(self, forms: dict[str, str]) -> None:
+        """Give layers the forms named."""
+        for name, part in self.parts():
+            part.form = forms.get(name, part.form)
+
+    def ug(self, digits: Tensor) -> Tensor:
+        """Return UG as the layers take it."""
+        return self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)
+
+    def forward(self, digits: Tensor) -> Tensor:
+        """Score digits, ink 255 on paper 0."""
+        u = self.ug(digits)
+        for layer in self.layers:
+            u = layer(u)
+        return self.decide(u)
+
+    def maps(self, digits: Tensor) -> dict[str, Tensor]:
+        """Return the maps of UG .. US4 by name."""
+        u = self.ug(digits)
+        out = {"UG": u}
+        for name, layer in zip(self.names, self.layers, strict=True):
+            u = out[name] = layer(u)
+        return out
+
+
+def _float(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.float32)
+
+
+def _root(x: Tensor, training: bool) -> Tensor:
+    """Square root; while training its slope at 0 is 0, not infinite."""
+    if not training:
+        return x.sqrt()
+    heard = x > 0
+    return torch.where(heard, torch.where(heard, x, 1.0).sqrt(), 0.0)
+
+
+def _factors(
+    kernel: NDArray[np.float64], size: int, padding: int, stride: int
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Return banded matrices D, A with sum_r D_r U A_r^T the correlation of U with a kernel."""
+    u, sigma, vt = np.linalg.svd(kernel)
+    rank = int((sigma > _RANK * sigma[0]).sum())
+    down = [banded(u[:, r] * sigma[r], size, padding, stride) for r in range(rank)]
+    return down, [banded(vt[r], size, padding, stride) for r in range(rank)]
