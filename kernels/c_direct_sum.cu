@@ -1,0 +1,236 @@
+// C-cells: psi(max(0, sum a_C u)) at stride 2, as a direct sum. The kernel a_C is a 2x2 box followed
+// by a blur, so the layer is: box sums, strided blur, saturation, with nothing approximated.
+//
+// Ladder of versions (what each costs, in instructions for one output of an 18x18 kernel):
+//   c_naive      one thread an output, straight from global memory: 324 multiplications, each with
+//                its own load, conversion and bounds check.
+//   c_direct     one thread a whole row of one plane (or GROUPS threads a row): a row of the input
+//                goes into registers once and serves all outputs of the thread, so that most of
+//                what is left is multiplications. Inputs wait in shared memory as float.
+//     BOX        shared memory holds 2x2 sums and the blur has one tap less each way: 17 x 17. Right
+//                for learned blurs of any form (6x6 kernels: 25 multiplications instead of 36).
+//     FOLDED     kernels that are their own mirror image from top to bottom: two mirrored input rows
+//                are added as they are read and multiplied once, 9 x 18. Here the box would cost more
+//                than it saves (its odd middle row has no partner, and a_C is 0 in the corners
+//                where the blur is not): taps that are 0 are skipped, 138 are left of 162.
+//   c_separable  kernels of rank 1 (Gaussians): down the columns, then along the rows: 36.
+#include "platform.cuh"
+
+// SIZE cells a side of US; CHANNELS stored of US; OUT cells a side of UC; UC_WIDTH, UC_BORDER,
+// UC_CHANNELS its layout; TAPS of the kernel a side; FIRST input row (or column) that the first
+// tap of the first cell sees; PSI 0 sqrt, 1 ratio. ROWS of outputs a block, GROUPS threads a row
+// with NX outputs each, SLAB channels a block.
+#ifndef ROWS
+#define ROWS 1
+#define GROUPS 1
+#define SLAB 8
+#define NX 1
+#endif
+#ifndef BOX
+#define BOX 0
+#endif
+#ifndef FOLDED
+#define FOLDED 0
+#endif
+
+DEVICE float saturated(float x) {
+    x = x > 0.0f ? x : 0.0f;
+    return PSI == 0 ? sqrtf(x) : x / (1.0f + x);
+}
+
+DEVICE map_t* cell_of(map_t* uc, u32 digit, int row, int column) {
+    int width = UC_WIDTH;
+    return uc + (((u64)digit * width + row + UC_BORDER) * width + column + UC_BORDER) * UC_CHANNELS;
+}
+
+// Four neighbouring channels.
+struct alignas(4 * sizeof(map_t)) Stored4 {
+    map_t v[4];
+};
+struct alignas(16) Float4 {
+    float v[4];
+};
+
+DEVICE Float4 read_4(const map_t* from) {
+    Stored4 stored = *(const Stored4*)from;
+    Float4 r;
+    UNROLL for (int i = 0; i < 4; i++) r.v[i] = of_map(stored.v[i]);
+    return r;
+}
+
+DEVICE void add_4(Float4& to, const Float4& from) {
+    UNROLL for (int i = 0; i < 4; i++) to.v[i] += from.v[i];
+}
+
+// -- naive ---------------------------------------------------------------------------------------
+KERNEL(256) c_naive(const map_t* us, map_t* uc, const float* weights) {
+    wait_for_previous();
+    start_next();
+    u32 place = blockIdx.x * 256 + threadIdx.x;
+    if (place >= OUT * OUT * CHANNELS) return;
+    int channel = place % CHANNELS, column = place / CHANNELS % OUT, row = place / CHANNELS / OUT;
+    const map_t* digit = us + (u64)blockIdx.z * SIZE * SIZE * CHANNELS + channel;
+    float sum = 0.0f;
+    for (int i = 0; i < TAPS; i++) {
+        int y = 2 * row + i + FIRST;
+        if (y < 0 || y >= SIZE) continue;
+        for (int j = 0; j < TAPS; j++) {
+            int x = 2 * column + j + FIRST;
+            if (x < 0 || x >= SIZE) continue;
+            sum += weights[i * TAPS + j] * of_map(digit[(y * SIZE + x) * CHANNELS]);
+        }
+    }
+    cell_of(uc, blockIdx.z, row, column)[channel] = to_map(saturated(sum));
+}
+
+// -- one row of inputs in registers --------------------------------------------------------------
+// Columns and rows of what shared memory holds: the layer itself, or its box sums, where column t is
+// the sum of columns t - 1 and t. One thread a row knows at compile time which taps fall outside;
+// several threads a row see silent columns there.
+#define HELD (SIZE + BOX)
+#define WHOLE (GROUPS == 1)
+#define HELD_COLUMNS (WHOLE ? HELD : 2 * (NX * GROUPS - 1) + TAPS)
+#define LEFT (FIRST + BOX)  // where in HELD the first tap of the first cell lies
+#define SPAN (WHOLE ? HELD : 2 * (NX - 1) + TAPS)  // columns that a thread sees
+// two rows of cells lie SLAB banks apart, so that the lanes of a warp meet no bank twice
+#define PITCH ((HELD_COLUMNS * SLAB - SLAB / 2 + 15) / 16 * 16 + SLAB / 2)
+#define SEEN_ROWS (2 * (ROWS - 1) + TAPS)
+#define HELD_ROWS (SEEN_ROWS < HELD ? SEEN_ROWS : HELD)
+#define THREADS (ROWS * GROUPS * SLAB)
+
+// sum[n] += w seen[2 n + tap], for every cell n of the thread.
+DEVICE void multiply_tap(float (&sum)[NX], const float (&seen)[SPAN], float w, int tap) {
+    UNROLL for (int n = 0; n < NX; n++) {
+        int x = 2 * n + tap + (WHOLE ? LEFT : 0);
+        if (x >= 0 && x < SPAN) sum[n] += w * seen[x];
+    }
+}
+
+// Write the responses of a thread's cells.
+DEVICE void respond(map_t* uc, const float (&sum)[NX], int row, int group, int channel) {
+    if (row >= OUT || channel >= CHANNELS) return;
+    map_t* to = cell_of(uc, blockIdx.z, row, group * NX) + channel;
+    UNROLL for (int n = 0; n < NX; n++)
+        if (WHOLE || group * NX + n < OUT) to[n * UC_CHANNELS] = to_map(saturated(sum[n]));
+}
+
+#ifdef DIRECT
+#define KERNEL_ROWS (FOLDED ? TAPS / 2 : TAPS)  // FOLDED: TAPS is even
+#define ZEROS (HELD_ROWS * PITCH)               // a row of silence
+#define WEIGHTS (ZEROS + PITCH)
+
+// Four channels of one place of HELD.
+DEVICE Float4 held_4(const map_t* digit, int y, int x, int channel) {
+    Float4 r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (channel >= CHANNELS) return r;
+    UNROLL for (int dy = -BOX; dy <= 0; dy++)
+        UNROLL for (int dx = -BOX; dx <= 0; dx++)
+            if (y + dy >= 0 && y + dy < SIZE && x + dx >= 0 && x + dx < SIZE)
+                add_4(r, read_4(digit + ((y + dy) * SIZE + x + dx) * CHANNELS + channel));
+    return r;
+}
+
+DEVICE void fill(float* held, const map_t* digit, int first_row, int first_channel) {
+    const int parts = SLAB / 4, items = HELD_ROWS * HELD_COLUMNS * parts;
+    _Pragma("unroll 4") for (int item = threadIdx.x; item < items; item += THREADS) {
+        int part = item % parts, column = item / parts % HELD_COLUMNS;
+        int row = item / parts / HELD_COLUMNS;
+        int x = WHOLE ? column : column + LEFT;
+        Float4 value = held_4(digit, first_row + row, x, first_channel + 4 * part);
+        *(Float4*)(held + row * PITCH + column * SLAB + 4 * part) = value;
+    }
+    for (int i = threadIdx.x; i < PITCH; i += THREADS) held[ZEROS + i] = 0.0f;
+}
+
+KERNEL(THREADS) c_direct(const map_t* us, map_t* uc, const float* weights) {
+    DYNAMIC_SHARED(memory);
+    float* held = (float*)memory;
+    for (int i = threadIdx.x; i < KERNEL_ROWS * TAPS; i += THREADS) held[WEIGHTS + i] = weights[i];
+    wait_for_previous();
+    start_next();
+    int top = 2 * (int)(blockIdx.x * ROWS) + LEFT, first = top < 0 ? 0 : top;
+    if (first > HELD - HELD_ROWS) first = HELD - HELD_ROWS;
+    fill(held, us + (u64)blockIdx.z * SIZE * SIZE * CHANNELS, first, blockIdx.y * SLAB);
+    __syncthreads();
+
+    int channel = threadIdx.x % SLAB, row = threadIdx.x / SLAB % ROWS;
+    int group = threadIdx.x / SLAB / ROWS;
+    float sum[NX];
+    UNROLL for (int n = 0; n < NX; n++) sum[n] = 0.0f;
+    const int start = top + 2 * row - first, lane = group * 2 * NX * SLAB + channel;
+    NO_UNROLL for (int i = 0; i < KERNEL_ROWS; i++) {
+        float seen[SPAN];
+        int y = start + i;
+        const float* line = held + (y >= 0 && y < HELD_ROWS ? y * PITCH : ZEROS) + lane;
+        UNROLL for (int x = 0; x < SPAN; x++) seen[x] = line[x * SLAB];
+        if (FOLDED) {
+            y = start + TAPS - 1 - i;
+            line = held + (y >= 0 && y < HELD_ROWS ? y * PITCH : ZEROS) + lane;
+            UNROLL for (int x = 0; x < SPAN; x++) seen[x] += line[x * SLAB];
+        }
+        const float* w = held + WEIGHTS + i * TAPS;
+        if (MIRRORED) {  // from left to right as well: one weight, two taps
+            UNROLL for (int j = 0; j < TAPS / 2; j++)
+                if (w[j] != 0.0f) {
+                    multiply_tap(sum, seen, w[j], j);
+                    multiply_tap(sum, seen, w[j], TAPS - 1 - j);
+                }
+            if (TAPS % 2) multiply_tap(sum, seen, w[TAPS / 2], TAPS / 2);
+        } else {
+            UNROLL for (int j = 0; j < TAPS; j++)
+                if (w[j] != 0.0f) multiply_tap(sum, seen, w[j], j);
+        }
+    }
+    respond(uc, sum, blockIdx.x * ROWS + row, group, blockIdx.y * SLAB + channel);
+}
+#endif
+
+#ifdef SEPARABLE
+// Down the columns: four channels of column x, ROWS sums. Each input is read once.
+DEVICE void down(float* held, const map_t* column, const float (&w)[TAPS], int top, int pitch) {
+    Float4 sum[ROWS];
+    UNROLL for (int n = 0; n < ROWS; n++) sum[n] = Float4{{0.0f, 0.0f, 0.0f, 0.0f}};
+    UNROLL for (int y = 0; y < SEEN_ROWS; y++) {
+        if (top + y < 0 || top + y >= SIZE) continue;
+        Float4 u = read_4(column + (top + y) * SIZE * CHANNELS);
+        UNROLL for (int n = 0; n < ROWS; n++)
+            if (y - 2 * n >= 0 && y - 2 * n < TAPS)
+                UNROLL for (int i = 0; i < 4; i++) sum[n].v[i] += w[y - 2 * n] * u.v[i];
+    }
+    UNROLL for (int n = 0; n < ROWS; n++) *(Float4*)(held + n * pitch) = sum[n];
+}
+
+// weights: TAPS of the columns' profile, then TAPS of the rows'.
+KERNEL(THREADS) c_separable(const map_t* us, map_t* uc, const float* weights) {
+    DYNAMIC_SHARED(memory);
+    float* held = (float*)memory;
+    // rows of cells lie SLAB banks apart here
+    const int pitch = (HELD_COLUMNS * SLAB + 31) / 32 * 32 + SLAB, parts = SLAB / 4;
+    float w[TAPS];
+    UNROLL for (int i = 0; i < TAPS; i++) w[i] = weights[i];
+    wait_for_previous();
+    start_next();
+    const map_t* digit = us + (u64)blockIdx.z * SIZE * SIZE * CHANNELS + blockIdx.y * SLAB;
+    for (int item = threadIdx.x; item < HELD_COLUMNS * parts; item += THREADS) {
+        int part = item % parts, column = item / parts, x = WHOLE ? column : column + LEFT;
+        float* to = held + column * SLAB + 4 * part;
+        if (x >= 0 && x < SIZE && blockIdx.y * SLAB + 4 * part < CHANNELS) {
+            down(to, digit + x * CHANNELS + 4 * part, w, 2 * (int)(blockIdx.x * ROWS) + LEFT, pitch);
+        } else {
+            Float4 silence = {{0.0f, 0.0f, 0.0f, 0.0f}};
+            for (int n = 0; n < ROWS; n++) *(Float4*)(to + n * pitch) = silence;
+        }
+    }
+    UNROLL for (int j = 0; j < TAPS; j++) w[j] = weights[TAPS + j];
+    __syncthreads();
+
+    int channel = threadIdx.x % SLAB, row = threadIdx.x / SLAB % ROWS;
+    int group = threadIdx.x / SLAB / ROWS;
+    float seen[SPAN], sum[NX];
+    UNROLL for (int n = 0; n < NX; n++) sum[n] = 0.0f;
+    const float* line = held + row * pitch + group * 2 * NX * SLAB + channel;
+    UNROLL for (int x = 0; x < SPAN; x++) seen[x] = line[x * SLAB];
+    UNROLL for (int j = 0; j < TAPS; j++) multiply_tap(sum, seen, w[j], j);
+    respond(uc, sum, blockIdx.x * ROWS + row, group, blockIdx.y * SLAB + channel);
+}
+#endif

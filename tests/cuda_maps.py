@@ -1,0 +1,56 @@
+"""Maps in the layouts of the kernels, poisoned where a kernel has to write."""
+
+from typing import Any
+
+import numpy as np
+
+from neocog.cuda.kernel import Layout
+
+
+def cut(values: Any, layout: Layout) -> Any:
+    """Float values in the layout's type of storage, rounded to nearest."""
+    out = np.ascontiguousarray(values, dtype=np.float32)
+    if layout.dtype == "bfloat16":
+        bits = out.view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return out.astype(layout.storage)
+
+
+def stored(maps: Any, layout: Layout) -> Any:
+    """Float64 maps (B, K, H, W) as the layout keeps them: border and spare channels 0."""
+    out = np.zeros(layout.shape(len(maps)), dtype=np.float32)
+    inside(out, layout)[...] = maps.transpose(0, 2, 3, 1)
+    return cut(out, layout)
+
+
+def poisoned(layout: Layout, batch: int) -> Any:
+    """A target for ``batch`` digits: NaN where a kernel must write, 0 elsewhere."""
+    out = np.zeros(layout.shape(batch), dtype=np.float32)
+    inside(out, layout)[...] = np.nan
+    bits = cut(out, layout)
+    if layout.dtype == "bfloat16":
+        bits[...] = np.where(np.isnan(out), 0x7FC0, 0)
+    return bits
+
+
+def read(array: Any, layout: Layout) -> Any:
+    """Float64 maps (B, K, H, W) of a layout's array, whose border and spare channels must be 0."""
+    if layout.dtype == "bfloat16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    whole = array.astype(np.float64)
+    maps = inside(whole, layout).transpose(0, 3, 1, 2).copy()
+    inside(whole, layout)[...] = 0
+    assert not whole.any()
+    return maps
+
+
+def inside(array: Any, layout: Layout) -> Any:
+    """The cells of the layer, (B, H, W, K), a view."""
+    b, size = layout.border, layout.size
+    return array[:, b : b + size, b : b + size, : layout.planes]
+
+
+def sparse(shape: tuple[int, ...], *, seed: int = 1, active: float = 0.3) -> Any:
+    """Responses in 0 .. 1 of which a part is active."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(0, 1, shape) * (rng.uniform(size=shape) < active)

@@ -1,0 +1,120 @@
+"""The C-layers' kernels in the emulator, held against the float64 equations."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.c_direct_sum import VERSIONS, DirectSumC, Plan, applicable, c_step, combined
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.steps import Precision, layouts
+from neocog.errors import UsageError
+from neocog.network import fields, reference
+from neocog.network.model import Model
+from neocog.network.spec import preset
+from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.support import tiny_model
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def model_of(name: str, blur: Any = None) -> Model:
+    spec = preset(name)
+    blurs = tuple(fields.blur_kernel(c).astype(np.float32) for c in spec.c)
+    if blur is not None:
+        blurs = tuple(blur(w) for w in blurs)
+    return replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
+
+
+def crooked(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A learned blur: no symmetry."""
+    rng = np.random.default_rng(3)
+    return (w * rng.uniform(0.5, 1.5, w.shape)).astype(np.float32)
+
+
+def check(step: DirectSumC, machine: Any, model: Model, layer: int, lay: Any, bound: float) -> None:
+    source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
+    held = stored(sparse((2, source.planes, source.size, source.size)), source)
+    wanted = reference.c_response(
+        read(held, source),
+        model.blurs[layer].astype(np.float64),
+        padding=model.spec.c[layer].padding,
+        kind=model.psi,
+    )
+    out = poisoned(target, 2)
+    for launch in step.launches(2, machine.xp.asarray(held), out, {}):
+        machine.launch(launch)
+    assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
+
+
+SMALL = (5, 6, 7)
+
+
+@pytest.mark.parametrize("name", ["fukushima2003", "ikeda2011", "neocog"])
+@pytest.mark.parametrize("layer", [0, 1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_gives_the_equations(
+    machine: Emulator, name: str, layer: int, version: str
+) -> None:
+    model = model_of(name)
+    lay = layouts(model.spec, SMALL, "fp32")
+    if version not in applicable(combined(model.blurs[layer])):
+        with pytest.raises(UsageError, match="does not fit"):
+            VERSIONS[version](machine, model, layer, lay, "fp32")
+        return
+    step = VERSIONS[version](machine, model, layer, lay, "fp32")
+    check(step, machine, model, layer, lay, 1e-5)
+
+
+@pytest.mark.parametrize("version", ["box", "naive"])
+def test_learned_blurs_need_no_symmetry(machine: Emulator, version: str) -> None:
+    model = model_of("ikeda2011", crooked)
+    lay = layouts(model.spec, (3, 3, 3), "fp32")
+    assert applicable(combined(model.blurs[1])) == ["box", "naive"]
+    check(VERSIONS[version](machine, model, 1, lay, "fp32"), machine, model, 1, lay, 1e-5)
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("fp16", 6e-4), ("bf16", 5e-3), ("tf32", 1e-5)])
+@pytest.mark.parametrize("name", ["fukushima2003", "neocog"])
+def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, name: str) -> None:
+    model = model_of(name)
+    lay = layouts(model.spec, (9, 3, 3), precision)
+    step = c_step(machine, model, 1, lay, precision)
+    assert step.version == {"fukushima2003": "folded", "neocog": "separable"}[name]
+    check(step, machine, model, 1, lay, bound)
+
+
+@pytest.mark.parametrize(
+    "plan", [Plan(1, 1), Plan(5, 4), Plan(21, 3), Plan(4, 1, 16), Plan(7, 2, 16)]
+)
+@pytest.mark.parametrize(("name", "version"), [
+    ("fukushima2003", "folded"), ("ikeda2011", "box"), ("neocog", "separable"),
+])  # fmt: skip
+def test_every_way_of_dealing_it_to_blocks(
+    machine: Emulator, plan: Plan, name: str, version: str
+) -> None:
+    model = model_of(name)
+    lay = layouts(model.spec, (11, 3, 3), "fp32")
+    step = VERSIONS[version](machine, model, 1, lay, "fp32", plan=plan)
+    check(step, machine, model, 1, lay, 1e-5)
+
+
+def test_few_digits_are_dealt_to_all_processors(machine: Emulator) -> None:
+    model = model_of("fukushima2003")
+    lay = layouts(model.spec, (26, 78, 70), "fp16")
+    for layer in range(3):
+        step = c_step(machine, model, layer, lay, "fp16")
+        for batch in (8, 4096):
+            (launch,) = step.launches(batch, None, None, {})
+            assert np.prod(launch.grid) >= 0.9 * machine.processors
+            assert launch.kernel.threads <= 1024
+
+
+def test_an_unknown_version_is_named(machine: Emulator) -> None:
+    model = model_of("neocog")
+    with pytest.raises(UsageError, match="no C version 'magic'"):
+        c_step(machine, model, 0, layouts(model.spec, SMALL, "fp32"), "fp32", "magic")
