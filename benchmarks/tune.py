@@ -1,0 +1,187 @@
+"""Which tiling of the tensor-core S-layers is quickest on this GPU: tries those that rank best.
+
+    python -m benchmarks.tune OUT.json [--batches 8 128] [--precisions fp16] [--best 24]
+
+Each is checked against float64 before it is timed. The quickest per layer, precision and batch
+become ``neocog/cuda/tuned.json`` with ``python -m benchmarks.tune OUT.json --ship``.
+"""
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neocog.cuda.kernel import Kernel, Launch, Layout
+from neocog.cuda.s_tensor import TensorS
+from neocog.cuda.steps import layouts
+from neocog.cuda.tilings import Tiling, candidates, estimate
+from neocog.network.engine import cores
+from neocog.network.layers import s_constants
+from neocog.network.model import Model, load_model
+from neocog.network.registry import find_model
+
+_TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
+_LAUNCHES = 20
+
+
+def random_maps(step: TensorS, batch: int, planes: int, xp: Any) -> Any:
+    """Return maps as sparse as real ones, with their silent border."""
+    source = step.source
+    rng = np.random.default_rng(0)
+    u = np.zeros(source.shape(batch), dtype=np.float32)
+    inner = slice(source.border, source.border + source.size)
+    shape = (batch, source.size, source.size, planes)
+    u[:, inner, inner, :planes] = rng.random(shape) * (rng.random(shape) > 0.7)
+    if source.dtype == "bfloat16":
+        return xp.asarray((u.view(np.uint32) >> 16).astype(np.uint16))
+    return xp.asarray(u.astype(source.storage))
+
+
+def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
+    """Return the response to maps by the plain equations, float64 (B, out, out, K)."""
+    a, theta, silence = (xp.asarray(x, dtype=xp.float64) for x in s_constants(model.s[layer]))
+    c = xp.asarray(model.s[layer].c, dtype=xp.float64)
+    k, planes = c.shape[0], a.shape[1]
+    u = maps[..., :planes].astype(xp.float64)
+    e, v = 0.0, 0.0
+    for y in range(k):
+        for x in range(k):
+            seen = u[:, y : y + out, x : x + out]
+            e = e + seen @ a[:, :, y, x].T
+            v = v + c[y, x] * (seen * seen).sum(axis=3)
+    v = xp.sqrt(v)[..., None]
+    return xp.maximum(0, e - theta * v) / (v + silence)
+
+
+def timed(launch: Launch, machine: Any) -> float:
+    """Return the microseconds of one launch in a graph of many."""
+    cupy = machine.xp
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        machine.launch(launch)
+        stream.synchronize()
+        stream.begin_capture()
+        for _ in range(_LAUNCHES):
+            machine.launch(launch)
+        graph = stream.end_capture()
+        times = []
+        for _ in range(7):
+            start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(stream)
+            graph.launch(stream)
+            stop.record(stream)
+            stop.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3 / _LAUNCHES)
+    return float(np.median(times[2:]))
+
+
+def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
+    """Return the layouts of a model's maps."""
+    k2, k3, k4 = (len(s.reference) for s in model.s[1:])
+    return layouts(model.spec, (k2, k3, k4), precision)
+
+
+def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
+    """Return the tilings that rank best, half of them with ``wgmma``."""
+    ranked = sorted(
+        candidates(step.shape, batch, machine.arch),
+        key=lambda t: estimate(step.shape, t, batch, machine.processors),
+    )
+    chosen = []
+    for wgmma in (False, True):
+        chosen += [t for t in ranked if t.wgmma == wgmma][: best // 2]
+    return chosen
+
+
+def tune(machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int) -> Any:
+    """Return the tilings tried with their microseconds, quickest first."""
+    xp = machine.xp
+    lay = model_layouts(model, precision)
+    rows = []
+    step = TensorS(machine, model, layer, lay, precision)
+    shape = step.shape
+    maps = random_maps(step, batch, model.s[layer].reference.shape[1], xp)
+    target = lay[step.writes]
+    check = min(batch, 4)
+    truth = expected(model, layer, maps[:check].astype(xp.float32), target.size, xp)
+    for t in promising(machine, step, batch, best):
+        step = TensorS(machine, model, layer, lay, precision, {batch: t})
+        out = xp.full(target.shape(batch), 7, dtype=target.storage)
+        scratch = {n: xp.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
+        (launch,) = step.launches(batch, maps, out, scratch)
+        row = {
+            "tiling": asdict(t),
+            "estimate_us": round(estimate(shape, t, batch, machine.processors) / 1755, 2),
+        }
+        rows.append(row)
+        try:
+            machine.launch(launch)
+            got = out[:check, ..., : target.planes].astype(xp.float64)
+            row["error"] = float(xp.abs(got - truth).max() / truth.max())
+            if row["error"] < _TOLERANCE[precision] and bool((out[-1] != 7).any()):
+                row["us"] = round(timed(launch, machine), 3)
+        except Exception as error:  # one that fails must not lose the others
+            row["failed"] = str(error)[:200]
+    return sorted(rows, key=lambda r: r.get("us", 1e9))
+
+
+def precompile(kernels: list[Kernel], arch: int) -> None:
+    """Compile into the cache on all cores."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores(), mp_context=context) as pool:
+        for failure in pool.map(partial(_attempt, arch=arch), kernels, chunksize=4):
+            if failure:
+                print(failure, file=sys.stderr)
+
+
+def _attempt(kernel: Kernel, arch: int) -> str | None:
+    from neocog.cuda.compiler import build
+
+    try:
+        built = build(kernel, arch)
+    except Exception as error:  # the others go on
+        return str(error)[:300]
+    return f"{kernel}: {built.spills} bytes spilled" if built.spills else None
+
+
+def main() -> None:
+    """Tune what the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--models", nargs="+", default=["neocog-small"])
+    parser.add_argument("--batches", nargs="+", type=int, default=[8, 128])
+    parser.add_argument("--precisions", nargs="+", default=["fp16", "tf32", "fp32"])
+    parser.add_argument("--layers", nargs="+", type=int, default=[0, 1, 2, 3])
+    parser.add_argument("--best", type=int, default=24)
+    arguments = parser.parse_args()
+    from neocog.cuda.launcher import Gpu
+
+    machine = Gpu(0, programmatic=False)
+    models = [load_model(find_model(name)) for name in arguments.models]
+    jobs = list(
+        itertools.product(models, arguments.precisions, arguments.batches, arguments.layers)
+    )
+    kernels: list[Kernel] = []
+    for model, precision, batch, layer in jobs:
+        step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
+        kernels += [step.kernel(t) for t in promising(machine, step, batch, arguments.best)]
+    precompile(list(dict.fromkeys(kernels)), machine.arch)
+    rows: list[Any] = []
+    for model, precision, batch, layer in jobs:
+        tried = tune(machine, model, layer, precision, batch, arguments.best)
+        rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
+        rows[-1]["tried"] = tried
+        print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
+        arguments.out.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""How the work of ``kernels/s_tensor.cu`` is dealt to blocks and warps, and which way is best."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from neocog.cuda.steps import up
+from neocog.errors import UsageError
+
+#: Shared memory that a block may have, by compute capability.
+_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
+
+
+def shared_limit(arch: int) -> int:
+    """Return the bytes of shared memory that a block may have."""
+    return _SHARED.get(arch, 101376)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How the cells, planes and window of a layer are dealt to blocks and warps.
+
+    Attributes
+    ----------
+    group, rows : int
+        Digits, and rows of cells of each, that a block computes.
+    wm, wn, wk : int
+        Warps along cells, planes and window.
+    mt, nt : int
+        Tiles of 16 cells x 8 planes that a warp holds.
+    ksplit : int
+        Blocks that share a window; divides the kernel's rows.
+    stage : int
+        Taps of weights in shared memory at a time.
+    unroll : int
+        Taps that the innermost loop unrolls.
+    wgmma : bool
+        Whether four warps together multiply by ``wgmma`` (sm_90a); ``wm`` is a multiple of 4 then.
+    """
+
+    group: int
+    rows: int
+    wm: int
+    wn: int
+    wk: int
+    mt: int
+    nt: int
+    ksplit: int = 1
+    stage: int = 1
+    unroll: int = 1
+    wgmma: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.wm * self.wn * self.wk
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a layer asks of the kernel: sizes of its input, window and output."""
+
+    kernel: int
+    width: int
+    channels: int
+    out: int
+    planes: int
+    mode: int
+
+    @property
+    def pair(self) -> bool:
+        """Whether the input is UG, whose windows have rows of (cell, side) as one run."""
+        return self.channels == 2
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of a cell's channels in shared memory, one of the two halves of MODE 3."""
+        return self.channels * (4 if self.mode == 2 else 2)
+
+    @property
+    def steps(self) -> int:
+        """Products of 32 bytes' depth a tap."""
+        return (2 if self.mode == 2 else 1) if self.pair else self.cell_bytes // 32
+
+    def taps(self, tiling: Tiling) -> int:
+        """Taps of a block's part of the window."""
+        return self.kernel // tiling.ksplit * (1 if self.pair else self.kernel)
+
+    def cells(self, tiling: Tiling) -> int:
+        """Cells of a block."""
+        return tiling.group * tiling.rows * self.out
+
+    def passes(self, tiling: Tiling) -> int:
+        """How often a block's warps go over its cells."""
+        return -(-self.cells(tiling) // (tiling.wm * tiling.mt * 16))
+
+    def slices(self, tiling: Tiling) -> int:
+        """Blocks along the planes."""
+        return -(-self.planes // (8 * tiling.wn * tiling.nt))
+
+    def blocks(self, tiling: Tiling, batch: int) -> tuple[int, int, int]:
+        """Return the grid."""
+        bands = -(-self.out // tiling.rows)
+        return -(-batch // tiling.group) * bands, self.slices(tiling), tiling.ksplit
+
+    def tap_words(self, tiling: Tiling) -> int:
+        """32-bit words of one tap's weights for the planes of a block."""
+        return self.steps * tiling.wn * tiling.nt * 64 * (2 if self.mode == 3 else 1)
+
+    def shared(self, tiling: Tiling) -> int:
+        """Bytes of shared memory of a block."""
+        pitch = self.cell_bytes if self.pair else self.cell_bytes + 16
+        in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
+        pixels = tiling.group * in_rows * self.width
+        held = up(pixels * pitch + (8 * self.cell_bytes if self.pair else 0), 16)
+        held *= 2 if self.mode == 3 else 1
+        buffers = 2 if self.taps(tiling) > tiling.stage else 1
+        held += buffers * tiling.stage * self.tap_words(tiling) * 4
+        held += 4 * (up(self.cells(tiling), 4) + up(pixels, 4) + self.kernel**2)
+        summed = (tiling.wk - 1) * tiling.wm * tiling.wn * tiling.mt * tiling.nt * 512
+        return max(held, summed + 4 * up(self.cells(tiling), 4))
+
+
+#: Warps along cells and window, for ``mma.sync`` and for ``wgmma``.
+_WARPS = (
+    *((1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (4, 3), (6, 1), (6, 2), (8, 1), (8, 2)),
+    *((3, 1), (3, 2), (3, 4), (12, 1)),
+)
+_GROUPS_OF_WARPS = ((4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (12, 1))
+#: Tiles of planes that ``kernels/wgmma.cuh`` has an instruction for.
+_WGMMA_TILES = (2, 4, 5, 8, 9, 10)
+#: Taps of weights a stage, most first.
+_STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
+
+
+def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
+    """Return the tiling that the cost model of :func:`estimate` likes best.
+
+    Raises
+    ------
+    UsageError
+        If no tiling fits the device's shared memory.
+    """
+    best = min(
+        candidates(shape, batch, arch),
+        key=lambda t: estimate(shape, t, batch, processors),
+        default=None,
+    )
+    if best is None:
+        raise UsageError(
+            f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
+            f"fits {shared_limit(arch)} bytes of shared memory; use --plan direct"
+        )
+    return best
+
+
+def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
+    """Yield the tilings that fit the device and waste little."""
+    limit = shared_limit(arch)
+    for wgmma in (False, True) if arch == 90 else (False,):
+        for nt in _tiles(shape, wgmma):
+            for mt in (1, 2, 3, 4):
+                for wm, wk in _GROUPS_OF_WARPS if wgmma else _WARPS:
+                    for group, rows in _bands(shape, batch):
+                        for ksplit in _splits(shape):
+                            t = Tiling(group, rows, wm, 1, wk, mt, nt, ksplit, wgmma=wgmma)
+                            if _worth(shape, t):
+                                yield from _stages(shape, t, limit)
+
+
+def _tiles(shape: Shape, wgmma: bool) -> list[int]:
+    """Tiles of planes a warp may hold without multiplying many planes that are not there."""
+    tiles = -(-shape.planes // 8)
+    some = (
+        {n for n in _WGMMA_TILES if n <= tiles} if wgmma else {min(tiles, n) for n in range(2, 11)}
+    )
+    return sorted(n for n in some if n <= tiles and -(-tiles // n) * n <= 1.25 * tiles + 1)
+
+
+def _bands(shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
+    """Digits and rows of a block: several whole digits where a digit has few cells."""
+    if shape.out <= 8:
+        yield from ((g, shape.out) for g in (1, 2, 3, 4, 5, 8, 10) if g <= batch)
+        return
+    for bands in (1, 2, 3, 4, 6, 8, 11, 12, 13, 17, 19, 23, 34):
+        rows = -(-shape.out // bands)
+        if rows * (bands - 1) < shape.out:
+            yield 1, rows
+
+
+def _splits(shape: Shape) -> tuple[int, ...]:
+    if shape.pair:
+        return (1,)
+    return tuple(n for n in (1, 2, 3, shape.kernel) if shape.kernel % n == 0)
+
+
+def _worth(shape: Shape, t: Tiling) -> bool:
+    """Whether registers suffice, no warp is idle, and a window is shared in one pass only."""
+    if t.threads * registers(shape, t) > 65536 or registers(shape, t) > 240:
+        return False
+    if shape.pair and t.wk > 1:
+        return False
+    if (t.wm // (4 if t.wgmma else 1) - 1) * t.mt * (64 if t.wgmma else 16) >= shape.cells(t):
+        return False
+    return shape.passes(t) == 1 or (t.ksplit == 1 and t.wk == 1)
+
+
+def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
+    """Yield the tiling with all weights in shared memory at once and with the most that fit."""
+    taps = shape.taps(t)
+    for stage in (taps, *(n for n in _STAGES if n < taps)):
+        staged = replace(t, stage=stage)
+        if shape.shared(staged) <= limit:
+            yield staged
+            if stage < taps:
+                return
+
+
+def registers(shape: Shape, t: Tiling) -> int:
+    """Estimate the registers of a thread."""
+    parts = 2 if shape.mode == 3 else 1
+    operands = 8 * t.mt * parts if t.wgmma else (2 * t.nt + 4) * parts
+    return up(t.mt * t.nt * 4 + operands + 2 * t.mt + 36, 8)
+
+
+def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
+    """Estimate the time of a launch in clock cycles, to rank tilings.
+
+    Per block: products at the rate of ``mma.sync`` or ``wgmma``, reads of shared memory, weights
+    and input from the L2 cache, a start; blocks share a multiprocessor as registers and shared
+    memory allow. Rates are those of an H200.
+    """
+    grid = shape.blocks(t, batch)
+    blocks = grid[0] * grid[1] * grid[2]
+    taps, passes, warps = shape.taps(t), shape.passes(t), t.wm * t.wn
+    steps = taps * shape.steps
+    products = 3.0 if shape.mode == 3 else 1.0
+    parts = 2.0 if shape.mode == 3 else 1.0
+    tile = 1.0 if t.wgmma else 1.6
+    multiplied = passes * warps * t.mt * t.nt * steps * tile * products
+    reads_of_weights = t.mt * t.nt * products / 2 if t.wgmma else t.nt * 2 * parts
+    read = passes * warps * steps * (t.mt * 4 * parts + reads_of_weights)
+    cells = shape.cells(t)
+    pixels = t.group * (t.rows + shape.kernel // t.ksplit - 1) * shape.width
+    moved = taps * shape.tap_words(t) * 4.0 * (passes if taps > t.stage else 1)
+    moved += pixels * shape.cell_bytes * (2 if shape.mode >= 2 else 1)
+    moved += cells * t.nt * t.wn * 16 * (4 if t.ksplit > 1 else 1)
+    resident = min(232448 // (shape.shared(t) + 1024), 65536 // (registers(shape, t) * t.threads))
+    resident = max(1, min(resident, 16))
+    start = 1500 + pixels * shape.cell_bytes / 64 + cells * shape.kernel**2 / t.ksplit / 64
+    start += 400 * (t.wk > 1) + 1500 * (t.ksplit > 1) + 60 * passes * -(-taps // t.stage)
+    # a warp's chain of dependent steps cannot be quicker than its latency
+    step = max(33.0, t.mt * t.nt * 4 * tile) * products + (30 if t.wgmma else 0)
+    chain = passes * steps / t.wk * step
+    busy = max(multiplied, read, moved / 32)
+    together = min(resident, -(-blocks // processors))
+    waves = -(-blocks // (processors * together))
+    # blocks that share a multiprocessor hide one another's start
+    return float(waves * (max(busy * together, chain) + start * (1 + 0.3 * (together - 1))))
