@@ -137,16 +137,17 @@ def settle_marks(marks: Marks) -> Marks:
     return _marks(mask, marks.contrast, marks.threshold, marks.rule, marks.bright, marks.shaded)
 
 
-def lift_shade(marks: Marks, *, broad: float, least: float = 0.0) -> Marks:
+def lift_shade(marks: Marks, ink: NDArray[np.uint8], *, broad: float, least: float = 0.0) -> Marks:
     """Measure ink against the shade that it stands in, not against the paper around.
 
-    Shadows, folds, hands and desks are broader than strokes: what an opening with a square leaves
-    is shade, and is taken off the contrast.
+    Shadows, folds, hands and desks are broader than strokes; see `off_shade`.
 
     Parameters
     ----------
     marks : Marks
         As `find_marks` returns them.
+    ink : ndarray of uint8, shape (H, W)
+        The page, ink darker than paper.
     broad : float
         Side of the square in pixels; strokes must be narrower.
     least : float
@@ -156,19 +157,38 @@ def lift_shade(marks: Marks, *, broad: float, least: float = 0.0) -> Marks:
     -------
     Marks
     """
-    import cv2
-
-    side = round(broad) | 1
-    shade = cv2.morphologyEx(marks.contrast, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-    shade = cv2.blur(shade, (3, 3))
-    lit = cv2.subtract(marks.contrast, shade)
-    if marks.bright:
-        gain = 1 / np.clip(1 - np.arange(256) / marks.bright, 1 / _GAIN, 1.0)
-        lit = cv2.multiply(lit, gain.astype(np.float32)[shade], dtype=cv2.CV_8U)
-    contrast = np.asarray(lit, dtype=np.uint8)
+    contrast = off_shade(ink, broad, marks.bright)
     ink = (contrast > max(2 * marks.threshold, least)).view(np.uint8)
     ink &= (marks.labels > 0).view(np.uint8)
     return _marks(ink, contrast, marks.threshold, marks.rule, marks.bright, shaded=True)
+
+
+def off_shade(ink: NDArray[np.uint8], broad: float, bright: float) -> NDArray[np.uint8]:
+    """Contrast to the paper as a closing with a square shows it.
+
+    The closing (the brightest place of each square, then the darkest of those) follows every
+    slope and edge of the light that is broader than the square, and knows nothing of strokes.
+
+    Parameters
+    ----------
+    ink : ndarray of uint8, shape (H, W)
+        A page, or a part of it, ink darker than paper.
+    broad : float
+        Side of the square in pixels.
+    bright : float
+        Brightness that contrasts in the dark are raised to, 0 to leave them.
+    """
+    import cv2
+
+    side = round(broad) | 1
+    paper = cv2.blur(
+        cv2.morphologyEx(ink, cv2.MORPH_CLOSE, np.ones((side, side), np.uint8)), (3, 3)
+    )
+    off = cv2.subtract(paper, ink)
+    if bright:
+        gain = np.clip(bright / np.maximum(np.arange(256), 1), 1.0, _GAIN)
+        off = cv2.multiply(off, gain.astype(np.float32)[paper], dtype=cv2.CV_8U)
+    return np.asarray(off, dtype=np.uint8)
 
 
 def relabel(marks: Marks, mask: NDArray[np.uint8], contrast: NDArray[np.uint8]) -> Marks:

@@ -155,12 +155,13 @@ def _choose_ink(
     dark = settings.ink == "dark"
     if settings.ink == "auto":
         dark = _is_dark(page, noise, settings)
+    ink = page if dark else np.bitwise_not(page)
     marks = _settled(page, noise, dark, settings)
     components = measure(marks, least=least)
     ref = reference(components, page.shape, settings.limits)
     large = oversized(components, ref, settings.limits) if ref else []
     if ref and large:
-        marks = set_free(marks, large, ref)
+        marks = set_free(marks, large, ref, ink)
         components = measure(marks, least=least)
     return marks, components
 
@@ -182,13 +183,14 @@ def _settled(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settin
     plain = settle_marks(first)
     if not dark_ground(measure(first, least=settings.least_height), page.shape, limits):
         return plain
-    lifted = settle_marks(lift_shade(first, broad=_SHADE * max(page.shape)))
+    ink = page if dark else np.bitwise_not(page)
+    lifted = settle_marks(lift_shade(first, ink, broad=_SHADE * max(page.shape)))
     components = measure(lifted, least=settings.least_height)
     ref = reference(components, page.shape, limits)
     if ref is None:
         return plain
     lifted = settle_marks(
-        lift_shade(first, broad=max(_BROAD * ref.stroke, 9), least=ref.contrast / 3)
+        lift_shade(first, ink, broad=max(_BROAD * ref.stroke, 9), least=ref.contrast / 3)
     )
     worth = [
         evidence(measure(marks, least=settings.least_height), page.shape, limits, power=2)

@@ -8,8 +8,9 @@ rest only what stands out like the page's writing is kept, so that the digits co
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, relabel
+from neocog.vision.binarise import Marks, off_shade, relabel
 from neocog.vision.components import Component, join
 from neocog.vision.filters import Limits, Reference
 
@@ -30,7 +31,9 @@ def oversized(components: Sequence[Component], ref: Reference, limits: Limits) -
     ]
 
 
-def set_free(marks: Marks, large: Sequence[Component], ref: Reference) -> Marks:
+def set_free(
+    marks: Marks, large: Sequence[Component], ref: Reference, ink: NDArray[np.uint8]
+) -> Marks:
     """Break marks up that are too large to be digits, into what may be writing.
 
     Parameters
@@ -40,13 +43,13 @@ def set_free(marks: Marks, large: Sequence[Component], ref: Reference) -> Marks:
         Those to break up; all others stay as they are.
     ref : Reference
         What the page's writing is like.
+    ink : ndarray of uint8, shape (H, W)
+        The page, ink darker than paper.
 
     Returns
     -------
     Marks
     """
-    import cv2
-
     side = round(max(_BROAD * ref.stroke, _LEAST_SIDE)) | 1
     x, y, width, height = join(large).box
     window = np.s_[max(y - side, 0) : y + height + side, max(x - side, 0) : x + width + side]
@@ -55,8 +58,7 @@ def set_free(marks: Marks, large: Sequence[Component], ref: Reference) -> Marks:
     inside = chosen[marks.labels[window]]
     contrast = marks.contrast.copy()
     part = contrast[window]
-    shade = cv2.morphologyEx(part, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))
-    lit = cv2.subtract(part, cv2.blur(shade, (3, 3)))
+    lit = off_shade(ink[window], side, marks.bright)
     part[inside > 0] = lit[inside > 0]
     mask = (marks.labels > 0).view(np.uint8)
     mask[window][(inside > 0) & (part <= max(_SHARE * ref.contrast, marks.threshold))] = 0
