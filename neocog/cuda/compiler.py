@@ -1,0 +1,178 @@
+"""Kernels for a GPU: built by NVRTC, with no GPU and no CUDA toolkit, and kept on the disk."""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from neocog.cuda import cache as builds
+from neocog.cuda.cache import cache_folder
+from neocog.cuda.kernel import Kernel, kernel_folder
+from neocog.cuda.sources import define_options, fingerprint, source_path
+from neocog.errors import DeviceError
+
+__all__ = ["Built", "build", "cache_folder"]
+
+_OPTIONS = ("-std=c++17", "-ftz=true", "--ptxas-options=-v")
+_INSTALL = "install neocog[cuda13] (or [cuda12])"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A built kernel.
+
+    Attributes
+    ----------
+    cubin : bytes
+        What the driver loads: a cubin, or PTX for a GPU newer than this NVRTC.
+    registers : int
+        Registers of a thread; 0 for PTX, as the figures below.
+    spills : int
+        Bytes of registers stored to or loaded from local memory.
+    stack : int
+        Bytes of a thread's stack frame.
+    shared : int
+        Bytes of static shared memory.
+    log : str
+        What NVRTC printed.
+    """
+
+    cubin: bytes
+    registers: int
+    spills: int
+    stack: int
+    shared: int
+    log: str
+
+
+def build(
+    kernel: Kernel, arch: int | str, *, defines: tuple[tuple[str, int | float | str], ...] = ()
+) -> Built:
+    """Build a kernel for an architecture, or take the build of an earlier run.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What to build.
+    arch : int or str
+        Compute capability, e.g. 90; or in full, e.g. ``"sm_90a"``.
+    defines : tuple of (str, int or float or str)
+        More of them than the kernel has.
+
+    Returns
+    -------
+    Built
+
+    Raises
+    ------
+    DeviceError
+        If NVRTC is not there, does not know the architecture, or the kernel does not build.
+    """
+    options = (
+        *_OPTIONS,
+        f"-arch={arch if isinstance(arch, str) else _target(kernel, arch)}",
+        *define_options(kernel),
+        *(f"-D{name}={value}" for name, value in defines),
+    )
+    name = f"{fingerprint(kernel, *options, 'NVRTC', *map(str, _version()))}.cubin"
+    known = _unpack(builds.load(name))
+    if known is None:
+        known = _compile(kernel, options)
+        builds.store(name, _pack(known))
+    return known
+
+
+@cache
+def _nvrtc() -> Any:
+    """Return CuPy's binding of NVRTC, the library loaded."""
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except Exception as error:  # CuPy's own errors cannot be named before it is imported
+        what = str(error).strip().partition("\n")[0]
+        raise DeviceError(
+            f"kernels cannot be built, NVRTC is not there ({what}); {_INSTALL}"
+        ) from None
+    return nvrtc
+
+
+@cache
+def _version() -> tuple[int, int]:
+    major, minor = _nvrtc().getVersion()
+    return int(major), int(minor)
+
+
+def _target(kernel: Kernel, arch: int) -> str:
+    """Return the architecture to name: ``arch``, or the next older one whose cubins run there."""
+    if kernel.features:
+        if arch != kernel.arch:
+            raise DeviceError(
+                f"kernel {kernel.name} is for compute capability {kernel.arch / 10:.1f} alone, "
+                f"the device has {arch / 10:.1f}: choose another plan"
+            )
+        return f"sm_{arch}{kernel.features}"
+    known = sorted(_nvrtc().getSupportedArchs())
+    same_major = [a for a in known if a // 10 == arch // 10 and a <= arch]
+    if same_major:
+        return f"sm_{same_major[-1]}"
+    if arch > known[-1]:
+        return f"compute_{known[-1]}"  # PTX: the driver does the rest
+    raise DeviceError(
+        f"kernel {kernel.name}: NVRTC {'.'.join(map(str, _version()))} does not build for compute "
+        f"capability {arch / 10:.1f}; use --device cpu"
+    )
+
+
+def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
+    nvrtc = _nvrtc()
+    path = source_path(kernel)
+    folders = (f"-I{kernel_folder()}", f"-I{path.parent}")
+    program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
+    try:
+        try:
+            nvrtc.compileProgram(program, (*options, *folders))
+        except nvrtc.NVRTCError as error:
+            lines = nvrtc.getProgramLog(program).splitlines()
+            first = next((line for line in lines if "error" in line), str(error))
+            raise DeviceError(f"kernel {kernel.name} does not build: {first.strip()}") from None
+        log = str(nvrtc.getProgramLog(program))
+        if any(option.startswith("-arch=compute") for option in options):
+            return Built(nvrtc.getPTX(program), 0, 0, 0, 0, log)
+        return _read_log(kernel, nvrtc.getCUBIN(program), log)
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
+    """Return the build with the figures that ptxas printed for the kernel."""
+    sections = re.split(r"Compiling entry function '(\w+)'", log)
+    named = dict(zip(sections[1::2], sections[2::2], strict=True))
+    if kernel.name not in named:
+        raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}")
+    text = named[kernel.name]
+
+    def figure(pattern: str) -> int:
+        return sum(int(number) for number in re.findall(pattern, text))
+
+    return Built(
+        cubin=cubin,
+        registers=figure(r"Used (\d+) registers"),
+        spills=figure(r"(\d+) bytes spill stores") + figure(r"(\d+) bytes spill loads"),
+        stack=figure(r"(\d+) bytes stack frame"),
+        shared=figure(r"(\d+) bytes smem"),
+        log=log,
+    )
+
+
+def _pack(built: Built) -> bytes:
+    about = {name: value for name, value in asdict(built).items() if name != "cubin"}
+    return json.dumps(about).encode() + b"\n" + built.cubin
+
+
+def _unpack(content: bytes | None) -> Built | None:
+    if content is None:
+        return None
+    about, _, cubin = content.partition(b"\n")
+    return Built(cubin=cubin, **json.loads(about))
