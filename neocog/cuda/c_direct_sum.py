@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.s_tensor import shared_limit
 from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.tilings import shared_limit
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
 from neocog.network.model import Model
@@ -78,7 +78,8 @@ class DirectSumC(Step):
                 f"choose {', '.join(fitting)}"
             )
         weights = self._weights(model.blurs[layer].astype(np.float64))
-        self._taps, self._kernel_rows = weights.shape[1], len(weights)
+        self._taps: int = weights.shape[1]
+        self._kernel_rows: int = weights.shape[0]
         self._constants = machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -249,9 +250,9 @@ def applicable(a: NDArray[np.float64]) -> list[str]:
     return versions
 
 
-#: The ladder by name.
+#: By name, the quickest first.
 VERSIONS: dict[str, type[DirectSumC]] = {
-    cls.version: cls for cls in (NaiveC, DirectSumC, FoldedC, SeparableC)
+    cls.version: cls for cls in (SeparableC, FoldedC, DirectSumC, NaiveC)
 }
 
 
