@@ -1,0 +1,241 @@
+// Decomposed Winograd convolution, stride 1: filters of 3x3 to 25x25 as parts of at most 4x4.
+//
+// Ladder of versions (multiplications per output: see Split.per_output in winograd_transforms.py)
+//   global   three kernels, V and W in global memory; products in float32 on the CUDA cores with
+//            tiles in shared memory. Traffic N*N/(M*M) times the maps for V and for W; a batch is
+//            taken in chunks that stay in the L2 cache.
+//   tensor   the same with products on tensor cores, winograd_tensor.cu: TF32 or half operands,
+//            which lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response).
+//   fused    one kernel, winograd_fused.cu: a block holds the products of all points of its tiles
+//            in registers; V and W never leave the multiprocessor. Float32, parts of one size.
+//
+// Filters are transformed once, in float64, where they stay the same; filter_transform is for
+// filters that change. Within a warp the channel varies and the part does not (papers/001,
+// channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
+// with there, thread-wise: neighbouring lanes take different parts.
+#include "winograd.cuh"
+
+// -- filters ---------------------------------------------------------------------------------------
+// w (KSIZE * KSIZE, filters) -> U; `filters` pairs of channel and plane, the fastest index.
+template <int gy, int gx>
+DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u, int filters,
+                           int part_y, int part_x, int q) {
+    using P = Pair<gy, gx>;
+    constexpr int ry = P::Y::r, rx = P::X::r, ny = P::Y::n, nx = P::X::n;
+    int top = P::Y::first + ry * part_y, left = P::X::first + rx * part_x;
+    float columns[rx][ny];
+    UNROLL for (int x = 0; x < rx; x++) {
+        float g[ry];
+        UNROLL for (int y = 0; y < ry; y++) {
+            bool inside = top + y < KSIZE && left + x < KSIZE;
+            g[y] = inside ? w[(size_t)((top + y) * KSIZE + left + x) * filters + q] : 0.0f;
+        }
+        transform_filter<gy>(columns[x], g);
+    }
+    u += (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters + q;
+    UNROLL for (int y = 0; y < ny; y++) {
+        float g[rx], v[nx];
+        UNROLL for (int x = 0; x < rx; x++) g[x] = columns[x][y];
+        transform_filter<gx>(v, g);
+        UNROLL for (int x = 0; x < nx; x++)
+            u[(size_t)(y * nx + x) * P::parts * filters] = to_operand(v[x]);
+    }
+}
+
+KERNEL(256) filter_transform(const float* __restrict__ w, operand_t* __restrict__ u, int filters) {
+    wait_for_previous();
+    start_next();
+    constexpr int side = P0 + P1;
+    int index = blockIdx.x * 256 + threadIdx.x;
+#if INDEXING == 1
+    int q = index / (side * side), part = index % (side * side);
+#else
+    int q = index, part = blockIdx.y;
+#endif
+    if (q >= filters) return;
+    int y = part / side, x = part % side;
+#if P1
+    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, filters, y - P0, x - P0, q);
+    if (y >= P0) return transform_part<1, 0>(w, u, filters, y - P0, x, q);
+    if (x >= P0) return transform_part<0, 1>(w, u, filters, y, x - P0, q);
+#endif
+    transform_part<0, 0>(w, u, filters, y, x, q);
+}
+
+// -- input -----------------------------------------------------------------------------------------
+// A thread transforms the tile of one channel at one start; maps (batch, WIDTH, WIDTH, CHANNELS).
+template <int gy, int gx>
+DEVICE void transform_start(const map_t* __restrict__ maps, operand_t* __restrict__ v, int batch,
+                            int index) {
+    using P = Pair<gy, gx>;
+    if (index >= batch * P::starts * CV) return;
+    int c = index % CV, start = index / CV;
+    int sx = start % P::X::starts, sy = start / P::X::starts % P::Y::starts;
+    int image = start / P::starts;
+    int top = place_of_start<gy>(sy), left = place_of_start<gx>(sx);
+    const map_t* from = maps + ((size_t)(image * WIDTH + top) * WIDTH + left) * CHANNELS + c;
+    v += (size_t)P::first_start * batch * CV + index;
+    input_tile<gy, gx>(
+        [&](int y, int x) {
+            bool inside = top + y < WIDTH && left + x < WIDTH && c < CHANNELS;
+            return inside ? of_map(from[(y * WIDTH + x) * CHANNELS]) : 0.0f;
+        },
+        [&](int point, float value) {
+            v[(size_t)point * batch * P::starts * CV] = to_operand(value);
+        });
+}
+
+KERNEL(128) input_transform(const map_t* __restrict__ maps, operand_t* __restrict__ v, int batch) {
+    wait_for_previous();
+    start_next();
+    int index = blockIdx.x * 128 + threadIdx.x;
+#if P1
+    if (blockIdx.y == 1) return transform_start<0, 1>(maps, v, batch, index);
+    if (blockIdx.y == 2) return transform_start<1, 0>(maps, v, batch, index);
+    if (blockIdx.y == 3) return transform_start<1, 1>(maps, v, batch, index);
+#endif
+    transform_start<0, 0>(maps, v, batch, index);
+}
+
+// -- products on the CUDA cores ---------------------------------------------------------------------
+// W[point] (tiles, KM) = sum over parts and channels of V (tiles, CV) U (CV, KM): a block makes
+// BM tiles x BN planes, a thread TM x TN of them, BK channels at a time from two buffers.
+#ifdef BM
+constexpr int COLUMNS = BN / TN;                 // threads along the planes
+constexpr int THREADS = (BM / TM) * COLUMNS;
+constexpr int FLOATS4_V = BM * BK / 4, FLOATS4_U = BK * BN / 4;
+constexpr int LOADS_V = (FLOATS4_V + THREADS - 1) / THREADS;
+constexpr int LOADS_U = (FLOATS4_U + THREADS - 1) / THREADS;
+static_assert(TM % 4 == 0 && TN % 4 == 0 && CV % BK == 0, "whole float4");
+constexpr int PITCH = BM + 4;
+
+KERNEL(THREADS) product(const float* __restrict__ v, const float* __restrict__ u,
+                        float* __restrict__ w, int batch) {
+    alignas(16) __shared__ float vs[2][BK][PITCH];
+    alignas(16) __shared__ float us[2][BK][BN];
+    wait_for_previous();
+    start_next();
+    int point = blockIdx.z, tiles = batch * TILES * TILES;
+    int first_tile = blockIdx.x * BM, first_plane = blockIdx.y * BN;
+    Place place = place_of_point(point);
+    v += (size_t)place.start * batch * CV;
+    u += (size_t)place.filter * CV * KM;
+
+    // what this thread loads
+    const float* v_from[LOADS_V];
+    const float* u_from[LOADS_U];
+    bool u_inside[LOADS_U];
+    UNROLL for (int i = 0; i < LOADS_V; i++) {
+        int at = i * THREADS + threadIdx.x;
+        int tile = first_tile + at / (BK / 4);
+        tile = tile < tiles ? tile : tiles - 1;
+        v_from[i] = v + (size_t)first_row(place, tile) * CV + at % (BK / 4) * 4;
+    }
+    UNROLL for (int i = 0; i < LOADS_U; i++) {
+        int at = i * THREADS + threadIdx.x;
+        int plane = first_plane + at % (BN / 4) * 4;
+        u_inside[i] = plane < KM && at < FLOATS4_U;
+        u_from[i] = u + at / (BN / 4) * KM + plane;
+    }
+    float4 v_next[LOADS_V], u_next[LOADS_U];
+    auto load = [&](int step) {
+        int part = step / (CV / BK), c = step % (CV / BK) * BK;
+        int offset = row_of_part(place, part) * CV + c;
+        UNROLL for (int i = 0; i < LOADS_V; i++)  // beyond the block's last tile: read, not stored
+            v_next[i] = *(const float4*)(v_from[i] + offset);
+        UNROLL for (int i = 0; i < LOADS_U; i++)
+            u_next[i] = u_inside[i] ? *(const float4*)(u_from[i] + (size_t)step * BK * KM)
+                                    : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    };
+    auto store = [&](int buffer) {
+        UNROLL for (int i = 0; i < LOADS_V; i++) {
+            int at = i * THREADS + threadIdx.x, row = at / (BK / 4), c = at % (BK / 4) * 4;
+            if (at >= FLOATS4_V) continue;
+            vs[buffer][c][row] = v_next[i].x;
+            vs[buffer][c + 1][row] = v_next[i].y;
+            vs[buffer][c + 2][row] = v_next[i].z;
+            vs[buffer][c + 3][row] = v_next[i].w;
+        }
+        UNROLL for (int i = 0; i < LOADS_U; i++) {
+            int at = i * THREADS + threadIdx.x;
+            if (at < FLOATS4_U)
+                *(float4*)&us[buffer][at / (BN / 4)][at % (BN / 4) * 4] = u_next[i];
+        }
+    };
+
+    // rows i * (4 BM / TM) + 4 y and columns j * (4 BN / TN) + 4 x: float4 reads without conflicts
+    int y = threadIdx.x / COLUMNS * 4, x = threadIdx.x % COLUMNS * 4;
+    float sum[TM][TN] = {};
+    int steps = place.parts * (CV / BK);
+    load(0);
+    store(0);
+    __syncthreads();
+    NO_UNROLL for (int step = 0; step < steps; step++) {
+        int buffer = step & 1;
+        if (step + 1 < steps) load(step + 1);
+        UNROLL for (int c = 0; c < BK; c++) {
+            float a[TM], b[TN];
+            UNROLL for (int i = 0; i < TM / 4; i++)
+                *(float4*)&a[4 * i] = *(const float4*)&vs[buffer][c][i * (4 * BM / TM) + y];
+            UNROLL for (int j = 0; j < TN / 4; j++)
+                *(float4*)&b[4 * j] = *(const float4*)&us[buffer][c][j * (4 * BN / TN) + x];
+            UNROLL for (int i = 0; i < TM; i++)
+                UNROLL for (int j = 0; j < TN; j++) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        }
+        if (step + 1 < steps) store(buffer ^ 1);
+        __syncthreads();
+    }
+    w += (size_t)point * tiles * KM;
+    UNROLL for (int i = 0; i < TM; i++) {
+        int tile = first_tile + i / 4 * (4 * BM / TM) + y + i % 4;
+        UNROLL for (int j = 0; j < TN / 4; j++) {
+            int plane = first_plane + j * (4 * BN / TN) + x;
+            if (tile < tiles && plane < KM)
+                *(float4*)&w[(size_t)tile * KM + plane] = make_float4(
+                    sum[i][4 * j], sum[i][4 * j + 1], sum[i][4 * j + 2], sum[i][4 * j + 3]);
+        }
+    }
+}
+#endif
+
+// -- output ----------------------------------------------------------------------------------------
+// A thread makes the M x M outputs of one plane in one tile; put(cell, k, value) takes each, cell
+// counted over (batch, OUT, OUT).
+template <class Put>
+DEVICE void inverse_transform(const float* __restrict__ w, int batch, Put put) {
+    int index = blockIdx.x * 128 + threadIdx.x;
+    int k = index % KM, tile = index / KM;
+    size_t pitch = (size_t)batch * TILES * TILES * KM;
+    if (tile >= batch * TILES * TILES) return;
+    w += index;
+    float sum[M][M] = {};
+    output_tile<0, 0>(sum, [&](int point) { return w[point * pitch]; });
+#if P1
+    output_tile<0, 1>(
+        sum, [&](int point) { return w[(Pair<0, 1>::first_point + point) * pitch]; });
+    output_tile<1, 0>(
+        sum, [&](int point) { return w[(Pair<1, 0>::first_point + point) * pitch]; });
+    output_tile<1, 1>(
+        sum, [&](int point) { return w[(Pair<1, 1>::first_point + point) * pitch]; });
+#endif
+    put_tile(sum, tile, [&](size_t cell, float value) { put(cell, k, value); });
+}
+
+// y (batch, OUT, OUT, KM)
+KERNEL(128) output_transform(const float* __restrict__ w, map_t* __restrict__ y, int batch) {
+    wait_for_previous();
+    start_next();
+    inverse_transform(
+        w, batch, [&](size_t cell, int k, float value) { y[cell * KM + k] = to_map(value); });
+}
+
+// The sums are the excitation of S-cells; v (batch, OUT, OUT) is their inhibition, silence (KM).
+KERNEL(128) s_output_transform(const float* __restrict__ w, const float* __restrict__ v,
+                               const float* __restrict__ silence, float theta,
+                               map_t* __restrict__ y, int batch) {
+    wait_for_previous();
+    start_next();
+    inverse_transform(w, batch, [&](size_t cell, int k, float value) {
+        y[cell * KM + k] = to_map(s_response(value, v[cell], theta, silence[k]));
+    });
+}

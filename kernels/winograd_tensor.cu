@@ -1,0 +1,107 @@
+// Products of the decomposed Winograd convolution on tensor cores (version "tensor", see
+// winograd.cu for the ladder): W[point] (tiles, KM) = sum over parts and channels of V (tiles, CV)
+// times U (KM, CV), operands TF32 or half, sums float32.
+//
+// A block of eight warps makes BM tiles x BN planes; rows of BYTES bytes of channels come through
+// STAGES buffers by cp.async. A row's pitch of BYTES + 16 bytes keeps ldmatrix free of conflicts.
+// Both types load alike: 16 bytes are 8 halves or 4 floats, 32 bytes one step of mma along k.
+#include "winograd.cuh"
+
+constexpr int BK = BYTES / sizeof(operand_t);
+constexpr int PITCH = BYTES + 16;
+constexpr int WARPS_N = 2, WARPS_M = 4;
+constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;  // a warp's share
+constexpr int MI = WM / 16, NI = WN / 8;
+constexpr int CHUNKS = BYTES / 16;
+constexpr int LOADS_V = (BM * CHUNKS + 255) / 256, LOADS_U = (BN * CHUNKS + 255) / 256;
+constexpr int STAGE = (BM + BN) * PITCH;
+static_assert(WM % 16 == 0 && WN % 16 == 0 && CV % BK == 0, "whole fragments");
+
+DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+#if OPERAND == 2
+    mma_half(d, a, b0, b1);
+#else
+    mma_tf32(d, a, b0, b1);
+#endif
+}
+
+KERNEL(256) product(const operand_t* __restrict__ v, const operand_t* __restrict__ u,
+                    float* __restrict__ w, int batch) {
+    DYNAMIC_SHARED(shared);
+    wait_for_previous();
+    start_next();
+    int point = blockIdx.z, tiles = batch * TILES * TILES;
+    int first_tile = blockIdx.x * BM, first_plane = blockIdx.y * BN;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    Place place = place_of_point(point);
+    v += (size_t)place.start * batch * CV;
+    u += (size_t)place.filter * KM * CV;
+
+    const operand_t* v_from[LOADS_V];
+    const operand_t* u_from[LOADS_U];
+    UNROLL for (int i = 0; i < LOADS_V; i++) {  // rows beyond the last repeat it, unused
+        int at = i * 256 + threadIdx.x, tile = first_tile + at / CHUNKS;
+        tile = tile < tiles ? tile : tiles - 1;
+        v_from[i] = v + (size_t)first_row(place, tile) * CV + at % CHUNKS * (BK / CHUNKS);
+    }
+    UNROLL for (int i = 0; i < LOADS_U; i++) {
+        int at = i * 256 + threadIdx.x, plane = first_plane + at / CHUNKS;
+        plane = plane < KM ? plane : KM - 1;
+        u_from[i] = u + (size_t)plane * CV + at % CHUNKS * (BK / CHUNKS);
+    }
+    int steps = place.parts * (CV / BK);
+    auto load = [&](int step) {
+        if (step < steps) {
+            int part = step / (CV / BK), c = step % (CV / BK) * BK;
+            u8* to = shared + step % STAGES * STAGE;
+            int v_offset = row_of_part(place, part) * CV + c;
+            size_t u_offset = (size_t)part * KM * CV + c;
+            UNROLL for (int i = 0; i < LOADS_V; i++) {
+                int at = i * 256 + threadIdx.x;
+                if (at < BM * CHUNKS)
+                    copy_async_16(to + at / CHUNKS * PITCH + at % CHUNKS * 16,
+                                  v_from[i] + v_offset);
+            }
+            UNROLL for (int i = 0; i < LOADS_U; i++) {
+                int at = i * 256 + threadIdx.x;
+                if (at < BN * CHUNKS)
+                    copy_async_16(to + (BM + at / CHUNKS) * PITCH + at % CHUNKS * 16,
+                                  u_from[i] + u_offset);
+            }
+        }
+        copy_async_commit();
+    };
+
+    int row = warp / WARPS_N * WM, column = warp % WARPS_N * WN;
+    const u8* a_from = shared + (row + lane % 16) * PITCH + lane / 16 * 16;
+    const u8* b_from =
+        shared + (BM + column + lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 16;
+    float sum[MI][NI][4] = {};
+    UNROLL for (int s = 0; s < STAGES - 1; s++) load(s);
+    NO_UNROLL for (int step = 0; step < steps; step++) {
+        copy_async_wait<STAGES - 2>();
+        __syncthreads();
+        load(step + STAGES - 1);
+        int stage = step % STAGES * STAGE;
+        UNROLL for (int k = 0; k < BYTES; k += 32) {
+            u32 a[MI][4], b[NI / 2][4];
+            UNROLL for (int i = 0; i < MI; i++)
+                load_matrix_x4(a[i], a_from + stage + i * 16 * PITCH + k);
+            UNROLL for (int j = 0; j < NI / 2; j++)
+                load_matrix_x4(b[j], b_from + stage + j * 16 * PITCH + k);
+            UNROLL for (int i = 0; i < MI; i++)
+                UNROLL for (int j = 0; j < NI; j++)
+                    multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+    w += (size_t)point * tiles * KM;
+    UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+            UNROLL for (int half = 0; half < 2; half++) {
+                int tile = first_tile + row + i * 16 + half * 8 + lane / 4;
+                int plane = first_plane + column + j * 8 + lane % 4 * 2;
+                if (tile < tiles && plane < KM)
+                    *(float2*)&w[(size_t)tile * KM + plane] =
+                        make_float2(sum[i][j][2 * half], sum[i][j][2 * half + 1]);
+            }
+}

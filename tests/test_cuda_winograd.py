@@ -1,0 +1,232 @@
+"""Decomposed Winograd convolution against float64, its kernels run by the emulator."""
+
+import itertools
+import shutil
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.steps import up
+from neocog.cuda.winograd_plan import Plan, Response, Shape
+from neocog.cuda.winograd_transforms import (
+    PART_SIZES,
+    TILES,
+    Split,
+    best_tile,
+    cook_toom,
+    transform_filters,
+    uniform,
+)
+from neocog.errors import UsageError
+from neocog.network import reference
+from neocog.network.layers import s_constants
+from neocog.network.model import SWeights
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def correlate(x, w):
+    """(B, H, W, C) with (K, C, k, k) -> (B, H', W', K) in float64."""
+    u = x.astype(np.float64).transpose(0, 3, 1, 2)
+    seen = reference.windows(u, w.shape[-1], 0)
+    return np.einsum("bchwij,kcij->bhwk", seen, w.astype(np.float64), optimize=True)
+
+
+def relative(y, r):
+    assert np.isfinite(y).all()
+    return np.abs(y - r).max() / np.abs(r).max()
+
+
+def poisoned(shape, dtype):
+    return np.full(shape, np.nan, dtype)
+
+
+def run(plan, x, w, *, machine=None, response=None, u=None):
+    """Launch the plan in the emulator on poisoned buffers; the planes that are real."""
+    machine = machine or Emulator()
+    size, batch = plan.shape.out, len(x)
+    y = poisoned((batch, size, size, plan.shape.planes), np.float32)
+    scratch = {name: poisoned(*form) for name, form in plan.scratch(batch).items()}
+    u = plan.filters(w) if u is None else u
+    for launch in plan.launches(batch, x, u, y, scratch, machine.processors, response):
+        machine.launch(launch)
+    assert not y[..., len(w) :].any()
+    return y[..., : len(w)]
+
+
+def layer(rng, split, m, *, size, channels=8, planes=8, batch=1, **more):
+    """A plan with input and filters at random."""
+    shape = Shape(split.kernel, size + split.kernel - 1, channels, up(planes, 8))
+    x = rng.random((batch, shape.width, shape.width, channels), dtype=np.float32)
+    w = rng.standard_normal((planes, channels, split.kernel, split.kernel)).astype(np.float32)
+    return Plan(shape, split, m, **more), x, w
+
+
+# -- transforms ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("m", "r"), list(itertools.product((1, *TILES), PART_SIZES)))
+def test_the_transforms_are_exact(m, r):
+    output, filters, inputs = cook_toom(m, r)
+    rng = np.random.default_rng(m * 10 + r)
+    d = np.array([Fraction(int(v)) for v in rng.integers(-9, 10, m + r - 1)])
+    g = np.array([Fraction(int(v)) for v in rng.integers(-9, 10, r)])
+    y = output @ ((filters @ g) * (inputs @ d))
+    assert y.tolist() == [sum(g[k] * d[i + k] for k in range(r)) for i in range(m)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "m", "wanted"),
+    [((3, 3, 1), 2, 25), ((3, 3, 1), 4, 16), ((4, 3), 4, 169 / 16), ((3, 3, 3), 4, 20.25)],
+)
+def test_multiplications_of_a_7x7_filter(sizes, m, wanted):
+    assert Split(7, sizes).per_output(m) == wanted
+
+
+def test_the_s_layers_take_a_quarter_of_the_multiplications():
+    layers = ((6, 38, 16 * 26), (6, 22, 26 * 78), (9, 5, 78 * 70))
+    direct = sum(size**2 * k**2 * pairs for k, size, pairs in layers)
+    best = 0.0
+    for k, size, pairs in layers:
+        split = uniform(k)
+        best += split.per_output(best_tile(split, size), size) * size**2 * pairs
+    assert best_tile(uniform(9), 5) == 5
+    assert direct / best > 3.7
+
+
+@pytest.mark.parametrize("kernel", range(3, 26))
+def test_every_filter_from_3_to_25_is_split(kernel):
+    split = uniform(kernel)
+    assert sum(g.size * g.count for g in split.groups) - kernel in (0, 1, 2)
+    assert transform_filters(np.ones((kernel, kernel, 1)), split, 3).shape[0] == (
+        25 * split.groups[0].count ** 2
+    )
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (4,), (5, 2), (4, 2, 1), (4, 4, 4)])
+def test_parts_that_do_not_make_a_filter_are_refused(sizes):
+    with pytest.raises(UsageError, match="parts"):
+        Split(7, sizes)
+
+
+@pytest.mark.parametrize(
+    ("m", "version", "operand", "sizes"),
+    [
+        (6, "global", "fp32", (3, 3, 1)),
+        (3, "global", "tf32", (3, 3, 1)),
+        (3, "tensor", "fp32", (3, 3, 1)),
+        (3, "fused", "fp32", (3, 3, 1)),
+        (3, "quick", "fp32", (3, 3, 1)),
+    ],
+)
+def test_plans_that_do_not_go_together_are_refused(m, version, operand, sizes):
+    with pytest.raises(UsageError):
+        Plan(Shape(7, 13, 8, 8), Split(7, sizes), m, version, operand)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+@emulated
+@pytest.mark.parametrize(("m", "r"), list(itertools.product(TILES, PART_SIZES[1:])))
+def test_fused(m, r, rng):
+    split = uniform(2 * r - 1, r)
+    plan, x, w = layer(rng, split, m, size=m + 2, channels=3, planes=9, version="fused")
+    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("sizes", "m", "size", "channels", "planes", "batch"),
+    [
+        ((3, 3), 3, 7, 16, 40, 1),
+        ((4, 3), 4, 9, 10, 24, 3),
+        ((3, 3, 1), 2, 5, 8, 70, 2),
+        ((3, 3, 3), 5, 5, 78, 16, 3),
+        ((4, 4), 4, 13, 5, 8, 1),
+    ],
+)
+def test_global(sizes, m, size, channels, planes, batch, rng):
+    plan, x, w = layer(
+        rng, Split(sum(sizes), sizes), m, size=size, channels=channels, planes=planes, batch=batch
+    )
+    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
+
+
+@emulated
+def test_a_filter_of_25x25(rng):
+    plan, x, w = layer(rng, uniform(25), 3, size=4, channels=4)
+    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
+
+
+@emulated
+def test_many_tiles_take_larger_blocks(rng):
+    plan, x, w = layer(rng, uniform(6), 3, size=24, channels=8, planes=64, batch=2)
+    assert plan.block(len(x), 1) == (128, 64)
+    machine = Emulator(order="reversed")
+    machine.processors = 1
+    assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < 1e-5
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("operand", "channels", "planes"),
+    [("tf32", 10, 24), ("fp16", 10, 24), ("fp16", 40, 72), ("tf32", 40, 40)],
+)
+def test_tensor_cores(operand, channels, planes, rng):
+    plan, x, w = layer(
+        rng,
+        Split(7, (4, 3)),
+        4,
+        size=9,
+        channels=channels,
+        planes=planes,
+        batch=2,
+        version="tensor",
+        operand=operand,
+    )
+    assert relative(run(plan, x, w), correlate(x, w)) < 1e-2
+
+
+@emulated
+@pytest.mark.parametrize("indexing", [0, 1])
+@pytest.mark.parametrize(("operand", "most"), [("fp32", 1e-6), ("fp16", 1e-3)])
+def test_filters_transformed_by_the_kernel(operand, most, indexing, rng):
+    version = "tensor" if operand == "fp16" else "global"
+    plan, _, w = layer(
+        rng, Split(7, (4, 3)), 4, size=4, channels=10, planes=13, version=version, operand=operand
+    )
+    wanted = plan.filters(w)
+    u = poisoned(wanted.shape, wanted.dtype)
+    Emulator().launch(plan.filter_launch(plan.arrange(w), u, indexing=indexing))
+    assert relative(u.astype(np.float64), wanted.astype(np.float64)) < most
+
+
+@emulated
+@pytest.mark.parametrize("version", ["global", "fused"])
+@pytest.mark.parametrize(("kernel", "size", "m"), [(6, 9, 4), (9, 5, 5), (6, 7, 3)])
+def test_responses_of_s_cells(version, kernel, size, m, rng):
+    planes, channels = 13, 16
+    x = rng.random((planes, channels, kernel, kernel)).astype(np.float32)
+    c = rng.random((kernel, kernel)).astype(np.float32)
+    c /= c.sum()
+    weights = SWeights(x, c, 0.66, 100.0)
+    plan, u, _ = layer(
+        rng, uniform(kernel), m, size=size, channels=channels, planes=planes, batch=2,
+        version=version,
+    )  # fmt: skip
+    u *= rng.random(u.shape) < 0.8
+    maps = u.astype(np.float64).transpose(0, 3, 1, 2)
+    wanted = reference.s_response(
+        maps, x.astype(np.float64), c.astype(np.float64), threshold=0.66, q=100.0, padding=0
+    )
+    a, theta, silence = s_constants(weights)
+    padded = np.full(plan.shape.planes, 1e30, np.float32)
+    padded[:planes] = silence
+    v = reference.inhibition(maps, c.astype(np.float64), 0).astype(np.float32)
+    y = run(plan, u, np.asarray(a), response=Response(v, padded, np.float32(theta)))
+    assert 0.05 < (wanted > 0).mean() < 0.95
+    assert relative(y, wanted.transpose(0, 2, 3, 1)) < 5e-5
