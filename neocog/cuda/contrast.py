@@ -1,0 +1,101 @@
+"""Contrast cells: how ``kernels/contrast.cu`` is specialised, fed and launched."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.network.fields import contrast_kernel
+from neocog.network.model import Model
+from neocog.network.spec import INPUT_SIZE
+from neocog.network.u0 import DIGIT_SIZE
+
+
+class Contrast(Step):
+    """UG from digits (B, 28, 28) of uint8; U0 is never written.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where to run.
+    model : Model
+        Whose contrast kernel.
+    layer : int
+        0: there is one such layer.
+    layouts : dict
+        Of :func:`neocog.cuda.steps.layouts`.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+        Type of UG, as in ``layouts``; sums are float32, and which cells are silent is decided as
+        in float64.
+    """
+
+    version: ClassVar[str] = "digits"
+    #: Whether the input is U0 (B, 65, 65) of float32 instead.
+    from_u0: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        precision: Precision,
+    ) -> None:
+        self.reads, self.writes = ("U0" if self.from_u0 else "digits"), "UG"
+        self._machine, self._target = machine, layouts["UG"]
+        self._spec = model.spec.contrast
+        a = contrast_kernel(self._spec)
+        self._weights = machine.xp.asarray(np.ascontiguousarray(a[:4, :4]))
+
+    def kernel(self, strip: int, strips: int) -> Kernel:
+        """Return the kernel for ``strips`` strips of ``strip`` rows a block."""
+        t = self._target
+        seen = strip * strips + 6
+        floats = seen * (t.size + 6) + (0 if self.from_u0 else (seen + DIGIT_SIZE) * DIGIT_SIZE)
+        defines = (
+            ("MAP", t.code),
+            ("FROM_U0", int(self.from_u0)),
+            ("WIDTH", t.width),
+            ("BORDER", t.border),
+            ("CELLS", t.size),
+            ("SILENCE", self._spec.silence),
+            ("STRIP", strip),
+            ("STRIPS", strips),
+        )
+        threads = up(t.size * strips, 32)
+        return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=80)
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """One launch: whole digits a block, or bands of a few rows where digits are few."""
+        size = self._target.size
+        bands = -(-self._machine.processors // batch)
+        strip, strips = (8, -(-size // 8)) if bands == 1 else (_short_strip(size, bands), 2)
+        kernel = self.kernel(strip, strips)
+        grid = (-(-size // (strip * strips)), 1, batch)
+        return [Launch(kernel, grid, (source, target, self._weights))]
+
+    def work(self) -> Work:
+        """The kernel at every cell; input and UG once."""
+        t = self._target
+        flops = 2.0 * self._spec.kernel**2 * t.size**2
+        read = INPUT_SIZE**2 * 4 if self.from_u0 else DIGIT_SIZE**2
+        return Work(flops, float(read + t.size**2 * 2 * t.storage.itemsize))
+
+
+class ContrastOfU0(Contrast):
+    """UG from U0 (B, 65, 65) of float32."""
+
+    version: ClassVar[str] = "u0"
+    from_u0: ClassVar[bool] = True
+
+
+def _short_strip(size: int, bands: int) -> int:
+    """Rows a thread, two threads a column and band, so that ``bands`` blocks share a digit."""
+    return max(1, min(8, round(size / bands / 2)))
+
+
+#: By name.
+VERSIONS: dict[str, type[Contrast]] = {cls.version: cls for cls in (Contrast, ContrastOfU0)}

@@ -1,0 +1,99 @@
+"""The contrast kernel in the emulator, held against the float64 equations."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.contrast import VERSIONS, Contrast, ContrastOfU0
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.steps import Precision, layouts
+from neocog.network import reference
+from neocog.network.u0 import u0_from_digits
+from tests.cuda_maps import poisoned, read
+from tests.support import digits_of, tiny_model
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def respond(machine: Any, step: Contrast, lay: Any, source: Any) -> Any:
+    out = poisoned(lay["UG"], len(source))
+    for launch in step.launches(len(source), source, out, {}):
+        machine.launch(launch)
+    return read(out, lay["UG"])
+
+
+def digits(count: int) -> Any:
+    """Drawn digits, noise, faint noise (cells on the edge of silence), nothing, all ink."""
+    rng = np.random.default_rng(0)
+    kinds = [
+        *digits_of("0123456789"),
+        rng.integers(0, 256, (28, 28)),
+        rng.integers(0, 2, (28, 28)),
+        np.zeros((28, 28)),
+        np.full((28, 28), 255),
+    ]
+    return np.stack([kinds[i % len(kinds)] for i in range(count)]).astype(np.uint8)
+
+
+def step_of(version: str, machine: Any, precision: Precision) -> tuple[Contrast, Any]:
+    model = tiny_model()
+    lay = layouts(model.spec, model.planes, precision)
+    return VERSIONS[version](machine, model, 0, lay, precision), lay
+
+
+@pytest.mark.parametrize("batch", [1, 14, 140])
+def test_digits_give_the_equations(machine: Emulator, batch: int) -> None:
+    step, lay = step_of("digits", machine, "fp32")
+    seen = digits(batch)
+    wanted = reference.contrast(u0_from_digits(seen), tiny_model().spec.contrast)
+    got = respond(machine, step, lay, seen)
+    assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
+    assert np.array_equal(got > 0, wanted > 0)
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("fp16", 5e-4), ("bf16", 4e-3), ("tf32", 1e-6)])
+def test_every_type_of_map(machine: Emulator, precision: Precision, bound: float) -> None:
+    step, lay = step_of("digits", machine, precision)
+    wanted = reference.contrast(u0_from_digits(digits(3)), tiny_model().spec.contrast)
+    got = respond(machine, step, lay, digits(3))
+    assert np.abs(got - wanted).max() <= bound * wanted.max()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 30.0])
+def test_u0_of_any_range(machine: Emulator, scale: float) -> None:
+    step, lay = step_of("u0", machine, "fp32")
+    u0 = np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
+    wanted = reference.contrast(u0, tiny_model().spec.contrast)
+    got = respond(machine, step, lay, u0)
+    assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
+    assert np.array_equal(got > 0, wanted > 0)
+
+
+def test_silence_is_decided_as_in_float64(machine: Emulator) -> None:
+    """Pictures scaled so that one cell each answers with 1e-4 to the last bits of float32."""
+    step, lay = step_of("u0", machine, "fp32")
+    spec = tiny_model().spec.contrast
+    rng = np.random.default_rng(4)
+    pictures = []
+    for _ in range(12):
+        u0 = rng.uniform(0, 1, (65, 65)).astype(np.float32)
+        y = reference.contrast(u0[None], spec)[0, 0].max()
+        for off in (-3, -1, 0, 1, 3):
+            pictures.append((u0 * np.float64(1e-4 * (1 + off * 2e-8) / y)).astype(np.float32))
+    u0 = np.stack(pictures)
+    wanted = reference.contrast(u0, spec)
+    assert 0 < (wanted.reshape(len(u0), -1).max(axis=1) > 0).sum() < len(u0)
+    assert np.array_equal(respond(machine, step, lay, u0) > 0, wanted > 0)
+
+
+def test_u0_is_what_the_other_engines_see(machine: Emulator) -> None:
+    """From digits and from U0 the responses are the same numbers."""
+    seen = digits(14)
+    step, lay = step_of("digits", machine, "fp32")
+    from_u0 = ContrastOfU0(machine, tiny_model(), 0, lay, "fp32")
+    got = respond(machine, step, lay, seen)
+    assert np.array_equal(got, respond(machine, from_u0, lay, u0_from_digits(seen)))
