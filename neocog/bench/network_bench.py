@@ -106,7 +106,7 @@ def compare_on_gpu(
     *,
     batch: int,
     precision: str,
-    plans: Sequence[str] = ("auto",),
+    plans: Sequence[str] = ("default",),
     peers: Sequence[str] = ("torch", "compile"),
     rounds: int = 30,
     host: bool = False,

@@ -1,12 +1,22 @@
-"""Our own passes on a GPU as a side of a comparison."""
+"""Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.cuda.engine import CudaEngine
+from neocog.cuda.kernel import Array, Layout
+from neocog.cuda.lanes import captured, enqueue
+from neocog.cuda.launcher import Gpu
+from neocog.cuda.passes import Pass
+from neocog.cuda.plan import Shelf
+from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
+from neocog.network.spec import LABELS
+
+Maps = Mapping[str, NDArray[np.floating[Any]]]
 
 _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
 _HOLD_SOURCE = """
@@ -17,8 +27,53 @@ extern "C" __global__ void hold(long long cycles) {
 """
 
 
+class Recording:
+    """Launches on a stream of their own, captured as a CUDA graph and timed as one.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        Where.
+    record : callable
+        Enqueues the launches on the current stream; called once before the capture and once
+        within it.
+    """
+
+    def __init__(self, gpu: Gpu, record: Callable[[], None]) -> None:
+        self._cuda = gpu.xp.cuda
+        self.stream = self._cuda.Stream(non_blocking=True)
+        with gpu.current():
+            with self.stream:
+                record()
+            self.stream.synchronize()
+            with captured(self.stream) as graphs:
+                record()
+            self._hold = gpu.xp.RawKernel(_HOLD_SOURCE, "hold")
+        self._graph: Any = graphs[0]
+
+    def replay(self) -> None:
+        """Enqueue it once."""
+        self._graph.launch(self.stream)
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one replay, over ``repeats`` in a row."""
+        start, end = self._cuda.Event(), self._cuda.Event()
+        with self.stream:
+            self.replay()
+            self._hold((1,), (1,), (np.int64(_HOLD * repeats),))
+            start.record()
+            for _ in range(repeats):
+                self.replay()
+            end.record()
+        end.synchronize()
+        ms: float = self._cuda.get_elapsed_time(start, end) / repeats
+        return ms
+
+
 class OurSide:
     """One batch size of our engine; a :class:`neocog.bench.race.Side`.
+
+    A batch beyond the plan's chunk goes through the pass in chunks, as the engine does it.
 
     Parameters
     ----------
@@ -27,45 +82,127 @@ class OurSide:
         Digits per pass.
     precision : {"fp32", "tf32", "fp16", "bf16"}
     plan : str
-        Which version of each step: ``auto``, ``card``, ``direct``.
+        As the option ``--plan``.
     """
 
-    def __init__(self, model: Model, batch: int, *, precision: str, plan: str = "auto") -> None:
-        import cupy
+    def __init__(self, model: Model, batch: int, *, precision: str, plan: str = "default") -> None:
+        self._batch = batch
+        self._engine = CudaEngine(model, device="cuda:0", precision=precision, plan=plan)
+        runner = self._engine.runner(0)
+        self._gpu = gpu = runner.gpu
+        with gpu.current():
+            self._digits = gpu.xp.zeros((batch, 28, 28), np.uint8)
+            chunk = min(batch, runner.chunk)
+            self.chunk = chunk
+            steps = runner.shelf.choose(runner.plan, chunk)
+            self.versions = {step.writes: step.version for step in steps}
+            self._pass = Pass(gpu, steps, runner.shelf.layouts, chunk)
+            answers = self._pass.arrays["answers"]
+            self._answers = gpu.xp.zeros((batch, *answers.shape[1:]), answers.dtype)
+            gpu.warmup(self._pass.launches)
+            self._recording = Recording(gpu, self._record)
 
-        self._cupy, self._batch = cupy, batch
-        engines: Any = import_module("neocog.network.engine")
-        self._engine = engines.open_engine(model, device="cuda", precision=precision, plan=plan)
-        self._pass: Any = self._engine.replay(batch)
-        self._stream: Any = self._engine.stream
-        self._hold = cupy.RawKernel(_HOLD_SOURCE, "hold")
+    def _record(self) -> None:
+        arrays = self._pass.arrays
+        for start in range(0, self._batch, self.chunk):
+            part = slice(start, min(start + self.chunk, self._batch))
+            count = part.stop - part.start
+            self._copy(arrays["digits"][:count], self._digits[part])
+            enqueue(self._gpu, self._pass.launches)
+            self._copy(self._answers[part], arrays["answers"][:count])
+
+    def _copy(self, target: Array, source: Array) -> None:
+        runtime = self._gpu.xp.cuda.runtime
+        stream = self._gpu.xp.cuda.get_current_stream().ptr
+        runtime.memcpyAsync(
+            target.data.ptr, source.data.ptr, source.nbytes, runtime.memcpyDeviceToDevice, stream
+        )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
         """Put a batch of digits on the GPU."""
-        self._pass.load(digits)
+        with self._gpu.current():
+            self._digits.set(np.ascontiguousarray(digits))
+            self._gpu.xp.cuda.get_current_stream().synchronize()
 
     def elapsed(self, repeats: int) -> float:
         """Return milliseconds of one pass."""
-        cuda = self._cupy.cuda
-        start, end = cuda.Event(), cuda.Event()
-        with self._stream:
-            self._pass()
-            self._hold((1,), (1,), (np.int64(_HOLD * repeats),))
-            start.record()
-            for _ in range(repeats):
-                self._pass()
-            end.record()
-        end.synchronize()
-        ms: float = cuda.get_elapsed_time(start, end) / repeats
-        return ms
+        return self._recording.elapsed(repeats)
 
     def scores(self) -> NDArray[np.float32]:
         """Return the scores of the digits last loaded."""
-        self._pass()
-        found: NDArray[np.float32] = self._pass.scores()
+        self._recording.replay()
+        self._recording.stream.synchronize()
+        found: NDArray[np.float32] = self._answers.get()[:, :LABELS]
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return scores of digits on the host."""
         found: NDArray[np.float32] = self._engine.recognise(digits, batch=self._batch).score
         return found
+
+
+class StepRun:
+    """One step of the pass, fed with maps of the layer before.
+
+    Parameters
+    ----------
+    shelf : Shelf
+        Of the GPU, model and precision.
+    stage, version : str
+        Which step, e.g. ``"US2"`` and ``"winograd"``.
+    before : dict of ndarray
+        What it may read: ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps
+        (B, K, H, W) by layer.
+    """
+
+    def __init__(
+        self, shelf: Shelf, stage: str, version: str, before: Mapping[str, NDArray[Any]]
+    ) -> None:
+        gpu = shelf.machine
+        assert isinstance(gpu, Gpu)
+        self.step = shelf.step(stage, version)
+        batch = len(before[self.step.reads])
+        self._gpu = gpu
+        with gpu.current():
+            self._pass = Pass(gpu, [self.step], shelf.layouts, batch)
+            source = self._pass.arrays[self.step.reads]
+            given = before[self.step.reads]
+            if self.step.reads in shelf.layouts:
+                given = stored(given, shelf.layouts[self.step.reads])
+            source.set(np.ascontiguousarray(given, source.dtype))
+            gpu.xp.cuda.get_current_stream().synchronize()
+            gpu.warmup(self._pass.launches)
+
+    def maps(self) -> NDArray[np.float32]:
+        """Return what the step writes, (B, K, H, W)."""
+        with self._gpu.current():
+            self._pass.run()
+            found: NDArray[np.float32] = to_numpy(self._pass.maps(self.step.writes))
+            return found
+
+    def error(self, want: Maps) -> float:
+        """Return the largest error relative to the strongest response."""
+        r = want[self.step.writes]
+        return float(np.abs(self.maps() - r).max() / np.abs(r).max())
+
+    def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
+        """Return the time of the step alone, ``repeats`` of them in a graph: the median."""
+        launches = tuple(self._pass.launches)
+
+        def record() -> None:
+            for _ in range(repeats):
+                enqueue(self._gpu, launches)
+
+        recording = Recording(self._gpu, record)
+        return 1e3 * float(np.median([recording.elapsed(5) for _ in range(rounds)])) / repeats
+
+
+def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
+    """Return maps (B, K, H, W) as a layout stores them, border and spare channels 0."""
+    out = np.zeros(layout.shape(len(maps)), np.float32)
+    inside = slice(layout.border, layout.border + layout.size)
+    out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
+    if layout.dtype != "bfloat16":
+        return out.astype(layout.storage)
+    bits = out.view(np.uint32)  # to nearest, ties to even
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -29,8 +29,9 @@ def bench_network(
         str, typer.Option("--precision", metavar="fp32|tf32|fp16|bf16", help="On the GPU.")
     ] = "fp32",
     plan: Annotated[
-        str, typer.Option("--plan", metavar="auto|card|direct", help="Our steps on the GPU.")
-    ] = "auto",
+        str,
+        typer.Option("--plan", metavar="default|auto|card|direct", help="Our steps on the GPU."),
+    ] = "default",
     peers: Annotated[
         str,
         typer.Option(

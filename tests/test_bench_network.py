@@ -1,0 +1,74 @@
+"""Sides of a comparison on a GPU: compared first, timed in turn; here with sides that are made."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from neocog.bench.network_bench import GpuComparison, compare_on_gpu, differences_from_cpu
+from neocog.bench.race import race, trips
+from neocog.bench.timing import made_digits
+from neocog.errors import NeocogError, UsageError
+from neocog.network.engine import Engine
+from tests.support import tiny_model
+
+
+class MadeSide:
+    """Scores of the CPU engine, a little off, in a time that is given."""
+
+    def __init__(self, ms: float, off: float = 0.0) -> None:
+        self.ms, self.off = ms, off
+        self.loaded: list[int] = []
+        self.repeats: list[int] = []
+        self._engine = Engine(tiny_model(), threads=1)
+
+    def load(self, digits: NDArray[np.uint8]) -> None:
+        self._digits = digits
+        self.loaded.append(int(digits.sum()))
+
+    def elapsed(self, repeats: int) -> float:
+        self.repeats.append(repeats)
+        return self.ms
+
+    def scores(self) -> NDArray[np.float32]:
+        return self.trip(self._digits)
+
+    def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return self._engine.recognise(digits).score + np.float32(self.off)
+
+
+def test_sides_take_turns_on_every_input() -> None:
+    sides = {"ours": MadeSide(0.01), "theirs": MadeSide(1.0)}
+    sets = [made_digits(2, seed=seed) for seed in range(3)]
+    times = race(sides, sets, rounds=6)
+    assert {name: len(ms) for name, ms in times.items()} == {"ours": 6, "theirs": 6}
+    for side in sides.values():
+        assert set(side.loaded) == {int(digits.sum()) for digits in sets}
+    assert sides["ours"].repeats[-1] > sides["theirs"].repeats[-1]
+    assert all((ms > 0).all() for ms in trips(sides, sets, rounds=2).values())
+
+
+def test_a_side_that_computes_something_else_stops_the_comparison() -> None:
+    digits = made_digits(3)[np.arange(6) % 3]  # a batch may repeat what is compared
+    near, far = {"near": MadeSide(1.0, 1e-7)}, {"far": MadeSide(1.0, 0.1)}
+    found = differences_from_cpu(tiny_model(), near, digits, 1e-4)
+    assert found["near"] < 1e-5
+    with pytest.raises(NeocogError, match="far computes other scores"):
+        differences_from_cpu(tiny_model(), far, digits, 1e-4)
+
+
+def test_ratio_is_theirs_by_our_fastest() -> None:
+    passes = {"neocog auto": [0.01], "neocog direct": [0.04], "torch": [0.03]}
+    result = GpuComparison(
+        "m", "fp16", 2, {k: np.array(v) for k, v in passes.items()}, dict.fromkeys(passes, 0.0)
+    )
+    assert result.ratios() == {"torch": pytest.approx(3.0)}
+    facts = json.loads(json.dumps(result.to_dict()))
+    assert facts["us_per_digit"]["neocog auto"] == 5.0
+    assert list(result.lines())[-1] == "neocog is 3.00 times as fast as torch"
+
+
+def test_unknown_peer_on_the_gpu() -> None:
+    with pytest.raises(UsageError, match="'onnxruntime' does not run on a GPU"):
+        compare_on_gpu(tiny_model(), batch=1, precision="fp32", plans=(), peers=["onnxruntime"])
