@@ -1,10 +1,14 @@
 """Which device the network runs on: every command asks here."""
 
+import re
+import sys
 from types import ModuleType
 
 from neocog.errors import DeviceError, UsageError
 
 DEVICES = ("auto", "cpu", "cuda")
+
+_said: set[str] = set()
 
 
 def choose_device(name: str) -> str:
@@ -12,8 +16,10 @@ def choose_device(name: str) -> str:
 
     Parameters
     ----------
-    name : {"auto", "cpu", "cuda"}
-        ``auto`` is the CPU: the engine has no other yet.
+    name : str
+        ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``. ``auto`` is CUDA where it
+        can be used, else the CPU; if there is an NVIDIA driver all the same, the reason is told
+        on stderr, once.
 
     Raises
     ------
@@ -22,12 +28,28 @@ def choose_device(name: str) -> str:
     DeviceError
         If it is not there.
     """
-    _check(name)
-    if name == "cuda":
-        raise DeviceError(
-            "device 'cuda': this version reads on the CPU only; use --device cpu or auto"
-        )
+    if not re.fullmatch(r"cuda:\d+", name):
+        _check(name, "cuda:N")
+    if name == "cpu":
+        return "cpu"
+    from neocog.cuda import devices
+
+    if name != "auto":
+        devices.numbers(name)
+        return name
+    reason = devices.trouble()
+    if reason is None:
+        return "cuda"
+    if devices.driver_version() is not None:
+        told(reason)
     return "cpu"
+
+
+def told(reason: str) -> None:
+    """Say on stderr why ``auto`` takes the CPU, each reason once."""
+    if reason not in _said:
+        _said.add(reason)
+        print(f"neocog: reading on the CPU: {reason}", file=sys.stderr)
 
 
 def learning_module(name: str) -> ModuleType:
@@ -61,6 +83,7 @@ def learning_module(name: str) -> ModuleType:
         return module_of_device("cpu")
 
 
-def _check(name: str) -> None:
+def _check(name: str, *more: str) -> None:
     if name not in DEVICES:
-        raise UsageError(f"device '{name}' is unknown: choose one of {', '.join(DEVICES)}")
+        known = ", ".join((*DEVICES, *more))
+        raise UsageError(f"device '{name}' is unknown: choose one of {known}")

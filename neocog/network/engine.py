@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,96 @@ Array = Any
 
 #: Digits that one thread takes through the layers at a time.
 SHARE = 4
+#: Digits handed to the CPU engine at a time.
+BATCH = 32
+
+
+class AnyEngine(Protocol):
+    """What every engine has, on the CPU and on CUDA."""
+
+    @property
+    def model(self) -> Model:
+        """What it recognises with."""
+
+    @property
+    def device(self) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"cuda:N"``."""
+
+    @property
+    def precision(self) -> str:
+        """Type of maps and products, e.g. ``"fp32"``."""
+
+    @property
+    def batch(self) -> int:
+        """Digits of a pass where none is named and more come."""
+
+    @property
+    def where(self) -> str:
+        """The device, for people."""
+
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
+        """Recognise isolated digits, as :meth:`Engine.recognise`."""
+
+    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
+        """Return every layer's response, as :meth:`Engine.maps`."""
+
+    def stage_times(
+        self, digits: NDArray[np.uint8], *, repeats: int = 20
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return milliseconds of each stage, as :meth:`Engine.stage_times`."""
+
+
+def open_engine(
+    model: Model,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    plan: str = "default",
+    threads: int | None = None,
+) -> AnyEngine:
+    """Return the engine of a device.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : str
+        ``"cpu"``, ``"cuda"`` (every GPU), ``"cuda:N"`` or ``"auto"``: CUDA where it can be used,
+        else the CPU. Where an NVIDIA driver is there but cannot be used, ``"auto"`` says why on
+        stderr, once.
+    precision : str, optional
+        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``. The CPU knows fp32 alone; by default
+        CUDA takes fp16 where the device multiplies matrices of it.
+    plan : str
+        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
+    threads : int, optional
+        Threads of the CPU engine; all cores by default.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there.
+    UsageError
+        If device, precision or plan are unknown.
+    """
+    from neocog.batch.device import choose_device, told
+
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        from neocog.cuda.engine import CudaEngine
+
+        try:
+            engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
+            if device == "auto":
+                engine.warm(1)
+            return engine
+        except DeviceError as error:
+            if device != "auto":
+                raise
+            told(str(error))
+    if device != "auto" and precision not in (None, "fp32"):
+        raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
+    return Engine(model, threads=threads)
 
 
 class Layers:
@@ -68,7 +158,7 @@ class Engine:
     model : Model
         What to recognise with.
     device : {"cpu"}
-        Where to run.
+        Where to run; :func:`open_engine` knows the others.
     threads : int, optional
         Threads to use; all cores by default.
 
@@ -82,22 +172,27 @@ class Engine:
 
     def __init__(self, model: Model, *, device: str = "cpu", threads: int | None = None) -> None:
         if device != "cpu":
-            raise DeviceError(f"device {device!r} is not there; this engine runs on 'cpu'")
-        self.model, self.device = model, device
+            raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_engine")
+        self.model, self.device, self.precision, self.batch = model, device, "fp32", BATCH
         self._shares = Shares(threads)
         self.threads = self._shares.threads
         self._layers = Layers(model)
         self._decision = Decision(model)
 
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int = 32) -> Answers:
+    @property
+    def where(self) -> str:
+        """The device, for people."""
+        return f"cpu, {self.threads} threads"
+
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> Answers:
         """Recognise isolated digits.
 
         Parameters
         ----------
         digits : ndarray of uint8, shape (N, 28, 28)
             Ink 255 on paper 0, as in MNIST.
-        batch : int
-            Digits handed to the engine at a time.
+        batch : int, optional
+            Digits handed to the engine at a time, 32 by default.
 
         Raises
         ------
@@ -106,6 +201,7 @@ class Engine:
         UsageError
             If ``batch`` is below 1.
         """
+        batch = self.batch if batch is None else batch
         if batch < 1:
             raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
         check_digits(digits)
@@ -135,11 +231,7 @@ class Engine:
         dict
             ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
         """
-        u: Array = np.asarray(u0, dtype=np.float32)
-        if u.ndim != 3 or u.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
-            raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
-        if not np.isfinite(u).all():
-            raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
+        u: Array = pictures(u0)
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
             for name, layer in self._layers.stages:
@@ -179,6 +271,22 @@ class Engine:
         us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)
         note("UC4", now)
+
+
+def pictures(u0: ArrayLike) -> NDArray[np.float32]:
+    """Return pictures for the input layer as float32, (B, 65, 65).
+
+    Raises
+    ------
+    InputError
+        If they have another shape or hold what is no number.
+    """
+    u = np.asarray(u0, dtype=np.float32)
+    if u.ndim != 3 or u.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
+        raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
+    if not np.isfinite(u).all():
+        raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
+    return u
 
 
 def _tight(layer: Callable[[Any], Patch], u: Any) -> Patch:

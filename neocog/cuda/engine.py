@@ -1,0 +1,264 @@
+"""The engine on CUDA devices: digits in, answers out; maps and stage times as on the CPU."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neocog.cuda.devices import numbers
+from neocog.cuda.kernel import Array
+from neocog.cuda.launcher import gpu
+from neocog.cuda.passes import ANSWER_COLUMNS
+from neocog.cuda.plan import MOST_CHUNK, parse_plan
+from neocog.cuda.runner import Runner
+from neocog.cuda.steps import PRECISIONS, Precision
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network.arrays import array_module
+from neocog.network.decision import Answers, Decision
+from neocog.network.engine import pictures
+from neocog.network.model import Model
+from neocog.network.spec import LABELS
+from neocog.network.u0 import check_digits
+
+_HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+class CudaEngine:
+    """A model, ready to recognise on one or several GPUs.
+
+    An engine may be used by one thread after another; for threads at once each takes its own.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : str
+        ``"cuda"``: every GPU, from the first on; ``"cuda:N"``: that one.
+    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
+        Type of maps and products; by default fp16 from compute capability 8.0, else fp32.
+    plan : str
+        As :func:`neocog.cuda.plan.parse_plan`.
+    programmatic : bool, optional
+        As :class:`neocog.cuda.launcher.Gpu`.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there or cannot be used.
+    UsageError
+        If precision or plan make no sense there.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        device: str = "cuda",
+        precision: str | None = None,
+        plan: str = "default",
+        programmatic: bool | None = None,
+    ) -> None:
+        self.model, self.device = model, device
+        self._numbers = numbers(device)
+        self._programmatic = programmatic
+        first = gpu(self._numbers[0], programmatic)
+        self.precision: Precision = _precision(precision, first.arch)
+        self._wanted = parse_plan(plan)
+        self._runners: dict[int, Runner] = {}
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        cuda = first.xp.cuda
+        self._failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
+        self._decision = Decision(model)
+        runner = self.runner(self._numbers[0])
+        if self._wanted is None and not runner.measured:
+            from neocog.cuda.measure import measure_plan
+
+            measure_plan(runner)
+
+    @property
+    def batch(self) -> int:
+        """Digits that go through the pass together when more come and no batch is named."""
+        return self.runner(self._numbers[0]).chunk
+
+    @property
+    def where(self) -> str:
+        """Device and its name, for people."""
+        first = self.runner(self._numbers[0]).gpu
+        more = f" and {len(self._numbers) - 1} more" if len(self._numbers) > 1 else ""
+        return f"{self.device} ({first.name}{more})"
+
+    @property
+    def runners(self) -> tuple[Runner, ...]:
+        """What runs on each of the engine's GPUs."""
+        return tuple(self.runner(number) for number in self._numbers)
+
+    def runner(self, number: int) -> Runner:
+        """Return what runs on one of the engine's GPUs, made when it is first asked for."""
+        if number not in self._runners:
+            device = gpu(number, self._programmatic)
+            self._runners[number] = Runner(device, self.model, self.precision, self._wanted)
+        return self._runners[number]
+
+    def warm(self, batch: int) -> None:
+        """Compile, allocate and capture what batches of a size need, so that none pays for it."""
+        self.recognise(np.zeros((batch, 28, 28), np.uint8), batch=batch)
+
+    def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
+        """Recognise isolated digits.
+
+        A digit's answer does not depend on those beside it. Passes of different sizes may take
+        different versions of a step, whose last bits may differ.
+
+        Parameters
+        ----------
+        digits : array of uint8, shape (N, 28, 28)
+            Ink 255 on paper 0, as in MNIST: NumPy, CuPy or anything that speaks DLPack. What
+            lies on one of the engine's GPUs is recognised there.
+        batch : int, optional
+            Most digits of a pass; the plan's by default.
+
+        Raises
+        ------
+        InputError
+            If the array has another shape or type.
+        UsageError
+            If ``batch`` is below 1.
+        DeviceError
+            If the device fails.
+        """
+        if batch is not None and batch < 1:
+            raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
+        digits = _array(digits)
+        check_digits(digits)
+        if len(digits) == 0:
+            return Answers.none()
+        out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
+        try:
+            with self._lock:
+                self._run(digits, out, min(batch or self.batch, MOST_CHUNK))
+        except self._failures as error:
+            first = str(error).strip().partition("\n")[0]
+            raise DeviceError(f"device '{self.device}' failed: {first}") from None
+        return _answers(out)
+
+    def _run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
+        if array_module(digits) is not np:
+            number = digits.device.id
+            if number not in self._numbers:
+                number = self._numbers[0]
+                digits = _brought(digits, number)
+            self.runner(number).run(digits, out, chunk)
+            return
+        shares = shares_of(len(digits), chunk, len(self._numbers))
+        if len(shares) == 1:
+            self.runner(self._numbers[0]).run(digits, out, chunk)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(len(self._numbers), "neocog-gpu")
+        jobs = [
+            self._pool.submit(runner.run, digits[share], out[share], chunk)
+            for runner, share in zip(self.runners, shares, strict=True)
+        ]
+        for job in jobs:
+            job.result()
+
+    def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
+        """Return every layer's response to pictures, as :meth:`neocog.network.engine.Engine.maps`.
+
+        Parameters
+        ----------
+        u0 : array_like, shape (B, 65, 65)
+            Ink 1 on paper 0.
+
+        Returns
+        -------
+        dict
+            ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
+        """
+        u = pictures(u0)
+        with self._lock:
+            out = {"U0": u[:, None], **self.runner(self._numbers[0]).maps(u)}
+        us4 = out["US4"].transpose(0, 2, 3, 1)
+        out["UC4"] = self._decision.strongest(us4)[:, :, None, None]
+        return out
+
+    def stage_times(
+        self, digits: NDArray[np.uint8], *, repeats: int = 20
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
+
+        ``total`` is the pass as the device makes it, from upload to download; the stages add up
+        to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger than a chunk is
+        measured by the chunk and counted as so many chunks.
+        """
+        from neocog.cuda.measure import stage_times
+
+        check_digits(digits)
+        runner = self.runner(self._numbers[0])
+        self.recognise(digits)
+        count = min(len(digits), runner.chunk)
+        with self._lock:
+            times = stage_times(runner, digits[:count], repeats=repeats)
+        return {name: ms * (len(digits) / count) for name, ms in times.items()}
+
+
+def shares_of(count: int, chunk: int, devices: int) -> list[slice]:
+    """Cut ``count`` digits into a share per device, whole chunks each; one if there are few."""
+    chunks = -(-count // chunk)
+    if devices < 2 or chunks < 2 * devices:
+        return [slice(0, count)]
+    ends = [min(count, -(-chunks * i // devices) * chunk) for i in range(devices + 1)]
+    return [slice(a, b) for a, b in pairwise(ends)]
+
+
+def _precision(wanted: str | None, arch: int) -> Precision:
+    if wanted is None:
+        return "fp16" if arch >= _HALVES_ARCH else "fp32"
+    for known in PRECISIONS:
+        if wanted == known:
+            return known
+    raise UsageError(f"precision '{wanted}' is unknown: choose {', '.join(PRECISIONS)}")
+
+
+def _array(digits: Any) -> Array:
+    """Return digits as a NumPy or CuPy array, what lies on a GPU where it lies."""
+    if isinstance(digits, np.ndarray) or array_module(digits) is not np:
+        return digits
+    if not hasattr(digits, "__dlpack_device__"):
+        raise InputError(
+            f"a {type(digits).__name__} came, where a NumPy or CuPy array or one that speaks "
+            "DLPack is wanted"
+        )
+    try:
+        if int(digits.__dlpack_device__()[0]) in _DLPACK_CUDA:
+            import cupy
+
+            return cupy.from_dlpack(digits)
+        return np.from_dlpack(digits)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise InputError(f"digits cannot be taken through DLPack: {first}") from None
+
+
+def _brought(digits: Array, number: int) -> Array:
+    """Copy an array from a GPU that the engine does not use to one that it does."""
+    import cupy
+
+    with digits.device:
+        cupy.cuda.get_current_stream().synchronize()
+    with cupy.cuda.Device(number):
+        return digits.copy()
+
+
+def _answers(out: NDArray[np.float32]) -> Answers:
+    return Answers(
+        label=out[:, LABELS].astype(np.int64),
+        score=out[:, :LABELS].copy(),
+        margin=out[:, LABELS + 1].copy(),
+        p=out[:, LABELS + 2].copy(),
+    )

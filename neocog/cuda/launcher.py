@@ -1,0 +1,193 @@
+"""The one place that compiles, checks and launches kernels on a GPU."""
+
+import ctypes
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from neocog.cuda.arguments import check_launch
+from neocog.cuda.devices import driver_library
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.errors import DeviceError
+
+_PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
+_OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
+_PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
+_PROGRAMMATIC_ARCH = 90
+
+
+class Gpu:
+    """A CUDA device: the :class:`~neocog.cuda.kernel.Machine` of CuPy arrays.
+
+    Parameters
+    ----------
+    number : int
+        Which device.
+    programmatic : bool, optional
+        Whether a kernel may be set up while the one before it still runs (programmatic dependent
+        launch); by default where the device can, from compute capability 9.0.
+
+    Raises
+    ------
+    DeviceError
+        If the device cannot be used.
+    """
+
+    def __init__(self, number: int = 0, *, programmatic: bool | None = None) -> None:
+        import cupy
+
+        self.xp = cupy
+        self.number = number
+        runtime = cupy.cuda.runtime
+        try:
+            self.name: str = runtime.getDeviceProperties(number)["name"].decode()
+            self.arch = int(cupy.cuda.Device(number).compute_capability)
+            self.processors = int(runtime.deviceGetAttribute(_PROCESSORS, number))
+            self.shared = int(runtime.deviceGetAttribute(_OPT_IN_SHARED, number))
+        except runtime.CUDARuntimeError as error:
+            raise DeviceError(f"device 'cuda:{number}': {_first_line(error)}") from None
+        able = self.arch >= _PROGRAMMATIC_ARCH
+        self.programmatic = able if programmatic is None else programmatic and able
+        self._functions: dict[Kernel, Any] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make this the thread's current device within the block."""
+        with self.xp.cuda.Device(self.number):
+            yield
+
+    def launch(self, launch: Launch, *, follows: bool = False) -> None:
+        """Check and enqueue one launch on the current stream of this device.
+
+        Parameters
+        ----------
+        launch : Launch
+            Kernel, grid and arguments.
+        follows : bool
+            Whether the operation before it on the stream is a kernel of the same pass: only then
+            may it be set up before that one ends.
+
+        Raises
+        ------
+        InputError, DeviceError
+            As :func:`~neocog.cuda.arguments.check_launch`; if the kernel cannot be compiled.
+        """
+        check_launch(launch, xp=self.xp, arch=self.arch, shared=self.shared, device=self.number)
+        kernel = launch.kernel
+        function = self.function(kernel)
+        if follows and self.programmatic:
+            stream = self.xp.cuda.get_current_stream().ptr
+            _launch_programmatic(function.ptr, launch, stream)
+        else:
+            function(launch.grid, (kernel.threads, 1, 1), launch.args, kernel.shared)
+
+    def warmup(self, launches: Iterable[Launch]) -> None:
+        """Compile and load the kernels of some launches, launching none."""
+        for launch in launches:
+            self.function(launch.kernel)
+
+    def function(self, kernel: Kernel) -> Any:
+        """Return a kernel's function, compiled and loaded once per device."""
+        with self._lock:
+            if kernel not in self._functions:
+                self._functions[kernel] = self._load(kernel)
+            return self._functions[kernel]
+
+    def _load(self, kernel: Kernel) -> Any:
+        from neocog.cuda.compiler import build
+
+        cuda = self.xp.cuda
+        defines = (("PROGRAMMATIC", 1),) if self.programmatic else ()
+        built = build(kernel, self.arch, defines=defines)
+        try:
+            with self.current():
+                module = cuda.function.Module()
+                module.load(built.cubin)
+                function = module.get_function(kernel.name)
+                if kernel.shared > _PLAIN_SHARED:
+                    most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
+        except cuda.driver.CUDADriverError as error:
+            raise DeviceError(
+                f"kernel {kernel.name}: the driver does not take it ({_first_line(error)}); "
+                "update the driver or use --device cpu"
+            ) from None
+        return function
+
+
+@cache
+def gpu(number: int = 0, programmatic: bool | None = None) -> Gpu:
+    """Return the process's one :class:`Gpu` of a device, so that kernels are loaded once."""
+    return Gpu(number, programmatic=programmatic)
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: its value is a union of 64 bytes whose first int is the switch."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint),
+        ("pad", ctypes.c_char * 4),
+        ("value", ctypes.c_uint64 * 8),
+    )
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
+@cache
+def _driver() -> Any:
+    library = driver_library()
+    library.cuLaunchKernelEx.argtypes = (
+        ctypes.POINTER(_Config),
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.c_void_p,
+    )
+    library.cuLaunchKernelEx.restype = ctypes.c_int
+    return library
+
+
+def _launch_programmatic(function: int, launch: Launch, stream: int) -> None:
+    """Launch through the driver, which CuPy's own launch cannot ask for."""
+    attribute = _Attribute(_STREAM_SERIALIZATION)
+    attribute.value[0] = 1
+    kernel = launch.kernel
+    config = _Config(
+        launch.grid, (kernel.threads, 1, 1), kernel.shared, stream, ctypes.pointer(attribute), 1
+    )
+    values = [_value(argument) for argument in launch.args]
+    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    code = _driver().cuLaunchKernelEx(ctypes.byref(config), function, addresses, None)
+    if code != 0:
+        raise DeviceError(f"kernel {kernel.name}: launch failed with CUDA error {code}")
+
+
+def _value(argument: Any) -> Any:
+    """Return an argument's bytes: the address of an array (0 for none), or a number."""
+    if argument is None:
+        return ctypes.c_void_p(0)
+    if isinstance(argument, np.generic):
+        return ctypes.create_string_buffer(argument.tobytes(), argument.nbytes)
+    return ctypes.c_void_p(argument.data.ptr)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

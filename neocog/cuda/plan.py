@@ -1,0 +1,329 @@
+"""Which version of each step makes the pass: per device, precision and batch.
+
+A plan names a version for each layer. It comes from the measurements of this device if there are
+any (``neocog timing --plan auto`` makes them), else from the plans that ship, ``plans.json``.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from neocog.cuda.kernel import Kernel, Machine, kernel_folder
+from neocog.cuda.steps import Precision, Step, layouts
+from neocog.errors import DeviceError, UsageError
+from neocog.files import atomic_write
+from neocog.network.model import Model
+
+#: Stages of the pass, in order; UC4 is the strongest planes and the decision.
+STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
+#: Batches that plans are made for; others take the plan of the next smaller one.
+ANCHORS = (1, 8, 64, 256)
+#: Digits that go through the pass together when more come, unless measured otherwise.
+CHUNK = 256
+MOST_CHUNK = 1024
+
+_MODULES = {
+    "UG": ("contrast",),
+    "US": ("s_direct", "winograd", "s_tensor"),
+    "UC": ("c_direct_sum",),
+    "UC4": ("decide",),
+}
+#: Plans with a name: versions in order of preference, by stage or kind of stage.
+NAMED: dict[str, dict[str, tuple[str, ...]]] = {
+    "direct": {"US": ("direct",), "UC": ("box",)},
+    "card": {
+        "US1": ("direct",),
+        "UC": ("box",),
+        "US2": ("winograd",),
+        "US3": ("winograd",),
+        "US4": ("winograd",),
+    },
+}
+
+
+def kind_of(stage: str) -> str:
+    """Return the kind of a stage, ``"UG"``, ``"US"``, ``"UC"`` or ``"UC4"``."""
+    return stage if stage in _MODULES else stage[:2]
+
+
+@cache
+def versions(kind: str) -> Mapping[str, Any]:
+    """Return what constructs a step of a kind, by version."""
+    found: dict[str, Any] = {}
+    for name in _MODULES[kind]:
+        found |= import_module(f"neocog.cuda.{name}").VERSIONS
+    return found
+
+
+def anchor_of(batch: int) -> int:
+    """Return the batch whose plan serves ``batch``."""
+    return max(anchor for anchor in ANCHORS if anchor <= max(batch, ANCHORS[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Versions by anchor and stage.
+
+    Attributes
+    ----------
+    table : dict
+        Anchor -> stage -> versions in order of preference; a stage may be missing.
+    chunk : int
+        Digits that go through the pass together when more come.
+    name : str
+        Where the plan comes from, for people.
+    """
+
+    table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    chunk: int = CHUNK
+    name: str = "default"
+
+    def preferred(self, stage: str, batch: int) -> tuple[str, ...]:
+        """Return the versions of a stage at a batch, the best first; empty if none is named."""
+        rows = self.table.get(anchor_of(batch)) or self.table.get(0) or {}
+        wanted = rows.get(stage, rows.get(kind_of(stage), ()))
+        return (wanted,) if isinstance(wanted, str) else tuple(wanted)
+
+    def over(self, other: "Plan") -> "Plan":
+        """Return this plan where it names versions, elsewhere the other."""
+        rows = {
+            anchor: {
+                stage: self.preferred(stage, anchor) or other.preferred(stage, anchor)
+                for stage in STAGES
+            }
+            for anchor in ANCHORS
+        }
+        return Plan(rows, other.chunk, self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a plan file holds it."""
+        table = {
+            str(anchor): {stage: list(names) for stage, names in row.items()}
+            for anchor, row in self.table.items()
+        }
+        return {"chunk": self.chunk, "versions": table}
+
+    @classmethod
+    def from_json(cls, data: Any, *, name: str) -> "Plan":
+        """Build a plan from what a plan file holds.
+
+        Raises
+        ------
+        UsageError
+            If it is no plan.
+        """
+        wrong = UsageError(f"plan {name}: wanted {{'versions': {{'8': {{'US2': 'tensor'}}}}}}")
+        try:
+            table: dict[int, dict[str, tuple[str, ...]]] = {
+                int(anchor): {
+                    stage: (names,) if isinstance(names, str) else tuple(map(str, names))
+                    for stage, names in row.items()
+                }
+                for anchor, row in data["versions"].items()
+            }
+            chunk = int(data.get("chunk", CHUNK))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise wrong from None
+        if not 1 <= chunk <= MOST_CHUNK:
+            raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
+        for row in table.values():
+            _check_names(row, name)
+        return cls(table, chunk, name)
+
+
+def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
+    for stage, names in row.items():
+        if stage not in STAGES and stage not in _MODULES:
+            raise UsageError(f"plan {name}: no stage {stage!r}; choose {', '.join(STAGES)}")
+        known = versions(kind_of(stage))
+        for version in names:
+            if version not in known:
+                raise UsageError(
+                    f"plan {name}: {stage} has no version {version!r}; choose {', '.join(known)}"
+                )
+
+
+def parse_plan(text: str) -> Plan | None:
+    """Turn the option ``--plan`` into what it asks for on top of the default plan.
+
+    Parameters
+    ----------
+    text : str
+        ``"default"``, ``"auto"`` (None: to be measured), a name (``"card"``, ``"direct"``),
+        ``STAGE=VERSION,...`` or a file.
+
+    Raises
+    ------
+    UsageError
+        If there is no such plan, stage or version.
+    """
+    if text in ("", "default"):
+        return Plan()
+    if text == "auto":
+        return None
+    if text in NAMED:
+        return Plan({0: NAMED[text]}, name=text)
+    if "=" in text:
+        row = {}
+        for item in text.split(","):
+            stage, _, version = item.partition("=")
+            row[stage.strip()] = (version.strip(),)
+        _check_names(row, text)
+        return Plan({0: row}, name=text)
+    path = Path(text)
+    if not path.is_file():
+        names = ", ".join(("default", "auto", *NAMED))
+        raise UsageError(f"plan {text!r}: no such file; choose {names}, STAGE=VERSION or a file")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(f"plan {text}: cannot be read as JSON") from None
+    return Plan.from_json(data, name=text)
+
+
+def shipped(device: str, precision: Precision) -> Plan:
+    """Return the plan that ships for a device by its name, else the one for unknown devices."""
+    path = Path(__file__).with_name("plans.json")
+    plans = json.loads(path.read_text(encoding="utf-8"))
+    data = plans.get(device, {}).get(precision) or plans["default"][precision]
+    return Plan.from_json(data, name="shipped")
+
+
+class Store:
+    """Measured plans, one small file each: device, shape of the model, precision, code.
+
+    Parameters
+    ----------
+    device : str
+        Its name.
+    model : Model
+        The model; models of one shape share a plan.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+    folder : Path, optional
+        Where the files lie; by default beside the compiled kernels.
+    """
+
+    def __init__(
+        self, device: str, model: Model, precision: Precision, folder: Path | None = None
+    ) -> None:
+        if folder is None:
+            from neocog.cuda.cache import cache_folder
+
+            folder = cache_folder()
+        shape = [model.spec.name, *model.planes, model.rule, model.psi]
+        self.about = {"device": device, "model": shape, "precision": precision, "code": code_hash()}
+        key = hashlib.sha256(json.dumps(self.about).encode()).hexdigest()[:16]
+        self.path = folder / f"plan-{key}.json"
+
+    def load(self) -> Plan | None:
+        """Return the measured plan, None if there is none (or none that can be read)."""
+        try:
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            return Plan.from_json(data, name="measured")
+        except (OSError, ValueError, UsageError):
+            return None
+
+    def save(self, plan: Plan, times: Mapping[str, Any]) -> None:
+        """Write a plan and the times that it rests on; a folder that takes no file is no error."""
+        data = {**plan.to_json(), "about": self.about, "microseconds": times}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.path) as stream:
+                stream.write(json.dumps(data, indent=1).encode())
+        except OSError:
+            return
+
+
+@cache
+def code_hash() -> str:
+    """Return a hash of the kernels and of what launches them."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for path in sorted([*kernel_folder().glob("*.cu*"), *here.glob("*.py")]):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Shelf:
+    """The steps of one model on one machine, each constructed when it is first asked for."""
+
+    def __init__(self, machine: Machine, model: Model, precision: Precision) -> None:
+        self.machine, self.model, self.precision = machine, model, precision
+        self.layouts = layouts(model.spec, model.planes, precision)
+        self._steps: dict[tuple[str, str], Step] = {}
+
+    def step(self, stage: str, version: str) -> Step:
+        """Return a step.
+
+        Raises
+        ------
+        UsageError, DeviceError
+            If the version does not do this layer, precision or device.
+        """
+        key = (stage, version)
+        if key not in self._steps:
+            constructor = versions(kind_of(stage))[version]
+            index = int(stage[-1]) - 1 if stage[-1].isdigit() else 0
+            self._steps[key] = constructor(
+                self.machine, self.model, index, self.layouts, self.precision
+            )
+        return self._steps[key]
+
+    def usable(self, stage: str, batch: int, *, reads: str | None = None) -> list[str]:
+        """Return the versions that can do a stage here, all of which read ``reads`` if given."""
+        return [name for name in versions(kind_of(stage)) if self._fits(stage, name, batch, reads)]
+
+    def _fits(self, stage: str, version: str, batch: int, reads: str | None) -> bool:
+        wanted = reads or ("digits" if stage == "UG" else None)
+        try:
+            step = self.step(stage, version)
+            if wanted is not None and step.reads != wanted:
+                return False
+            kernels = kernels_of(step, batch)
+            shared = getattr(self.machine, "shared", math.inf)
+            return all(runs_on(k, self.machine.arch) and k.shared <= shared for k in kernels)
+        except (UsageError, DeviceError):
+            return False
+
+    def choose(self, plan: Plan, batch: int, *, first: str = "digits") -> list[Step]:
+        """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
+
+        Raises
+        ------
+        UsageError
+            If a stage can be done by none of the versions that the plan names.
+        """
+        steps = []
+        for stage in STAGES:
+            reads = first if stage == "UG" else None
+            names = plan.preferred(stage, batch) if first == "digits" or stage != "UG" else ()
+            for version in names or versions(kind_of(stage)):
+                if self._fits(stage, version, batch, reads):
+                    steps.append(self.step(stage, version))
+                    break
+            else:
+                wanted = ", ".join(names) or "any version"
+                raise UsageError(
+                    f"plan {plan.name}: {stage} cannot be done by {wanted} at {self.precision} on "
+                    f"compute capability {self.machine.arch / 10:.1f}; choose another --plan or "
+                    "--precision"
+                )
+        return steps
+
+
+def kernels_of(step: Step, batch: int) -> list[Kernel]:
+    """Return the kernels of a step for a batch; no array is needed to name them."""
+    nothing: dict[str, Any] = dict.fromkeys(step.scratch(batch))
+    return [launch.kernel for launch in step.launches(batch, None, None, nothing)]
+
+
+def runs_on(kernel: Kernel, arch: int) -> bool:
+    """Whether a kernel runs on a compute capability; what has features of one runs there alone."""
+    return arch == kernel.arch if kernel.features else arch >= kernel.arch

@@ -1,0 +1,138 @@
+"""What a device can do at most, measured on it once: bytes and operations a second.
+
+The roofline of a stage (Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785) is the
+longer of its operations at the device's rate and its least bytes at the rate of its memory. Maps
+that stay in the L2 cache may move faster than that.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neocog.cuda.cache import cache_folder
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.launcher import Gpu
+from neocog.cuda.steps import Precision, Work
+from neocog.files import atomic_write
+
+_COPIED = 2**28  # bytes
+_SIDE = 8192  # rows of the square matrices
+_ROUNDS = 4096
+_CHAIN_FLOPS = 2 * 16 * 8  # of a thread a round, as kernels/roofline.cu
+_THREADS = 256
+_SAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Rates of a device.
+
+    Attributes
+    ----------
+    copy : float
+        Bytes a second, read and written, of a copy in its memory.
+    fma : float
+        Operations a second of float32 multiply-adds.
+    tensor : float or None
+        Operations a second of a cuBLAS product of half matrices; None without cuBLAS.
+    tensor_tf32 : float or None
+        The same of TF32.
+    """
+
+    copy: float
+    fma: float
+    tensor: float | None
+    tensor_tf32: float | None
+
+    def seconds(self, work: Work, version: str, precision: Precision) -> float:
+        """Return the least time of a digit's work by a version of a step."""
+        return max(work.flops / self._rate(version, precision), work.bytes / self.copy)
+
+    def _rate(self, version: str, precision: Precision) -> float:
+        if "tensor" not in version:
+            return self.fma
+        if precision == "tf32":
+            return self.tensor_tf32 or self.fma
+        if precision == "fp32":  # three products of halves make one of float32
+            return (self.tensor or 3 * self.fma) / 3
+        return self.tensor or self.fma
+
+
+def peaks(gpu: Gpu) -> Peaks:
+    """Return the rates of a device, measured unless they were before."""
+    key = hashlib.sha256(f"{gpu.name} {gpu.arch} {gpu.processors}".encode()).hexdigest()[:16]
+    path = cache_folder() / f"peaks-{key}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return Peaks(**json.loads(path.read_text(encoding="utf-8")))
+    with gpu.current():
+        found = Peaks(_copy(gpu), _fma(gpu), _product(gpu, "float16"), _product(gpu, "tf32"))
+    _keep(path, found)
+    return found
+
+
+def _keep(path: Path, found: Peaks) -> None:
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as stream:
+            stream.write(json.dumps(asdict(found)).encode())
+
+
+def _copy(gpu: Gpu) -> float:
+    runtime = gpu.xp.cuda.runtime
+    a, b = (gpu.xp.zeros(_COPIED, np.uint8) for _ in range(2))
+    stream = gpu.xp.cuda.get_current_stream().ptr
+
+    def work() -> None:
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(b.data.ptr, a.data.ptr, _COPIED, kind, stream)
+
+    return 2 * _COPIED / _seconds(gpu, work)
+
+
+def _fma(gpu: Gpu) -> float:
+    blocks = 8 * gpu.processors
+    out = gpu.xp.zeros(blocks * _THREADS, np.float32)
+    args = (out, np.float32(0.999), np.int32(_ROUNDS))
+    launch = Launch(Kernel("roofline.cu", "fma_rate", threads=_THREADS), (blocks, 1, 1), args)
+    flops = float(_CHAIN_FLOPS * _ROUNDS * _THREADS * blocks)
+    return flops / _seconds(gpu, lambda: gpu.launch(launch))
+
+
+def _product(gpu: Gpu, kind: str) -> float | None:
+    """Rate of a matrix product; None where cuBLAS is not installed or does not know the type."""
+    xp = gpu.xp
+    try:
+        from cupy._core import _routines_linalg as linalg
+
+        dtype = np.float16 if kind == "float16" else np.float32
+        a = xp.zeros((_SIDE, _SIDE), dtype)
+        out = xp.empty_like(a)
+        before = linalg.get_compute_type(dtype)
+        wanted = linalg.COMPUTE_TYPE_FP32 if kind == "float16" else linalg.COMPUTE_TYPE_TF32
+        linalg.set_compute_type(dtype, wanted)
+        try:
+            return 2.0 * _SIDE**3 / _seconds(gpu, lambda: xp.matmul(a, a, out=out))
+        finally:
+            linalg.set_compute_type(dtype, before)
+    except Exception:  # CuPy's own errors, and whatever loading cuBLAS raises
+        return None
+
+
+def _seconds(gpu: Gpu, work: Callable[[], Any]) -> float:
+    """Return the least of some times of work on the current stream."""
+    cuda = gpu.xp.cuda
+    found = []
+    for _ in range(_SAMPLES + 1):
+        start, end = cuda.Event(), cuda.Event()
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        found.append(1e-3 * float(cuda.get_elapsed_time(start, end)))
+    return min(found[1:])

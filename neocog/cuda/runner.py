@@ -1,0 +1,159 @@
+"""One GPU at work: lanes by batch size, chunks of a large batch dealt to them."""
+
+import threading
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.kernel import Array
+from neocog.cuda.lanes import Lane
+from neocog.cuda.launcher import Gpu
+from neocog.cuda.passes import Pass
+from neocog.cuda.plan import Plan, Shelf, Store, shipped
+from neocog.cuda.steps import Precision
+from neocog.errors import DeviceError
+from neocog.network.model import Model
+
+#: Lanes that share a large batch.
+LANES = 2
+#: Pictures whose maps are computed at a time.
+_MAPS_AT_ONCE = 32
+
+
+def bucket_of(count: int) -> int:
+    """Return the batch of the captured pass that takes ``count`` digits: a power of two."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+class Runner:
+    """A model on one GPU.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        The device.
+    model : Model
+        The model.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+        Type of the maps.
+    wanted : Plan or None
+        What is asked for on top of the default plan; None: measured plans only.
+    """
+
+    def __init__(self, gpu: Gpu, model: Model, precision: Precision, wanted: Plan | None) -> None:
+        self.gpu, self.model = gpu, model
+        self.shelf = Shelf(gpu, model, precision)
+        self.store = Store(gpu.name, model, precision)
+        default = self.store.load()
+        self.measured = default is not None
+        default = default or shipped(gpu.name, precision)
+        self.plan = wanted.over(default) if wanted is not None and wanted.table else default
+        self.chunk = self.plan.chunk
+        self._lanes: dict[tuple[int, int], Lane] = {}
+        self._most_lanes = LANES
+        self.lock = threading.RLock()
+
+    def use(self, plan: Plan) -> None:
+        """Take another plan from now on."""
+        with self.lock:
+            self.plan, self.chunk = plan, plan.chunk
+            self._lanes.clear()
+
+    def lane(self, bucket: int, index: int = 0) -> Lane:
+        """Return a lane for batches of a size, made when it is first asked for."""
+        key = (bucket, index)
+        if key not in self._lanes:
+            with self.gpu.current():
+                steps = self.shelf.choose(self.plan, bucket)
+                self._lanes[key] = Lane(self.gpu, steps, self.shelf.layouts, bucket)
+        return self._lanes[key]
+
+    def warm(self, batch: int) -> None:
+        """Compile, allocate and capture what batches of a size need."""
+        silence = np.zeros((batch, 28, 28), np.uint8)
+        self.run(silence, np.empty((batch, 16), np.float32), self.chunk)
+
+    def run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
+        """Recognise digits (N, 28, 28) of the host or this device into ``out``, (N, 16).
+
+        Raises
+        ------
+        DeviceError
+            If the device has no memory even for one digit.
+        """
+        with self.lock, self.gpu.current():
+            ready = None
+            if not isinstance(digits, np.ndarray):
+                digits = self.gpu.xp.ascontiguousarray(digits)
+                ready = self.gpu.xp.cuda.get_current_stream().record()
+            busy: deque[Lane] = deque()
+            start, turn = 0, 0
+            while start < len(digits):
+                part = digits[start : start + min(chunk, self.chunk)]
+                lane = self._next(bucket_of(len(part)), turn, busy, out)
+                if lane is None:
+                    continue  # smaller chunks from now on
+                if ready is None:
+                    lane.submit(part, start)
+                else:
+                    lane.submit_on_device(part, start, ready)
+                busy.append(lane)
+                start, turn = start + len(part), turn + 1
+            for lane in busy:
+                lane.collect(out)
+
+    def _next(
+        self, bucket: int, turn: int, busy: deque[Lane], out: NDArray[np.float32]
+    ) -> Lane | None:
+        """Return a lane that is free; None if there is no memory for one of this size."""
+        try:
+            lane = self.lane(bucket, turn % self._most_lanes)
+        except self.gpu.xp.cuda.memory.OutOfMemoryError:
+            for other in busy:
+                other.collect(out)
+            busy.clear()
+            self._make_room(bucket)
+            return None
+        if lane.waiting is not None:
+            lane.collect(out)
+            busy.remove(lane)
+        return lane
+
+    def _make_room(self, bucket: int) -> None:
+        """Give memory back, then do with one lane, then with smaller chunks."""
+        others = [key for key in self._lanes if key[0] != bucket]
+        for key in others:
+            del self._lanes[key]
+        self.gpu.xp.get_default_memory_pool().free_all_blocks()
+        if others:
+            return
+        if self._most_lanes > 1 and (bucket, 0) in self._lanes:
+            self._most_lanes = 1
+        elif bucket > 1:
+            self._lanes.clear()
+            self.chunk = bucket // 2
+        else:
+            raise DeviceError(
+                f"device 'cuda:{self.gpu.number}': no memory left for one digit; end other "
+                "programs on it, or use --device cpu"
+            )
+
+    def maps(self, u0: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Return UG .. US4 for pictures (B, 65, 65), float32 (B, K, H, W)."""
+        parts = [
+            self._maps(u0[start : start + _MAPS_AT_ONCE])
+            for start in range(0, max(1, len(u0)), _MAPS_AT_ONCE)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _maps(self, u0: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        bucket = bucket_of(len(u0))
+        padded = np.zeros((bucket, *u0.shape[1:]), np.float32)
+        padded[: len(u0)] = u0
+        with self.lock, self.gpu.current(), self.gpu.xp.cuda.Stream(non_blocking=True):
+            steps = self.shelf.choose(self.plan, bucket, first="U0")
+            work = Pass(self.gpu, steps, self.shelf.layouts, bucket)
+            work.arrays["U0"].set(padded)
+            work.run()
+            return {name: work.maps(name)[: len(u0)] for name in self.shelf.layouts}
