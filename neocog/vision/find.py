@@ -23,7 +23,7 @@ from neocog.vision.filters import (
     without_faint,
     without_frames,
 )
-from neocog.vision.judge import is_drawing, without_type, written
+from neocog.vision.judge import is_drawing, without_print, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
 from neocog.vision.shade import oversized, set_free
@@ -229,8 +229,9 @@ def _filter(
     large = sum(c.height >= limits.shortest * ref.height for c in kept)
     if large > settings.most or ref.height < settings.least_height:
         return []
-    kept = join_broken(kept, marks.labels, ref, limits)
-    kept = written(without_fragments(kept, ref, limits, cuts=cuts), marks.labels)
+    joined = join_broken(kept, marks.labels, ref, limits)
+    kept = written(without_fragments(joined, ref, limits, cuts=cuts), marks.labels)
+    kept = without_print(joined, kept)
     return [] if is_drawing(strong, kept, ref) else kept
 
 

@@ -4,7 +4,7 @@ Pens draw strokes of one width; shadows, textures and faces are made of blobs. T
 on its line; handwriting does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -25,6 +25,11 @@ _CROWD = 8  # so many marks are not all digits that touch
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
 _DEEP = 0.3  # share of a box that lies in another, in a drawing
 _LEFT_OVER = 0.13  # what is kept of a drawing is less than this share of its lines
+_BESIDE = 0.45  # and less than this share of it and of the larger marks beside it
+_LARGE = 1.2  # heights of a digit that make a mark large
+_WORD = 3  # so many refused neighbours make a word
+_NEAR = 6.0  # heights to the furthest neighbour
+_LIKE = 0.4  # neighbours are no lower than this share of a mark's height
 _PEN = 3.0  # lines of a drawing are at most so many strokes broad
 _TYPE_LINE = 12  # places on a line from which it is asked whether it is type
 
@@ -98,6 +103,8 @@ def written(components: Sequence[Component], labels: NDArray[np.int32]) -> list[
 def is_drawing(strong: Sequence[Component], kept: Sequence[Component], ref: Reference) -> bool:
     """Whether what was kept is the rest of a drawing: few of the pen's lines were like digits.
 
+    Frames around digits do not count against them so much.
+
     Parameters
     ----------
     strong : sequence of Component
@@ -106,8 +113,59 @@ def is_drawing(strong: Sequence[Component], kept: Sequence[Component], ref: Refe
         Those of them that may be digits.
     ref : Reference
     """
-    lines = sum(c.area for c in strong if c.stroke <= _PEN * ref.stroke)
-    return sum(c.area for c in kept) < _LEFT_OVER * lines
+    lines = [c for c in strong if c.stroke <= _PEN * ref.stroke]
+    ink = sum(c.area for c in kept)
+    return ink < _LEFT_OVER * sum(c.area for c in lines) or ink < _BESIDE * (
+        ink + sum(c.area for c in _large_beside(lines, kept, ref))
+    )
+
+
+def _large_beside(
+    lines: Sequence[Component], kept: Sequence[Component], ref: Reference
+) -> Iterator[Component]:
+    """Marks larger than the page's digits that were not kept, and are no frame around what was."""
+    own = {label for c in kept for label in c.labels}
+    box = np.array([(*c.box[:2], -c.right, -c.bottom) for c in kept]).reshape(-1, 4)
+    for c in lines:
+        if max(c.width, c.height) <= _LARGE * ref.height or not own.isdisjoint(c.labels):
+            continue
+        if not ((c.box[0], c.box[1], -c.right, -c.bottom) <= box).all(axis=1).any():
+            yield c
+
+
+def without_print(components: Sequence[Component], kept: Sequence[Component]) -> list[Component]:
+    """Drop what stands among marks of its own size that are no digits: letters of a word.
+
+    Parameters
+    ----------
+    components : sequence of Component
+        All marks that are not faint, broken ones joined.
+    kept : sequence of Component
+        Those of them that may be digits.
+    """
+    own = {label for c in kept for label in c.labels}
+    others = [c for c in components if own.isdisjoint(c.labels)]
+    if not others or not kept:
+        return list(kept)
+    line = _line_of_print
+    return [c for c in kept if not line(c, others, kept)]
+
+
+def _line_of_print(c: Component, others: Sequence[Component], kept: Sequence[Component]) -> bool:
+    """Whether more than half of a mark's neighbours on its line are no digits."""
+    refused = sum(_beside(c, other) for other in others)
+    return refused >= _WORD and refused > sum(_beside(c, k) for k in kept if k is not c)
+
+
+def _beside(c: Component, other: Component) -> bool:
+    """Whether a mark of like size stands on the same line, at most a few heights away."""
+    shared = min(c.bottom, other.bottom) - max(c.box[1], other.box[1])
+    gap = max(c.box[0], other.box[0]) - min(c.right, other.right)
+    return (
+        shared > 0.5 * min(c.height, other.height)
+        and gap < _NEAR * c.height
+        and _LIKE * c.height < other.height < c.height / _LIKE
+    )
 
 
 def without_type(lines: Sequence[list[Component]]) -> list[list[Component]]:

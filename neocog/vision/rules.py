@@ -4,6 +4,8 @@ A rule is thin, nearly straight along the page's sides, and much longer than any
 are erased where it runs alone; where a stroke crosses it the stroke stays.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,8 @@ _EVERY = 4  # rules are told from every fourth column
 _LONE = 0.6  # length of a single rule, as a share of the page's side along it
 _AMONG = 0.16  # length of one of many rules
 _MANY = 4  # rules of one direction that make "many"
+_BEND = 0.015  # a rule's middle third is off the others by at most this share of its length
+_SKEW = 0.06  # rules of one page differ in slope by at most so much
 _THICKEST = 0.009  # thickness of a rule, as a share of the page's long side
 
 Mask = NDArray[np.uint8]
@@ -72,12 +76,32 @@ def _rules(mask: Mask, thickest: float) -> tuple[Mask | None, float]:
     thin = (thickness <= thickest) & (width > 14 * np.maximum(thickness, 1))
     thin[0] = False
     among = thin & (width >= _AMONG * mask.shape[1])
+    if among.any():
+        among &= _straight(np.asarray(coarse, dtype=np.intp), stats, among)
+        thin &= among
     chosen = among if among.sum() >= _MANY else thin & (width >= _LONE * mask.shape[1])
     if not chosen.any():
         return None, 0.0
     long: Mask = chosen.astype(np.uint8)[np.asarray(coarse, dtype=np.intp)]
     rules: Mask = np.repeat(long, _EVERY, axis=1)[:, : mask.shape[1]]
     return np.asarray(rules & mask, dtype=np.uint8), max(1.0, float(np.median(thickness[chosen])))
+
+
+def _straight(
+    coarse: NDArray[np.intp], stats: NDArray[Any], among: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Tell which lines are straight and run like most of the others: those of a drawing do not."""
+    rows, columns = np.nonzero(among[coarse])
+    label = coarse[rows, columns]
+    third = np.minimum(3 * (columns - stats[label, 0]) // np.maximum(stats[label, 2], 1), 2)
+    count = np.bincount(3 * label + third, minlength=3 * len(among)).reshape(-1, 3)
+    total = np.bincount(3 * label + third, weights=rows, minlength=3 * len(among)).reshape(-1, 3)
+    level = total / np.maximum(count, 1)
+    width = np.maximum(stats[:, 2], 1) * float(_EVERY)
+    bend = np.abs(level[:, 1] - (level[:, 0] + level[:, 2]) / 2)
+    slope = (level[:, 2] - level[:, 0]) / (2 / 3 * width)
+    usual = float(np.median(slope[among]))
+    return np.asarray((bend <= 1.5 + _BEND * width) & (np.abs(slope - usual) <= _SKEW))
 
 
 def _erase(left: Mask, mask: Mask, rules: Mask, thickness: float) -> Mask:
