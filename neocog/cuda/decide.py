@@ -1,0 +1,112 @@
+"""UC4 and the decision: how ``kernels/decide.cu`` is specialised, fed and launched."""
+
+from math import comb
+from typing import ClassVar, get_args
+
+import numpy as np
+
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.steps import Precision, Step, Work
+from neocog.network.decision import PAIR_PLANES, TRIPLE_PLANES, Decision
+from neocog.network.model import Model, Rule
+from neocog.network.spec import LABELS
+
+#: RULE in the kernel.
+_RULES: dict[Rule, int] = {"strongest": 0, "pairs": 1, "triples": 2, "linear": 3}
+assert set(_RULES) == set(get_args(Rule))
+
+
+class Decide(Step):
+    """Answers (B, 16) float32 from US4, by the model's rule.
+
+    Columns 0 .. 9 are the scores of the labels, 10 the label (-1: none), 11 the margin, 12 the
+    probability, the others 0; see :class:`neocog.network.decision.Answers`.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where to run.
+    model : Model
+        Whose labels, rule and reference vectors decide.
+    layer : int
+        Not used: there is one decision.
+    layouts : dict
+        Of :func:`neocog.cuda.steps.layouts`.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+        US4 is float32 in each.
+    """
+
+    version: ClassVar[str] = "warps"
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        precision: Precision,
+    ) -> None:
+        self.reads, self.writes = "US4", "answers"
+        self._source, self._rule = layouts["US4"], model.rule
+        counts = np.bincount(model.labels, minlength=LABELS)
+        self._counts = counts
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        xp = machine.xp
+        self._starts = xp.asarray(starts.astype(np.int32))
+        order = np.argsort(model.labels, kind="stable")
+        self._planes = xp.asarray(order.astype(np.int32))
+        gains = model.gains if model.gains is not None else np.zeros(1, dtype=np.float32)
+        self._gains = xp.asarray(np.ascontiguousarray(gains, dtype=np.float32))
+        apart = np.zeros((1, 1, 1))
+        if model.rule in ("pairs", "triples"):
+            apart = Decision(model)._apart  # the very numbers that the CPU decides by
+        self._apart = xp.asarray(np.ascontiguousarray(apart, dtype=np.float32))
+        self._gram = xp.asarray(1 - apart if model.rule == "triples" else np.zeros((1, 1, 1)))
+        self._theta = np.float32(model.s[3].threshold)
+        self._temperature = np.float32(model.temperature)
+
+    def kernel(self) -> Kernel:
+        """Return the kernel, specialised for the model's planes and rule."""
+        s, most = self._source, int(self._counts.max())
+        limit = TRIPLE_PLANES if self._rule == "triples" else PAIR_PLANES
+        defines = (
+            ("PLACES", s.width**2),
+            ("CHANNELS", s.channels),
+            ("MOST", most),
+            ("RULE", _RULES[self._rule]),
+            ("LIMIT", limit),
+        )
+        listed = LABELS * (most + limit) * 8 if self._rule in ("pairs", "triples") else 0
+        return Kernel("decide.cu", "decide", defines, 32 * LABELS, 64 + listed, registers=96)
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """One launch, a block for each digit."""
+        args = (
+            source,
+            target,
+            self._starts,
+            self._planes,
+            self._gains,
+            self._apart,
+            self._gram,
+            self._theta,
+            self._temperature,
+        )
+        return [Launch(self.kernel(), (batch, 1, 1), args)]
+
+    def work(self) -> Work:
+        """A comparison a response; pairs (12 operations each) and triangles (40) if looked at."""
+        s = self._source
+        flops = float(s.size**2 * s.planes)
+        for count in map(int, self._counts):
+            if self._rule in ("pairs", "triples"):
+                flops += 12.0 * comb(min(count, PAIR_PLANES), 2)
+            if self._rule == "triples":
+                flops += 40.0 * comb(min(count, TRIPLE_PLANES), 3)
+        return Work(flops, float(s.size**2 * s.planes * 4 + 64))
+
+
+#: By name.
+VERSIONS: dict[str, type[Decide]] = {Decide.version: Decide}

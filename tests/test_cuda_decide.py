@@ -1,0 +1,102 @@
+"""The decision's kernel in the emulator, held against the decision of the CPU."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.decide import Decide
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.steps import layouts
+from neocog.network.decision import Answers, Decision
+from neocog.network.model import Model, Rule
+from tests.cuda_maps import sparse
+from tests.support import tiny_model
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def model_with(counts: list[int], rule: Rule) -> Model:
+    """Labels in no order, reference vectors that differ little within a label."""
+    tiny = tiny_model()
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.repeat(np.arange(10), counts))
+    s4 = tiny.s[3]
+    near = rng.uniform(0.6, 1.4, (len(labels), *s4.reference.shape[1:]))
+    reference = (s4.reference[labels] * near).astype(np.float32)
+    gains = rng.normal(size=len(labels)).astype(np.float32) if rule == "linear" else None
+    s = (*tiny.s[:3], replace(s4, reference=reference))
+    return replace(tiny, s=s, labels=labels, rule=rule, gains=gains)
+
+
+def decided(machine: Any, model: Model, us4: Any) -> Answers:
+    lay = layouts(model.spec, model.planes, "fp16")
+    step = Decide(machine, model, 0, lay, "fp16")
+    source = np.zeros(lay["US4"].shape(len(us4)), dtype=np.float32)
+    source[..., : us4.shape[3]] = us4
+    out = np.full((len(us4), 16), np.nan, dtype=np.float32)
+    for launch in step.launches(len(us4), source, out, {}):
+        machine.launch(launch)
+    assert (out[:, 13:] == 0).all()
+    return Answers(out[:, 10].astype(np.int64), out[:, :10], out[:, 11], out[:, 12])
+
+
+def agree(got: Answers, wanted: Answers, *, terms: float = 1.0) -> None:
+    """Equal but for rounding; ``terms`` is the size of what sums of signed terms cancel."""
+    assert np.array_equal(got.label, wanted.label)
+    assert np.allclose(got.score, wanted.score, rtol=2e-6, atol=1e-7 * terms)
+    assert np.allclose(got.margin, wanted.margin, rtol=0, atol=1e-6)
+    assert np.allclose(got.p, wanted.p, rtol=1e-4, atol=1e-6)
+
+
+def responses(model: Model, batch: int, active: float) -> Any:
+    shape = (batch, 5, 5, len(model.labels))
+    us4 = (0.5 + 0.2 * sparse(shape, active=1.0)) * (sparse(shape, seed=2, active=active) > 0)
+    us4[-1] = 0
+    return us4.astype(np.float32)
+
+
+SEVEN = [7] * 10
+UNEVEN = [1, 0, 2, 3, 8, 17, 33, 40, 5, 4]
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples", "linear"])
+@pytest.mark.parametrize("counts", [SEVEN, UNEVEN])
+@pytest.mark.parametrize("active", [0.1, 0.9])
+def test_every_rule_decides_as_the_cpu(
+    machine: Emulator, rule: Rule, counts: list[int], active: float
+) -> None:
+    model = model_with(counts, rule)
+    us4 = responses(model, 7, active)
+    terms = max(counts) if rule == "linear" else 1
+    agree(decided(machine, model, us4), Decision(model)(us4), terms=terms)
+
+
+def test_many_planes_of_one_label(machine: Emulator) -> None:
+    model = model_with([200, *[0] * 8, 3], "pairs")
+    us4 = responses(model, 3, 0.9)
+    agree(decided(machine, model, us4), Decision(model)(us4))
+
+
+def test_ties_go_to_the_lower_label_and_the_first_place(machine: Emulator) -> None:
+    model = model_with(SEVEN, "pairs")
+    us4 = np.zeros((3, 5, 5, 70), dtype=np.float32)
+    for label in (3, 5):
+        us4[0, 1, 1, np.flatnonzero(model.labels == label)[0]] = 0.5
+    first, second = np.flatnonzero(model.labels == 4)[:2]
+    us4[1, 2, 2, first] = us4[1, 1, 3, first] = 0.5
+    us4[1, 1, 3, second] = 0.49
+    got = decided(machine, model, us4)
+    agree(got, Decision(model)(us4))
+    assert got.label.tolist() == [3, 4, -1]
+
+
+def test_no_response_is_no_answer(machine: Emulator) -> None:
+    got = decided(machine, model_with(SEVEN, "strongest"), np.zeros((2, 5, 5, 70)))
+    assert (got.label == -1).all()
+    assert not got.p.any()
+    assert not got.margin.any()
