@@ -54,6 +54,23 @@ inline int run(Launch& launch, u32 workers) {
 }
 }  // namespace emulation
 
+// -- what the compiler's checks of addresses and indices call (-fsanitize=alignment,bounds) ------------
+namespace emulation {
+struct Checked {  // the head of what the checks pass
+    const char* file;
+    u32 line, column;
+};
+}  // namespace emulation
+extern "C" inline __attribute__((used)) void __ubsan_handle_type_mismatch_v1(void* data,
+                                                                            void* address) {
+    const emulation::Checked& at = *(const emulation::Checked*)data;
+    emulation::here->fail("%s:%u: address %p is not aligned for its type", at.file, at.line, address);
+}
+extern "C" inline __attribute__((used)) void __ubsan_handle_out_of_bounds(void* data, void* index) {
+    const emulation::Checked& at = *(const emulation::Checked*)data;
+    emulation::here->fail("%s:%u: index %td is outside the array", at.file, at.line, (ptrdiff_t)index);
+}
+
 // grid: blocks in x, y, z; plan: threads, bytes of dynamic shared memory, workers, order.
 #define NEOCOG_EXPORT(name)                                                                       \
     extern "C" __attribute__((visibility("default"))) void emulated_arguments(char* out) {        \

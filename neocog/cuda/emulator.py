@@ -28,9 +28,11 @@ from neocog.errors import DeviceError
 Order = Literal["forward", "reversed"] | int
 
 _FLAGS = (
-    "-std=gnu++17 -x c++ -O2 -fPIC -shared -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
+    "-std=gnu++17 -x c++ -O2 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
     "-fno-strict-aliasing -fwrapv -ffp-contract=off -fvisibility=hidden"
 ).split()
+#: Addresses and indices that a GPU would not take end the launch (see emulation_launch.h).
+_CHECKS = ("-fsanitize=alignment,bounds",)
 _MESSAGE = 1024  # bytes
 _GUARD = 64 * 1024  # bytes watched before and behind every array
 _UNTOUCHED = 0xA5
@@ -43,6 +45,10 @@ class _Built:
 
     library: ctypes.CDLL
     arguments: tuple[str, ...]
+
+
+#: Builds that this process has loaded, by fingerprint.
+_loaded: dict[str, _Built] = {}
 
 
 class Emulator:
@@ -203,15 +209,19 @@ def _compiler() -> tuple[str, str]:
     return path, done.stdout.partition("\n")[0]
 
 
-@cache
 def _build(kernel: Kernel) -> _Built:
-    """Build a kernel once, or take the build of an earlier run."""
-    compiler, version = _compiler()
-    key = fingerprint(kernel, "emulated", version, os.uname().machine, *_FLAGS)
-    name = f"{key}.so"
+    """Build a kernel as its source is now, or take an earlier build of the same source."""
+    _, version = _compiler()
+    key = fingerprint(kernel, "emulated", version, os.uname().machine, *_FLAGS, *_CHECKS)
+    if key not in _loaded:
+        _loaded[key] = _load(kernel, f"{key}.so")
+    return _loaded[key]
+
+
+def _load(kernel: Kernel, name: str) -> _Built:
     content = builds.load(name)
     if content is None:
-        content = _compile(kernel, compiler)
+        content = _compile(kernel)
         builds.store(name, content)
     with tempfile.TemporaryDirectory() as folder:  # loaded, a library needs its file no more
         path = Path(folder) / "kernel.so"
@@ -222,21 +232,22 @@ def _build(kernel: Kernel) -> _Built:
     return _Built(library, tuple(out.value.decode().split()))
 
 
-def _compile(kernel: Kernel, compiler: str) -> bytes:
+def _compile(kernel: Kernel) -> bytes:
     """Return the shared library of one kernel."""
+    compiler, _ = _compiler()
     source = source_path(kernel)
+    options = [*_FLAGS, *define_options(kernel), f"-I{kernel_folder()}", f"-I{source.parent}"]
     with tempfile.TemporaryDirectory() as folder:
-        stub, target = Path(folder) / "stub.cpp", Path(folder) / "kernel.so"
+        stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))
         stub.write_text(f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
-        options = [*_FLAGS, *define_options(kernel), f"-I{kernel_folder()}"]
-        done = subprocess.run(
-            [compiler, *options, str(stub), "-o", str(target)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = done.stderr.splitlines()
-            first = next((line for line in lines if "error:" in line), "no message")
-            raise DeviceError(f"kernel {kernel.name} does not build: {first}")
+        # Two steps: linked without _CHECKS, the library takes their functions from the header.
+        for command in (
+            [*options, *_CHECKS, "-c", str(stub), "-o", str(part)],
+            ["-shared", "-pthread", str(part), "-o", str(target)],
+        ):
+            done = subprocess.run([compiler, *command], capture_output=True, text=True, check=False)
+            if done.returncode:
+                lines = done.stderr.splitlines()
+                first = next((line for line in lines if "error" in line), "no message")
+                raise DeviceError(f"kernel {kernel.name} does not build: {first}")
         return target.read_bytes()

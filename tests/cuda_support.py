@@ -1,0 +1,128 @@
+"""The emulator and NVRTC as fixtures, kernels written in a test, and every kernel that ships."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from neocog.cuda import plan
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.steps import Precision
+from neocog.errors import DeviceError, UsageError
+from neocog.network.model import Model, load_model
+
+MODELS = Path(__file__).resolve().parent.parent / "models"
+SHIPPED = tuple(path.stem for path in sorted(MODELS.glob("*.safetensors")))
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+#: Architectures that kernels must build for.
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+
+Run = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Emulator:
+    """A machine that runs kernels on the CPU."""
+    if shutil.which("g++") is None:
+        pytest.skip("the emulator builds kernels with g++, which is not installed")
+    return Emulator()
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> None:
+    """What builds cubins, no GPU needed."""
+    from neocog.cuda import compiler
+
+    try:
+        compiler._version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def run(tmp_path: Path, emulator: Emulator) -> Run:
+    """Return a function that builds the body of a kernel and launches it on the CPU.
+
+    The kernel ``probe`` has the parameters ``parameters``; its body begins in line 4.
+    """
+
+    def launch(
+        parameters: str,
+        body: str,
+        *args: Any,
+        threads: int = 32,
+        blocks: int = 1,
+        shared: int = 0,
+        machine: Emulator = emulator,
+    ) -> None:
+        source = tmp_path / "probe.cu"
+        source.write_text(
+            f'#include "platform.cuh"\nKERNEL({threads}) probe({parameters})\n{{\n{body}\n}}\n'
+        )
+        kernel = Kernel(str(source), "probe", (), threads, shared)
+        machine.launch(Launch(kernel, (blocks, 1, 1), args))
+
+    return launch
+
+
+def machine(arch: int) -> Any:
+    """Return a machine on which steps can be constructed and nothing can be launched."""
+    return SimpleNamespace(xp=np, arch=arch, processors=132)
+
+
+@cache
+def shipped(name: str) -> Model:
+    """Return a model of ``models/``."""
+    return load_model(MODELS / f"{name}.safetensors")
+
+
+def families(stage: str) -> Mapping[str, Any]:
+    """Return the versions of a stage: those that :mod:`neocog.cuda.plan` knows."""
+    return plan.versions(plan.kind_of(stage))
+
+
+def all_kernels(
+    models: Iterable[str] = SHIPPED,
+    precisions: Iterable[Precision] = PRECISIONS,
+    batches: Iterable[int] = (1, 8, 64, 256),
+    arch: int = 90,
+) -> Iterator[Kernel]:
+    """Yield each kernel that a step of some models uses, once.
+
+    Parameters
+    ----------
+    models : iterable of str
+        Names of shipped models.
+    precisions : iterable of str
+    batches : iterable of int
+    arch : int
+        Compute capability of the device that the steps plan for.
+    """
+    seen: set[Kernel] = set()
+    batches = tuple(batches)
+    for model in models:
+        for precision in precisions:
+            shelf = plan.Shelf(machine(arch), shipped(model), precision)
+            for stage in plan.STAGES:
+                for version in families(stage):
+                    for kernel in _kernels(shelf, stage, version, batches):
+                        if kernel.arch <= arch and kernel not in seen:
+                            seen.add(kernel)
+                            yield kernel
+
+
+def _kernels(
+    shelf: plan.Shelf, stage: str, version: str, batches: tuple[int, ...]
+) -> Iterator[Kernel]:
+    for batch in batches:
+        try:
+            found = plan.kernels_of(shelf.step(stage, version), batch)
+        except (UsageError, DeviceError):  # a version that does not do this layer or precision
+            continue
+        yield from found

@@ -1,0 +1,356 @@
+"""The emulator: what CUDA's words mean there, and that it sees what a GPU would not forgive."""
+
+import numpy as np
+import pytest
+
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.errors import DeviceError, InputError
+from tests.cuda_support import Run, emulator, run
+
+__all__ = ["emulator", "run"]  # fixtures
+
+F32 = np.float32
+ORDERS = ("forward", "reversed", 1)
+HALF_VALUES = np.arange(65536, dtype=np.uint16)
+
+#: Each block reverses its part of x by way of shared memory.
+REVERSE = """
+    DYNAMIC_SHARED(raw);
+    float* tile = (float*)raw;
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = x[at];
+    {barrier}
+    y[at] = tile[blockDim.x - 1 - threadIdx.x];
+"""
+
+
+def reverse(run: Run, barrier: str, order: str | int) -> bool:
+    x = np.arange(1, 1025, dtype=F32)
+    y = np.zeros_like(x)
+    body = REVERSE.format(barrier=barrier)
+    machine = Emulator(order=order)
+    run("const float* x, float* y", body, x, y, threads=128, blocks=8, shared=512, machine=machine)
+    return np.array_equal(y, x.reshape(8, 128)[:, ::-1].ravel())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_barrier_holds_all_threads(run, order):
+    assert reverse(run, "__syncthreads();", order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_removed_barrier_gives_a_wrong_result(run, order):
+    assert not reverse(run, "", order)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_removed_barrier_of_a_warp_gives_a_wrong_result(run, order):
+    for barrier, right in (("__syncwarp();", True), ("", False)):
+        x, y = np.arange(1, 33, dtype=F32), np.zeros(32, F32)
+        body = REVERSE.format(barrier=barrier)
+        run("const float* x, float* y", body, x, y, shared=128, machine=Emulator(order=order))
+        assert np.array_equal(y, x[::-1]) == right
+
+
+def test_grid_and_block(run):
+    seen = np.zeros((4, 64), np.int32)
+    run(
+        "int* seen",
+        "seen[blockIdx.x * 64 + threadIdx.x] = 1000 * blockIdx.x + threadIdx.x + gridDim.x;",
+        seen,
+        threads=64,
+        blocks=4,
+    )
+    np.testing.assert_array_equal(seen, 1000 * np.arange(4)[:, None] + np.arange(64) + 4)
+
+
+def test_votes_of_a_block(run):
+    votes = np.zeros((3, 64), np.int32)
+    run(
+        "int* votes",
+        """votes[threadIdx.x] = __syncthreads_count(threadIdx.x % 3 == 0);
+        votes[64 + threadIdx.x] = __syncthreads_or(threadIdx.x == 7);
+        votes[128 + threadIdx.x] = __syncthreads_and(threadIdx.x != 7);""",
+        votes,
+        threads=64,
+    )
+    assert [np.unique(v).tolist() for v in votes] == [[22], [1], [0]]
+
+
+LANES = np.arange(32)
+SHUFFLES = {
+    "__shfl_sync(0xffffffffu, x, 5)": np.full(32, 5),
+    "__shfl_sync(0xffffffffu, x, 9, 8)": LANES // 8 * 8 + 1,
+    "__shfl_xor_sync(0xffffffffu, x, 6)": LANES ^ 6,
+    "__shfl_down_sync(0xffffffffu, x, 3)": np.where(LANES < 29, LANES + 3, LANES),
+    "__shfl_up_sync(0xffffffffu, x, 3, 16)": np.where(LANES % 16 < 3, LANES, LANES - 3),
+}
+
+
+def test_shuffles(run):
+    y = np.zeros((len(SHUFFLES), 64), F32)
+    calls = "".join(f"y[{64 * i} + threadIdx.x] = {call};" for i, call in enumerate(SHUFFLES))
+    run("float* y", f"float x = threadIdx.x * 1.5f; {calls}", y, threads=64)
+    for row, source in zip(y, SHUFFLES.values(), strict=True):
+        np.testing.assert_array_equal(row, 1.5 * np.concatenate([source, source + 32]))
+
+
+def test_shuffles_of_half_a_warp(run):
+    y = np.zeros(32, np.int32)
+    body = """u32 mask = threadIdx.x < 16 ? 0xffffu : 0xffff0000u;
+    if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(mask, (int)threadIdx.x, 1);
+    else y[threadIdx.x] = __shfl_xor_sync(mask, (int)threadIdx.x, 2);"""
+    run("int* y", body, y)
+    np.testing.assert_array_equal(y, np.where(LANES < 16, LANES ^ 1, LANES ^ 2))
+
+
+def test_ballots(run):
+    y = np.zeros((3, 32), np.uint32)
+    run(
+        "u32* y",
+        """y[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 4 == 1);
+        y[32 + threadIdx.x] = __any_sync(0xffffffffu, threadIdx.x == 40);
+        y[64 + threadIdx.x] = __all_sync(0xffffffffu, threadIdx.x < 32);""",
+        y,
+    )
+    assert [np.unique(v).tolist() for v in y] == [[0x22222222], [0], [1]]
+
+
+def test_atomics_across_blocks(run):
+    sums, counts = np.zeros(1, F32), np.array([0, -5], np.int32)
+    body = """atomicAdd(sums, 0.5f);
+    atomicAdd(counts, 1);
+    atomicMax(counts + 1, (int)(blockIdx.x * 64 + threadIdx.x));"""
+    run("float* sums, int* counts", body, sums, counts, threads=64, blocks=50)
+    assert (sums[0], *counts) == (1600, 3200, 3199)
+
+
+def float_of_bf16(bits):
+    return (bits.astype(np.uint32) << 16).view(F32)
+
+
+def bf16_of(x):
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+MMA = """
+    int g = threadIdx.x / 4, t = threadIdx.x % 4;
+    u32 p[4], q[2];
+    for (int r = 0; r < 4; r++) p[r] = a[(g + r % 2 * 8) * 8 + t + r / 2 * 4];
+    for (int r = 0; r < 2; r++) q[r] = b[g * 8 + t + r * 4];
+    float sum[4];
+    for (int r = 0; r < 4; r++) sum[r] = d[(g + r / 2 * 8) * 8 + 2 * t + r % 2];
+    CALL(sum, p, q[0], q[1]);
+    for (int r = 0; r < 4; r++) d[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = sum[r];
+"""  # words of a row by row (16, row), of b column by column (8, row)
+
+
+@pytest.mark.parametrize("call", ["mma_half", "mma_bf16", "mma_tf32"])
+def test_matrix_products_of_a_warp(run, call):
+    random = np.random.default_rng(0)
+    depth = 8 if call == "mma_tf32" else 16
+    a, b = random.normal(size=(16, depth)).astype(F32), random.normal(size=(8, depth)).astype(F32)
+    d = random.normal(size=(16, 8)).astype(F32)
+    if call == "mma_half":
+        stored = [x.astype(np.float16) for x in (a, b)]
+        a, b = (x.astype(F32) for x in stored)
+    elif call == "mma_bf16":
+        stored = [bf16_of(x) for x in (a, b)]
+        a, b = (float_of_bf16(x) for x in stored)
+    else:  # the hardware reads the upper 19 bits
+        stored = [a, b]
+        a, b = ((x.view(np.uint32) & 0xFFFFE000).view(F32) for x in stored)
+    wanted = d + a.astype(np.float64) @ b.T.astype(np.float64)
+    body = MMA.replace("CALL", call)
+    words = [np.ascontiguousarray(x).view(np.uint32) for x in stored]
+    run("const u32* a, const u32* b, float* d", body, *words, d)
+    np.testing.assert_allclose(d, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_load_matrix(run):
+    matrices = np.arange(4 * 64, dtype=np.uint16).reshape(4, 8, 8)
+    got = np.zeros((32, 4), np.uint32)
+    body = """DYNAMIC_SHARED(raw);
+    ((uint4*)raw)[threadIdx.x] = ((const uint4*)from)[threadIdx.x];
+    __syncwarp();
+    u32 r[4];
+    load_matrix_x4(r, raw + 16 * threadIdx.x);
+    for (int i = 0; i < 4; i++) got[threadIdx.x * 4 + i] = r[i];"""
+    run("const u16* from, u32* got", body, matrices, got, shared=512)
+    pairs = matrices.view(np.uint32)  # (matrix, row, pair of columns)
+    np.testing.assert_array_equal(got, pairs.reshape(4, 32).T)
+
+
+COPIES = """
+    DYNAMIC_SHARED(raw);
+    for (int part = 0; part < 2; part++) {{
+        copy_async_16(raw + (part * 32 + threadIdx.x) * 16, from + (part * 32 + threadIdx.x) * 4);
+        copy_async_commit();
+    }}
+    {wait}
+    __syncthreads();
+    for (int i = threadIdx.x; i < 256; i += 32) to[i] = ((float*)raw)[i];
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "arrived"),
+    [("", 0), ("copy_async_wait<1>();", 128), ("copy_async_wait<0>();", 256)],
+)
+def test_asynchronous_copies_arrive_at_the_wait(run, wait, arrived):
+    source, target = np.arange(256, dtype=F32), np.zeros(256, F32)
+    body = COPIES.format(wait=wait)
+    run("const float* from, float* to", body, source, target, shared=1024)
+    np.testing.assert_array_equal(target[:arrived], source[:arrived])
+    assert np.isnan(target[arrived:]).all()
+
+
+def refuses(run, body, *words, **options):
+    y = np.zeros(64, F32)
+    with pytest.raises(DeviceError) as caught:
+        run("float* y", body, y, **options)
+    message = str(caught.value)
+    assert all(word in message for word in words), message
+
+
+def test_what_a_gpu_would_not_forgive_ends_the_launch(run):
+    refuses(
+        run,
+        "if (threadIdx.x == 9) return;\ny[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);",
+        "kernel probe, block (0, 0, 0)", "__shfl_xor_sync", "probe.cu:5", "thread 9", "left",
+    )  # fmt: skip
+    refuses(
+        run,
+        "if (threadIdx.x < 16) __syncwarp();\nelse __syncthreads();",
+        "waits at __syncwarp", "thread 16", "__syncthreads", "probe.cu:5",
+    )  # fmt: skip
+    refuses(run, "if (threadIdx.x != 40) __syncthreads();", "thread 40", "left", threads=64)
+    refuses(run, "if (threadIdx.x < 32) __syncthreads();\nelse __syncthreads();", "other threads",
+            threads=64)  # fmt: skip
+    refuses(run, "__syncwarp(0x0000fff0u);", "lacks the calling lane")
+    refuses(run, "__syncwarp();", "lane 20", "does not have", threads=20)
+
+
+def test_writing_outside_memory_is_seen(run):
+    late = "DYNAMIC_SHARED(raw); ((float*)raw)[threadIdx.x + 1] = 1.0f;"
+    refuses(run, late, "outside its 128 bytes", shared=128)
+    early = "DYNAMIC_SHARED(raw); ((float*)raw)[(int)threadIdx.x - 1] = 1.0f;"
+    refuses(run, early, "outside its 128 bytes", shared=128)
+    refuses(run, "y[64] = 1.0f;", "argument 0", "outside the array")
+    refuses(run, "((float*)y)[-1] = 1.0f;", "argument 0", "outside the array")
+
+
+def test_an_array_that_is_read_stays_as_it_is(run):
+    x = np.zeros(4, F32)
+    with pytest.raises(DeviceError, match="only read"):
+        run("const float* x", "*(float*)x = 1.0f;", x)
+    assert not x.any()
+
+
+def test_addresses_are_aligned(run):
+    refuses(
+        run,
+        "DYNAMIC_SHARED(raw); copy_async_16(raw + 8 * threadIdx.x, y);",
+        "thread 1", "target of copy_async_16", "16 bytes",
+        shared=1024,
+    )  # fmt: skip
+    refuses(
+        run,
+        "DYNAMIC_SHARED(raw); copy_async_16(raw, y + threadIdx.x);",
+        "thread 1", "source of copy_async_16",
+        shared=1024,
+    )  # fmt: skip
+    refuses(run, "float4 v = *(float4*)(y + threadIdx.x);\ny[0] = v.x + v.w;",
+            "thread 1", "probe.cu:4", "not aligned")  # fmt: skip
+
+
+def test_indices_of_arrays_are_inside_them(run):
+    refuses(
+        run,
+        "__shared__ float tile[16];\ntile[threadIdx.x] = y[threadIdx.x];\n"
+        "__syncthreads();\ny[threadIdx.x] = tile[0];",
+        "thread 16", "probe.cu:5", "index 16",
+    )  # fmt: skip
+
+
+def test_shared_memory_starts_as_nan(run):
+    y = np.zeros(64, F32)
+    run("float* y", "DYNAMIC_SHARED(raw); y[threadIdx.x] = ((float*)raw)[threadIdx.x];", y,
+        shared=256, threads=64)  # fmt: skip
+    assert np.isnan(y).all()
+
+
+def test_every_half_and_back(run):
+    values, back = np.zeros(65536, F32), np.zeros(65536, np.uint16)
+    body = """int i = blockIdx.x * 256 + threadIdx.x;
+    values[i] = float_of_half(from[i]);
+    back[i] = half_of(values[i]);"""
+    parameters = "const u16* from, float* values, u16* back"
+    run(parameters, body, HALF_VALUES, values, back, threads=256, blocks=256)
+    wanted = HALF_VALUES.view(np.float16).astype(F32)
+    np.testing.assert_array_equal(values, wanted)
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(back[numbers], HALF_VALUES[numbers])
+    assert (back[~numbers] == 0x7FFF).all()
+
+
+def test_rounding_to_half_bf16_and_tf32(run):
+    halves = HALF_VALUES[:0x7C00].view(np.float16).astype(F32)  # zero and above, finite
+    middles = ((halves[1:].astype(np.float64) + halves[:-1]) / 2).astype(F32)
+    near = [np.nextafter(middles, F32(side)) for side in (0, np.inf)]
+    large = np.array([65519.9, 65520, 1e6, np.inf, 3e-8, 2.9802322e-8, 1e-30, 0], F32)
+    x = np.concatenate([middles, *near, large])
+    x = np.concatenate([x, -x])
+    h, b, t = np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint16), np.zeros(x.size, np.uint32)
+    pairs = np.zeros(x.size, np.uint32)
+    body = """int i = blockIdx.x * 256 + threadIdx.x;
+    if (i >= n) return;
+    h[i] = half_of(x[i]); b[i] = bf16_of(x[i]); t[i] = tf32_of(x[i]);
+    pairs[i] = half2_of(x[i], -x[i]);"""
+    parameters = "const float* x, u16* h, u16* b, u32* t, u32* pairs, int n"
+    run(parameters, body, x, h, b, t, pairs, np.int32(x.size), threads=256,
+        blocks=-(-x.size // 256))  # fmt: skip
+    with np.errstate(over="ignore"):
+        wanted = x.astype(np.float16)
+        low, high = (pairs & 0xFFFF).astype(np.uint16), (pairs >> 16).astype(np.uint16)
+        np.testing.assert_array_equal(high, (-x).astype(np.float16).view(np.uint16))
+    np.testing.assert_array_equal(h, wanted.view(np.uint16))
+    np.testing.assert_array_equal(low, h)
+    np.testing.assert_array_equal(b[np.isfinite(x)], bf16_of(x)[np.isfinite(x)])
+    finite = np.isfinite(x)
+    bits = x[finite].view(np.uint32).astype(np.uint64)
+    np.testing.assert_array_equal(t[finite], (bits + 0x1000) & 0xFFFFE000)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((np.zeros(4, F32),), "2"),
+        ((np.zeros(4), np.int32(1)), "float64"),
+        ((np.zeros((4, 4), F32)[:, 1], np.int32(1)), "contiguous"),
+        ((np.zeros(4, F32), np.int64(1)), "int64"),
+        ((np.zeros(4, F32), 1), "int came"),
+    ],
+)
+def test_arguments_are_held_against_the_kernel(run, args, message):
+    with pytest.raises((DeviceError, InputError), match=message):
+        run("float* y, int n", "y[0] = n;", *args)
+
+
+def test_a_kernel_that_does_not_build_is_one_line(run):
+    with pytest.raises(DeviceError, match=r"does not build.*error") as caught:
+        run("float* y", "y[0] = nothing;", np.zeros(4, F32))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_compiler_is_said(monkeypatch):
+    from neocog.cuda import emulator as module
+
+    module._compiler.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    kernel = Kernel("platform.cuh", "none", (("UNSEEN", 1),))
+    with pytest.raises(DeviceError, match=r"g\+\+ is not found"):
+        Emulator().launch(Launch(kernel, (1, 1, 1), ()))
+    module._compiler.cache_clear()
