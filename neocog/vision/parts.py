@@ -87,7 +87,7 @@ def _one_digit(a: Component, b: Component, ref: Reference) -> bool:
     fragment = small.height < 0.5 * ref.height and small.height < 0.6 * large.height
     if fragment and large.height > 0.45 * ref.height:
         return True
-    halves = small.height > 0.3 * ref.height and large.height < 0.85 * ref.height
+    halves = small.height > 0.4 * ref.height and large.height < 0.85 * ref.height
     return above and halves
 
 
