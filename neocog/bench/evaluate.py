@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.batch.records import PageReading
     from neocog.learning.datasets import Digits, LabelledPictures
-    from neocog.network.engine import Engine
+    from neocog.network.engine import AnyEngine
 
 NO_ANSWER = 10  # column of the confusion matrix
 _CHUNK = 512  # digits between two calls of progress
@@ -100,7 +100,7 @@ class PictureScore:
 
 
 def evaluate_digits(
-    engine: "Engine", digits: "Digits", *, batch: int = 32, progress: Progress | None = None
+    engine: "AnyEngine", digits: "Digits", *, batch: int = 32, progress: Progress | None = None
 ) -> DigitScore:
     """Read isolated digits and count the answers."""
     confusion = np.zeros((10, NO_ANSWER + 1), np.int64)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from neocog.bench.race import INPUT_SETS, Side, race, trips
 from neocog.bench.timing import made_digits
-from neocog.errors import DeviceError, NeocogError, UsageError
+from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
 from neocog.network.model import Model
 
@@ -142,7 +142,11 @@ def compare_on_gpu(
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
     for plan in plans:
-        _add(sides, notes, f"neocog {plan}", partial(_ours, model, batch, precision, plan))
+        failure = _add(
+            sides, notes, f"neocog {plan}", partial(_ours, model, batch, precision, plan)
+        )
+        if failure is not None and len(plans) == 1:
+            raise failure
     digits = _sets(batch)
     _add_peers(sides, notes, model, digits[0], precision, peers, log)
     differences = differences_from_cpu(model, sides, digits[0], TOLERANCES[precision])
@@ -192,14 +196,14 @@ def _ours(model: Model, batch: int, precision: str, plan: str) -> Side:
 
 def _add(
     sides: dict[str, Side], notes: dict[str, str], name: str, make: Callable[[], Side]
-) -> None:
-    """Add a side, or note why it does not run."""
+) -> Exception | None:
+    """Add a side; return and note why it does not run."""
     try:
         sides[name] = make()
-    except (DeviceError, UsageError):
-        raise
     except Exception as error:  # a side that fails must not cost the run of the others
-        notes[name] = f"did not run: {type(error).__name__}: {str(error).splitlines()[:1]}"
+        notes[name] = f"did not run: {(str(error) or type(error).__name__).splitlines()[0]}"
+        return error
+    return None
 
 
 def _add_peers(

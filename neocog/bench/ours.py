@@ -1,7 +1,7 @@
 """Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,7 @@ class OurSide:
     def load(self, digits: NDArray[np.uint8]) -> None:
         """Put a batch of digits on the GPU."""
         with self._gpu.current():
-            self._digits.set(np.ascontiguousarray(digits))
+            self._digits[...] = self._gpu.xp.asarray(digits)
             self._gpu.xp.cuda.get_current_stream().synchronize()
 
     def elapsed(self, repeats: int) -> float:
@@ -132,7 +132,7 @@ class OurSide:
         """Return the scores of the digits last loaded."""
         self._recording.replay()
         self._recording.stream.synchronize()
-        found: NDArray[np.float32] = self._answers.get()[:, :LABELS]
+        found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -158,18 +158,16 @@ class StepRun:
     def __init__(
         self, shelf: Shelf, stage: str, version: str, before: Mapping[str, NDArray[Any]]
     ) -> None:
-        gpu = shelf.machine
-        assert isinstance(gpu, Gpu)
+        self._gpu = gpu = cast("Gpu", shelf.machine)
         self.step = shelf.step(stage, version)
         batch = len(before[self.step.reads])
-        self._gpu = gpu
         with gpu.current():
             self._pass = Pass(gpu, [self.step], shelf.layouts, batch)
             source = self._pass.arrays[self.step.reads]
             given = before[self.step.reads]
             if self.step.reads in shelf.layouts:
                 given = stored(given, shelf.layouts[self.step.reads])
-            source.set(np.ascontiguousarray(given, source.dtype))
+            source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
             gpu.xp.cuda.get_current_stream().synchronize()
             gpu.warmup(self._pass.launches)
 

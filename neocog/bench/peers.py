@@ -201,22 +201,55 @@ def choose(
     return best
 
 
+def layer_times(
+    model: Model, layer: str, before: NDArray[np.float32], precision: str, *, repeats: int = 10
+) -> dict[str, float]:
+    """Return microseconds of one layer by form and memory format.
+
+    Parameters
+    ----------
+    model : Model
+    layer : str
+        ``"US1"`` .. ``"US4"``.
+    before : (B, K, H, W) ndarray of float32
+        Maps of the layer before it.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+    repeats : int
+        Runs of the layer in one graph.
+    """
+    times: dict[str, float] = {}
+    for channels_last in (False, True):
+        network = make_network(model, precision, Choice(channels_last))
+        part = dict(network.parts())[layer]
+        seen = torch.from_numpy(before).cuda().to(network.dtype)
+        seen = seen.contiguous(memory_format=network.memory_format)
+        for form, ms in _form_times(part, partial(part, seen), repeats).items():
+            times[form + ", channels last" * channels_last] = 1e3 * ms
+    return times
+
+
+def _form_times(part: Any, run: Callable[[], Tensor], repeats: int) -> dict[str, float]:
+    """Return milliseconds of a layer by form; forms that do not run at this size are left out."""
+    times: dict[str, float] = {}
+    for form in part.forms:
+        part.form = form
+        try:
+            graph = Graph(lambda: [run() for _ in range(repeats)][-1])
+            times[form] = float(np.median([graph.elapsed(3) for _ in range(3)])) / repeats
+        except RuntimeError:  # this size is beyond what the library's kernel takes
+            torch.cuda.synchronize()
+    return times
+
+
 def _fastest_forms(network: Network, digits: Tensor) -> dict[str, str]:
     """Time each form of each layer on the layer's own input; leave the network in the fastest."""
     with torch.no_grad():
         maps = {"digits": digits, **network.maps(digits)}
     before = "digits"
     for name, part in network.parts():
-        seen, run = maps[before], network.ug if name == "UG" else part
-        times: dict[str, float] = {}
-        for form in part.forms if len(part.forms) > 1 else ():
-            part.form = form
-            try:
-                graph = Graph(partial(run, seen))
-                times[form] = float(np.median([graph.elapsed(5) for _ in range(3)]))
-            except RuntimeError:  # this size is beyond what the library's kernel takes
-                torch.cuda.synchronize()
-        if times:
+        run = partial(network.ug if name == "UG" else part, maps[before])
+        if len(part.forms) > 1:
+            times = _form_times(part, run, 2)
             part.form = min(times, key=lambda form: times[form])
         before = name
     return network.forms()

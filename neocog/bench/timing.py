@@ -1,19 +1,68 @@
-"""How long one digit takes, and which stages take it."""
+"""How long one digit takes, and which stages take it: from a page's file to the answers."""
 
+import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from neocog.network.engine import Engine
+    from neocog.network.engine import AnyEngine, Bound
 
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
 MOST_STAGES = 50  # passes that are taken apart into stages
+PERCENTILES = (50.0, 95.0, 99.0)
 _SIDE = 28
+_ENLARGED = 2  # of the digits on the made page
+_ROW = 10  # digits of a line of the made page
+_MOST_ON_PAGE = 50
+_PAPER, _INK = 235, 40
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Milliseconds of one stage for a whole batch: the median and two high percentiles.
+
+    Attributes
+    ----------
+    name : str
+        ``decode``, ``find`` and ``normalise`` are of a page, the others of the network.
+    ms, p95, p99 : float
+        Percentiles 50, 95 and 99.
+    bound : Bound or None
+        What it does, and its roofline on this device.
+    """
+
+    name: str
+    ms: float
+    p95: float
+    p99: float
+    bound: "Bound | None" = None
+
+    @classmethod
+    def of(cls, name: str, ms: NDArray[np.float64], bound: "Bound | None" = None) -> "StageTime":
+        """Summarise some measurements."""
+        middle, high, highest = (float(p) for p in np.percentile(ms, PERCENTILES))
+        return cls(name, middle, high, highest, bound)
+
+    @property
+    def roofline(self) -> float | None:
+        """Share of the roofline that is reached, 0 to 1."""
+        return self.bound.ms / self.ms if self.bound and self.ms > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog timing --json`` prints it."""
+        facts: dict[str, Any] = {"name": self.name, "ms": round(self.ms, 5)}
+        facts |= {"ms_p95": round(self.p95, 5), "ms_p99": round(self.p99, 5)}
+        if self.bound is not None:
+            facts |= {"version": self.bound.version, "flops": self.bound.flops}
+            facts |= {"bytes": self.bound.bytes, "roofline": round(self.roofline or 0.0, 4)}
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +71,20 @@ class Timing:
 
     Attributes
     ----------
-    stages : tuple of (str, float)
-        Median milliseconds of each stage for a whole batch, in order.
+    stages : tuple of StageTime
+        Stages of the network for a whole batch, in order; they add up to the median pass.
     passes : (N,) ndarray of float64
-        Milliseconds of each whole pass.
+        Milliseconds of each whole pass, from an array of digits to the answers.
     batch : int
         Digits per pass.
+    page : tuple of StageTime
+        What finding so many digits on a page takes before.
     """
 
-    stages: tuple[tuple[str, float], ...]
+    stages: tuple[StageTime, ...]
     passes: NDArray[np.float64]
     batch: int
+    page: tuple[StageTime, ...] = field(default=())
 
     def per_digit(self, percentile: float = 50.0) -> float:
         """Milliseconds of a digit, over the passes."""
@@ -41,37 +93,104 @@ class Timing:
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog timing --json`` prints it; a stage's ``ms`` is for the whole batch."""
         return {
-            "stages": [{"name": name, "ms": round(ms, 4)} for name, ms in self.stages],
-            "ms_per_digit": round(self.per_digit(), 4),
-            "ms_per_digit_p95": round(self.per_digit(95.0), 4),
+            "stages": [stage.to_dict() for stage in self.stages],
+            "page": [stage.to_dict() for stage in self.page],
+            "ms_per_digit": round(self.per_digit(), 6),
+            "ms_per_digit_p95": round(self.per_digit(95.0), 6),
+            "ms_per_digit_p99": round(self.per_digit(99.0), 6),
+            "passes": len(self.passes),
             "batch": self.batch,
         }
 
 
-def measure(engine: "Engine", *, batch: int, seconds: float = 3.0) -> Timing:
+def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     """Time whole passes and single stages.
+
+    What a pass takes beyond its stages is the last of them, ``host``: calls, waiting, and on
+    the CPU what is saved (or lost) where shares go through all stages on threads of their own.
 
     Parameters
     ----------
-    engine : Engine
+    engine : AnyEngine
     batch : int
         Digits per pass.
     seconds : float
         Passes are repeated for this long, and at least `LEAST` times.
     """
     digits = made_digits(batch)
-    for _ in range(WARM_UP):
+
+    def recognise() -> None:
         engine.recognise(digits, batch=batch)
+
+    for _ in range(WARM_UP):
+        recognise()
     passes: list[float] = []
     end = time.perf_counter() + seconds
     while len(passes) < LEAST or time.perf_counter() < end:
-        start = time.perf_counter()
-        engine.recognise(digits, batch=batch)
-        passes.append(1e3 * (time.perf_counter() - start))
-    repeats = min(len(passes), MOST_STAGES)
-    times = engine.stage_times(digits, repeats=repeats)
-    stages = tuple((name, float(np.median(ms))) for name, ms in times.items() if name != "total")
-    return Timing(stages, np.array(passes), batch)
+        passes.append(_milliseconds(recognise))
+    times = engine.stage_times(digits, repeats=min(len(passes), MOST_STAGES))
+    bounds = engine.bounds(batch)
+    stages = [
+        StageTime.of(name, ms, bounds.get(name)) for name, ms in times.items() if name != "total"
+    ]
+    whole = StageTime.of("host", np.array(passes))
+    rest = whole.ms - sum(stage.ms for stage in stages)
+    stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
+    page = page_times(batch, repeats=min(len(passes), LEAST))
+    return Timing(tuple(stages), np.array(passes), batch, page)
+
+
+def page_times(count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
+    """Time decoding a page of made digits, finding them there, and normalising them.
+
+    Milliseconds are for ``count`` digits; a page holds at most 50. ``find`` is without the
+    normalising, which is timed by itself.
+    """
+    from PIL import Image
+
+    from neocog.vision.decode import decode
+    from neocog.vision.find import LONG_SIDE, find_digits
+    from neocog.vision.normalise import STROKE, normalise
+
+    held = min(count, _MOST_ON_PAGE)
+    digits = made_digits(held)
+    inks = [_enlarged(digit).astype(np.float32) / 255 for digit in digits]
+    stroke = STROKE * _ENLARGED
+    rows: list[tuple[float, float, float]] = []
+    with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
+        path = Path(folder) / "page.png"
+        Image.fromarray(made_page(digits)).save(path)
+        pages = list(decode(path, long_side=LONG_SIDE))
+        for _ in range(repeats + 1):
+            decoding = _milliseconds(lambda: list(decode(path, long_side=LONG_SIDE)))
+            finding = _milliseconds(lambda: find_digits(pages[0].grey))
+            bringing = _milliseconds(lambda: [normalise(ink, stroke=stroke) for ink in inks])
+            rows.append((decoding, max(0.0, finding - bringing), bringing))
+    times = np.array(rows[1:]) * (count / held)
+    names = ("decode", "find", "normalise")
+    return tuple(StageTime.of(name, ms) for name, ms in zip(names, times.T, strict=True))
+
+
+def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A grey page with digits (N, 28, 28) at twice their size, in lines of ten."""
+    step = _SIDE * _ENLARGED
+    lines = -(-len(digits) // _ROW)
+    page = np.full(((2 * lines + 2) * step, (_ROW + 4) * step), _PAPER, np.uint8)
+    for i, digit in enumerate(digits):
+        top, left = (1 + 2 * (i // _ROW)) * step, (2 + i % _ROW) * step
+        ink = _enlarged(digit).astype(np.int64)
+        page[top : top + step, left : left + step] = _PAPER - ink * (_PAPER - _INK) // 255
+    return page
+
+
+def _enlarged(digit: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return digit.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1)
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return 1e3 * (time.perf_counter() - start)
 
 
 def made_digits(count: int, *, seed: int = 0) -> NDArray[np.uint8]:
