@@ -127,7 +127,9 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--format", "xml"), 2, "choose one of text, jsonl, csv"),
         (("--min-p", "3"), 2, "a probability is wanted"),
         (("--device", "abacus"), 2, "abacus"),
-        (("--device", "cuda"), 5, "cuda"),
+        (("--device", "cuda:99"), 5, "cuda:99"),
+        (("--device", "cuda:x"), 2, "choose one of auto, cpu, cuda, cuda:N"),
+        (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
         (("-o", "no/such/folder/x"), 2, "cannot be written"),
         (("-o", "{file}"), 2, "is one of the inputs"),
         (("--save-overlay", "{file}"), 2, "--save-overlay"),
@@ -181,7 +183,7 @@ def test_usage_is_2(words: tuple[str, ...]) -> None:
 
 
 def test_eval_digits(idx: Path, model: str) -> None:
-    result = run("eval", idx, "--model", model, "--json")
+    result = run("eval", idx, "--model", model, "--device", "cpu", "--json")
     assert result.exit_code == 0, result.stderr
     facts = json.loads(result.stdout.splitlines()[-1])
     assert list(facts) == ["n", "accuracy", "seconds", "model", "device"]
@@ -221,7 +223,9 @@ def test_timing(model: str) -> None:
     assert set(facts) >= {"stages", "ms_per_digit", "batch", "device", "model", "precision"}
     assert facts["batch"] == 2
     assert facts["ms_per_digit"] > 0
-    assert all(set(stage) == {"name", "ms"} for stage in facts["stages"])
+    assert all(set(stage) >= {"name", "ms"} for stage in facts["stages"] + facts["page"])
+    whole = facts["ms_per_digit"] * facts["batch"]
+    assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(whole, rel=0.03)
     table = run(*words).stdout
     assert "ms a digit" in table
     assert all(stage["name"] in table for stage in facts["stages"])

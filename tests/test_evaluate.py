@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from neocog.batch.records import PageReading
 from neocog.bench.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
-from neocog.bench.timing import Timing, made_digits
+from neocog.bench.timing import StageTime, Timing, made_digits, made_page, page_times
 from neocog.learning.formats import Digits
-from neocog.network.engine import Engine
+from neocog.network.engine import Bound, Engine
+from neocog.vision.find import find_digits
 from tests.support import digits_of, tiny_model
 
 
@@ -81,11 +82,15 @@ def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
 
 
 def test_timing_is_per_batch_and_per_digit() -> None:
-    times = Timing((("US1", 6.0), ("UC1", 2.0)), np.array([8.0, 8.0, 16.0]), 8)
+    bound = Bound("direct", 4e6, 2e3, 1.5)
+    stages = (StageTime("US1", 6.0, 7.0, 8.0, bound), StageTime("UC1", 2.0, 2.0, 2.0))
+    times = Timing(stages, np.array([8.0, 8.0, 16.0]), 8)
     facts = times.to_dict()
-    assert facts["stages"] == [{"name": "US1", "ms": 6.0}, {"name": "UC1", "ms": 2.0}]
+    assert [(stage["name"], stage["ms"]) for stage in facts["stages"]] == [("US1", 6), ("UC1", 2)]
+    assert facts["stages"][0]["roofline"] == 0.25
+    assert facts["stages"][0]["version"] == "direct"
     assert facts["ms_per_digit"] == 1.0
-    assert 1.0 < facts["ms_per_digit_p95"] <= 2.0
+    assert 1.0 < facts["ms_per_digit_p95"] <= facts["ms_per_digit_p99"] <= 2.0
     assert facts["batch"] == 8
 
 
@@ -96,3 +101,11 @@ def test_made_digits_look_like_digits() -> None:
     assert 0.05 < share < 0.25  # MNIST's is 0.13
     assert (digits.max(axis=(1, 2)) == 255).all()
     assert not digits[:, :4].any()
+
+
+def test_the_made_page_holds_its_digits() -> None:
+    lines = find_digits(made_page(made_digits(12)))
+    assert len(lines) == 2
+    assert sum(len(line.digits) for line in lines) >= 10
+    names = [stage.name for stage in page_times(3, repeats=1)]
+    assert names == ["decode", "find", "normalise"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.device import choose_device
 from neocog.batch.records import REJECTED, DigitReading, PageReading
 from neocog.errors import InputError, NeocogError, UsageError
 
@@ -63,12 +62,14 @@ class Reader:
     ----------
     model : str, Path or Model
         Name of a shipped model, a model file, or a loaded model.
-    device : {"auto", "cpu", "cuda"}
-        Where the network runs.
+    device : str
+        Where the network runs: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``.
+    precision, plan : str, optional
+        As :func:`neocog.network.engine.open_engine`.
     min_p : float, optional
         Reject answers of a lower probability; see `Policy`.
-    batch : int
-        Digits per pass of the network.
+    batch : int, optional
+        Digits per pass of the network, as many as the device likes by default.
     cut : bool
         Whether digits that touch are cut apart, scored by the network.
 
@@ -91,18 +92,20 @@ class Reader:
         model: "str | Path | Model | None" = None,
         *,
         device: str = "auto",
+        precision: str | None = None,
+        plan: str = "default",
         min_p: float | None = None,
-        batch: int = 32,
+        batch: int | None = None,
         cut: bool = True,
     ) -> None:
-        from neocog.network.engine import Engine
+        from neocog.network.engine import open_engine
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT
 
         self.policy = Policy() if min_p is None else Policy(min_p=min_p)
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
-        self.engine = Engine(self.model, device=choose_device(device))
-        self.batch = batch
+        self.engine = open_engine(self.model, device=device, precision=precision, plan=plan)
+        self.batch = self.engine.batch if batch is None else batch
         self.cut = cut
 
     def find(self, grey: NDArray[np.uint8], *, trace: "Trace | None" = None) -> "list[Line]":

@@ -12,6 +12,7 @@ from neocog.cli.progress import Counter
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.bench.evaluate import DigitScore, PictureScore
+    from neocog.bench.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
 
 Split = Annotated[
@@ -31,9 +32,11 @@ def evaluate(
     ],
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
     split: Split = None,
     limit: Limit = None,
-    batch: options.Batch = 32,
+    batch: options.Batch = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure how well a model reads a labelled set.
@@ -45,7 +48,7 @@ def evaluate(
     from neocog.learning.datasets import Digits, open_dataset
 
     dataset = open_dataset(path, split=split)[:limit]
-    reader = Reader(model, device=device, batch=batch)
+    reader = Reader(model, device=device, precision=precision, plan=plan, batch=batch)
     if isinstance(dataset, Digits):
         _evaluate_digits(reader, dataset, as_json)
     else:
@@ -110,30 +113,52 @@ def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
 def timing(
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
     batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="How long passes are repeated.")
     ] = 3.0,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how long a digit takes, and which stages take it."""
-    from neocog.batch.device import choose_device
+    """Measure how long a digit takes, and which stages take it.
+
+    On CUDA a stage is what the pass takes longer with it, and "of roof" the share of the time
+    that its operations or bytes need at the rates measured on the device.
+    """
     from neocog.bench.timing import measure
-    from neocog.network.engine import Engine
+    from neocog.network.engine import open_engine
     from neocog.network.model import load_model
 
-    engine = Engine(load_model(model), device=choose_device(device))
+    engine = open_engine(load_model(model), device=device, precision=precision, plan=plan)
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
-        about = {"device": engine.device, "model": engine.model.id, "precision": "fp32"}
-        print(json.dumps({**times.to_dict(), **about}))
+        about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
+        print(json.dumps({**times.to_dict(), **about, "where": engine.where}))
         return
-    print(f"{engine.model.id} on {engine.device}, {engine.threads} threads, batch {batch}, float32")
-    print(f"{'stage':10s} {'ms a batch':>12} {'ms a digit':>12} {'share':>8}")
-    whole = sum(ms for _, ms in times.stages) or 1.0
-    for name, ms in times.stages:
-        print(f"{name:10s} {ms:12.3f} {ms / batch:12.4f} {100 * ms / whole:6.1f} %")
+    print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
+    _show_times(times)
+
+
+def _show_times(times: "Timing") -> None:
+    heads = ("ms a batch", "p95", "p99", "ms a digit")
+    print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share   of roof")
+    for stage in times.page:
+        print(_time_line(stage, times.batch) + "  (a page)")
+    whole = sum(stage.ms for stage in times.stages) or 1.0
+    for stage in times.stages:
+        line = f"{_time_line(stage, times.batch)} {100 * stage.ms / whole:6.1f} %"
+        if stage.bound is not None and stage.roofline is not None:
+            line += f"  {100 * stage.roofline:5.1f} %  {stage.bound.version}"
+            line += f", {stage.bound.flops / 1e6:.2f} MFLOP, {stage.bound.bytes / 1e6:.3f} MB"
+        print(line)
     print(
-        f"whole pass: {times.per_digit():.3f} ms a digit "
-        f"(95 % of {len(times.passes)} passes within {times.per_digit(95):.3f})"
+        f"whole pass: {times.per_digit():.5f} ms a digit "
+        f"(95 % of {len(times.passes)} passes within {times.per_digit(95):.5f}, "
+        f"99 % within {times.per_digit(99):.5f})"
     )
+
+
+def _time_line(stage: "StageTime", batch: int) -> str:
+    spent = (stage.ms, stage.p95, stage.p99, stage.ms / batch)
+    return f"{stage.name:10s}" + "".join(f"{ms:12.4f}" for ms in spent)

@@ -8,9 +8,28 @@ Model = Annotated[
     str, typer.Option("--model", metavar="NAME|PATH", help="A shipped model, or a model file.")
 ]
 Device = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where the network runs.")
+    str, typer.Option("--device", metavar="auto|cpu|cuda|cuda:N", help="Where the network runs.")
 ]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Digits per pass of the network.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="fp32|tf32|fp16|bf16",
+        help="Type of maps and products on CUDA [default: fp16, fp32 on old devices].",
+    ),
+]
+Plan = Annotated[
+    str,
+    typer.Option(
+        "--plan",
+        metavar="default|auto|card|direct|STAGE=VERSION,...|FILE",
+        help="CUDA kernels of each stage; auto times them all on this device, once.",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, help="Digits per pass [default: what the device likes]."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"

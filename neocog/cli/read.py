@@ -48,13 +48,15 @@ def read(
     inputs: Inputs,
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
     form: Format = "text",
     output: Output = None,
     overlay: Overlay = None,
     debug: Debug = None,
     min_p: MinP = None,
     timings: Timings = False,
-    batch: options.Batch = 32,
+    batch: options.Batch = None,
 ) -> None:
     """Read the handwritten digits in pictures.
 
@@ -65,7 +67,7 @@ def read(
     from neocog.batch.sinks import open_sink
 
     sources = _sources(inputs, output)
-    reader = Reader(model, device=device, min_p=min_p, batch=batch)
+    reader = Reader(model, device=device, precision=precision, plan=plan, min_p=min_p, batch=batch)
     folders = _folders(overlay, debug, reader, sources)
     names = len(inputs) > 1 or os.path.isdir(inputs[0])
     count = failed = 0

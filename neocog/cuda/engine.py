@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from neocog.cuda.devices import numbers
 from neocog.cuda.kernel import Array
 from neocog.cuda.launcher import gpu
-from neocog.cuda.passes import ANSWER_COLUMNS
+from neocog.cuda.passes import ANSWER_COLUMNS, stage_name
 from neocog.cuda.plan import MOST_CHUNK, parse_plan
 from neocog.cuda.runner import Runner
 from neocog.cuda.steps import PRECISIONS, Precision
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import array_module
 from neocog.network.decision import Answers, Decision
-from neocog.network.engine import pictures
+from neocog.network.engine import Bound, pictures
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 from neocog.network.u0 import check_digits
@@ -205,6 +205,20 @@ class CudaEngine:
         with self._lock:
             times = stage_times(runner, digits[:count], repeats=repeats)
         return {name: ms * (len(digits) / count) for name, ms in times.items()}
+
+    def bounds(self, batch: int) -> dict[str, Bound]:
+        """Return what each stage does for a batch, and its roofline on the first GPU."""
+        from neocog.cuda.roofline import peaks
+
+        runner = self.runner(self._numbers[0])
+        rates = peaks(runner.gpu)
+        found = {}
+        for step in runner.shelf.choose(runner.plan, min(batch, runner.chunk)):
+            work = step.work()
+            ms = 1e3 * batch * rates.seconds(work, step.version, self.precision)
+            flops, moved = batch * work.flops, batch * work.bytes
+            found[stage_name(step)] = Bound(step.version, flops, moved, ms)
+        return found
 
 
 def shares_of(count: int, chunk: int, devices: int) -> list[slice]:

@@ -84,7 +84,8 @@ class Gpu:
             stream = self.xp.cuda.get_current_stream().ptr
             _launch_programmatic(function.ptr, launch, stream)
         else:
-            function(launch.grid, (kernel.threads, 1, 1), launch.args, kernel.shared)
+            block = (kernel.threads, 1, 1)
+            function(launch.grid, block, launch.args, shared_mem=kernel.shared)
 
     def warmup(self, launches: Iterable[Launch]) -> None:
         """Compile and load the kernels of some launches, launching none."""

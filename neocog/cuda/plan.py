@@ -75,13 +75,13 @@ class Plan:
     table : dict
         Anchor -> stage -> versions in order of preference; a stage may be missing.
     chunk : int
-        Digits that go through the pass together when more come.
+        Digits that go through the pass together when more come; 0 where the plan does not say.
     name : str
         Where the plan comes from, for people.
     """
 
     table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    chunk: int = CHUNK
+    chunk: int = 0
     name: str = "default"
 
     def preferred(self, stage: str, batch: int) -> tuple[str, ...]:
@@ -99,7 +99,8 @@ class Plan:
             }
             for anchor in ANCHORS
         }
-        return Plan(rows, other.chunk, self.name)
+        name = self.name if self.table or self.chunk else other.name
+        return Plan(rows, self.chunk or other.chunk or CHUNK, name)
 
     def to_json(self) -> dict[str, Any]:
         """As a plan file holds it."""
@@ -127,10 +128,10 @@ class Plan:
                 }
                 for anchor, row in data["versions"].items()
             }
-            chunk = int(data.get("chunk", CHUNK))
+            chunk = int(data.get("chunk", 0))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise wrong from None
-        if not 1 <= chunk <= MOST_CHUNK:
+        if not 0 <= chunk <= MOST_CHUNK:
             raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
         for row in table.values():
             _check_names(row, name)

@@ -48,7 +48,7 @@ class Runner:
         default = self.store.load()
         self.measured = default is not None
         default = default or shipped(gpu.name, precision)
-        self.plan = wanted.over(default) if wanted is not None and wanted.table else default
+        self.plan = (wanted or Plan()).over(default)
         self.chunk = self.plan.chunk
         self._lanes: dict[tuple[int, int], Lane] = {}
         self._most_lanes = LANES

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,18 @@ Array = Any
 SHARE = 4
 #: Digits handed to the CPU engine at a time.
 BATCH = 32
+
+
+class Bound(NamedTuple):
+    """What a stage does for a batch, and the least time that the device needs for it.
+
+    ``version`` names the kernels, ``ms`` is the roofline: see :mod:`neocog.cuda.roofline`.
+    """
+
+    version: str
+    flops: float
+    bytes: float
+    ms: float
 
 
 class AnyEngine(Protocol):
@@ -64,6 +76,9 @@ class AnyEngine(Protocol):
         self, digits: NDArray[np.uint8], *, repeats: int = 20
     ) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage, as :meth:`Engine.stage_times`."""
+
+    def bounds(self, batch: int) -> dict[str, Bound]:
+        """Return what each stage does for a batch, by stage, where that is known."""
 
 
 def open_engine(
@@ -253,6 +268,10 @@ class Engine:
             for _ in range(repeats + 2):
                 self._timed_pass(digits, times)
         return {name: np.array(t[2:]) for name, t in times.items()}
+
+    def bounds(self, batch: int) -> dict[str, Bound]:
+        """Return nothing: what a core can do at most is not measured."""
+        return {}
 
     def _timed_pass(self, digits: NDArray[np.uint8], times: dict[str, list[float]]) -> None:
         def note(name: str, start: float) -> float:
