@@ -13,8 +13,11 @@
 // filters that change. Within a warp the channel varies and the part does not (papers/001,
 // channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
 // with there, thread-wise: neighbouring lanes take different parts.
+//
+// STAGE says which kernel is built: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
 #include "winograd.cuh"
 
+#if STAGE == 0
 // -- filters ---------------------------------------------------------------------------------------
 // w (KSIZE * KSIZE, filters) -> U; `filters` pairs of channel and plane, the fastest index.
 template <int gy, int gx>
@@ -61,7 +64,9 @@ KERNEL(256) filter_transform(const float* __restrict__ w, operand_t* __restrict_
 #endif
     transform_part<0, 0>(w, u, filters, y, x, q);
 }
+#endif
 
+#if STAGE == 1
 // -- input -----------------------------------------------------------------------------------------
 // A thread transforms the tile of one channel at one start; maps (batch, WIDTH, WIDTH, CHANNELS).
 template <int gy, int gx>
@@ -96,11 +101,12 @@ KERNEL(128) input_transform(const map_t* __restrict__ maps, operand_t* __restric
 #endif
     transform_start<0, 0>(maps, v, batch, index);
 }
+#endif
 
+#if STAGE == 2
 // -- products on the CUDA cores ---------------------------------------------------------------------
 // W[point] (tiles, KM) = sum over parts and channels of V (tiles, CV) U (CV, KM): a block makes
 // BM tiles x BN planes, a thread TM x TN of them, BK channels at a time from two buffers.
-#ifdef BM
 constexpr int COLUMNS = BN / TN;                 // threads along the planes
 constexpr int THREADS = (BM / TM) * COLUMNS;
 constexpr int FLOATS4_V = BM * BK / 4, FLOATS4_U = BK * BN / 4;
@@ -198,6 +204,7 @@ KERNEL(THREADS) product(const float* __restrict__ v, const float* __restrict__ u
 }
 #endif
 
+#if STAGE == 3
 // -- output ----------------------------------------------------------------------------------------
 // A thread makes the M x M outputs of one plane in one tile; put(cell, k, value) takes each, cell
 // counted over (batch, OUT, OUT).
@@ -239,3 +246,4 @@ KERNEL(128) s_output_transform(const float* __restrict__ w, const float* __restr
         y[cell * KM + k] = to_map(s_response(value, v[cell], theta, silence[k]));
     });
 }
+#endif

@@ -71,21 +71,10 @@ struct Pair<0, 0> {
 };
 
 // -- transforms: matrices as lists of numbers, rows one after the other ----------------------------
-template <int group>
-DEVICE constexpr float input_matrix(int i, int j) {
-    constexpr float first[] = {INPUT0}, second[] = {INPUT1};
-    return group ? second[i * N1 + j] : first[i * N0 + j];
-}
-template <int group>
-DEVICE constexpr float filter_matrix(int i, int j) {
-    constexpr float first[] = {FILTER0}, second[] = {FILTER1};
-    return group ? second[i * R1 + j] : first[i * R0 + j];
-}
-template <int group>
-DEVICE constexpr float output_matrix(int i, int j) {
-    constexpr float first[] = {OUTPUT0}, second[] = {OUTPUT1};
-    return group ? second[i * N1 + j] : first[i * N0 + j];
-}
+// Every index is known once loops are unrolled, so that the numbers become part of the instructions.
+__device__ constexpr float input0[] = {INPUT0}, input1[] = {INPUT1};
+__device__ constexpr float filter0[] = {FILTER0}, filter1[] = {FILTER1};
+__device__ constexpr float output0[] = {OUTPUT0}, output1[] = {OUTPUT1};
 
 // sum + weight * value where the weight is known when compiling: 0 and +-1 cost no product.
 DEVICE float weighed(float sum, float weight, float value) {
@@ -101,7 +90,7 @@ DEVICE void transform_input(float (&v)[Group<group>::n], const float (&d)[Group<
     UNROLL for (int i = 0; i < Group<group>::n; i++) {
         v[i] = 0.0f;
         UNROLL for (int j = 0; j < Group<group>::n; j++)
-            v[i] = weighed(v[i], input_matrix<group>(i, j), d[j]);
+            v[i] = weighed(v[i], (group ? input1 : input0)[i * Group<group>::n + j], d[j]);
     }
 }
 // G g along one axis.
@@ -110,7 +99,7 @@ DEVICE void transform_filter(float (&u)[Group<group>::n], const float (&g)[Group
     UNROLL for (int i = 0; i < Group<group>::n; i++) {
         u[i] = 0.0f;
         UNROLL for (int j = 0; j < Group<group>::r; j++)
-            u[i] = weighed(u[i], filter_matrix<group>(i, j), g[j]);
+            u[i] = weighed(u[i], (group ? filter1 : filter0)[i * Group<group>::r + j], g[j]);
     }
 }
 // A^T w along one axis.
@@ -119,7 +108,7 @@ DEVICE void transform_output(float (&y)[M], const float (&w)[Group<group>::n]) {
     UNROLL for (int i = 0; i < M; i++) {
         y[i] = 0.0f;
         UNROLL for (int j = 0; j < Group<group>::n; j++)
-            y[i] = weighed(y[i], output_matrix<group>(i, j), w[j]);
+            y[i] = weighed(y[i], (group ? output1 : output0)[i * Group<group>::n + j], w[j]);
     }
 }
 

@@ -20,11 +20,14 @@ VERSION_NAMES: tuple[Version, ...] = ("global", "tensor", "fused")
 Operand = Literal["fp32", "tf32", "fp16"]
 _OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16")
 
+#: Which kernel of ``winograd.cu`` is built, STAGE.
+_STAGE = {"filter_transform": 0, "input_transform": 1, "product": 2}
+_STAGE |= {"output_transform": 3, "s_output_transform": 3}
 _THREADS = {"filter_transform": 256, "input_transform": 128}
 _THREADS |= {"output_transform": 128, "s_output_transform": 128}
 #: Most registers of each; the inverse with two sizes of parts holds both domains' rows.
 _REGISTERS = {"filter_transform": 64, "input_transform": 96}
-_REGISTERS |= {"output_transform": 112, "s_output_transform": 112}
+_REGISTERS |= {"output_transform": 128, "s_output_transform": 128}
 _STAGES = 4  # buffers of the tensor cores' operands
 
 
@@ -264,8 +267,11 @@ class Plan:
 
     def _kernel(self, name: str, **more: int) -> Kernel:
         """One of the kernels of ``winograd.cu`` beside the product."""
-        defines = (*self._geometry(), *more.items())
-        return Kernel("winograd.cu", name, defines, _THREADS[name], registers=_REGISTERS[name])
+        defines = (*self._geometry(), *more.items(), ("STAGE", _STAGE[name]))
+        arch = 80 if self.operand == "tf32" else 75
+        return Kernel(
+            "winograd.cu", name, defines, _THREADS[name], arch=arch, registers=_REGISTERS[name]
+        )
 
     def _product(self, images: int, processors: int) -> tuple[Kernel, tuple[int, int, int]]:
         bm, bn = self.block(images, processors)
@@ -280,6 +286,7 @@ class Plan:
         tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4
         threads = bm // tm * (bn // tn)
         defines = (*self._geometry(), ("BM", bm), ("BN", bn), ("BK", 8), ("TM", tm), ("TN", tn))
+        defines += (("STAGE", _STAGE["product"]),)
         return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
 
     def block(self, images: int, processors: int) -> tuple[int, int]:
