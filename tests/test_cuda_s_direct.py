@@ -1,0 +1,149 @@
+"""The S-layers' kernels on CUDA cores in the emulator, held against the float64 equations."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.s_direct import VERSIONS, CudaCoreS, DirectS, Tiling, choose
+from neocog.cuda.steps import Precision, layouts
+from neocog.errors import UsageError
+from neocog.network import fields, reference
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import preset
+from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.support import tiny_model
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def model_with(name: str, planes: tuple[int, int, int]) -> Model:
+    """References and input at random, a threshold that about half of the cells reach."""
+    spec = preset(name)
+    layers, before = [], 2
+    for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
+        x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
+        x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
+        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
+        before = k
+    s1, s2, s3, s4 = layers
+    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
+
+
+def check(
+    step: CudaCoreS, machine: Any, model: Model, layer: int, lay: Any, bound: float, batch: int = 2
+) -> None:
+    source, target = lay[step.reads], lay[step.writes]
+    held = stored(sparse((batch, source.planes, source.size, source.size), active=0.5), source)
+    weights, spec = model.s[layer], model.spec.s[layer]
+    wanted = reference.s_response(
+        read(held, source),
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=spec.padding,
+    )
+    assert (wanted > 0).any()
+    out = poisoned(target, batch)
+    for launch in step.launches(batch, held, out, {}):
+        machine.launch(launch)
+    assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
+
+
+@pytest.mark.parametrize("name", ["fukushima2003", "neocog"])
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_gives_the_equations(
+    machine: Emulator, name: str, layer: int, version: str
+) -> None:
+    model = model_with(name, (5, 9, 7))
+    lay = layouts(model.spec, model.planes, "fp32")
+    step = VERSIONS[version](machine, model, layer, lay, "fp32")
+    check(step, machine, model, layer, lay, 1e-5)
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("fp16", 6e-4), ("bf16", 5e-3), ("tf32", 1e-5)])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, layer: int) -> None:
+    model = model_with("ikeda2011", (17, 12, 3))
+    lay = layouts(model.spec, model.planes, precision)
+    check(DirectS(machine, model, layer, lay, precision), machine, model, layer, lay, bound)
+
+
+@pytest.mark.parametrize("tiling", [
+    Tiling(1, 22, 1, 2, 3, 4), Tiling(1, 5, 4, 2, 1, 8), Tiling(2, 22, 2, 8, 1, 8),
+    Tiling(1, 1, 8, 1, 1, 4), Tiling(3, 22, 4, 23, 1, 4),
+])  # fmt: skip
+def test_every_way_of_dealing_it_to_blocks(machine: Emulator, tiling: Tiling) -> None:
+    model = model_with("ikeda2011", (6, 20, 3))
+    lay = layouts(model.spec, model.planes, "fp32")
+    step = DirectS(machine, model, 2, lay, "fp32", tilings={4: tiling})
+    check(step, machine, model, 2, lay, 1e-5, batch=4)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_top_layer_at_its_full_size(machine: Emulator, batch: int) -> None:
+    model = model_with("neocog", (3, 78, 33))
+    lay = layouts(model.spec, model.planes, "fp16")
+    step = DirectS(machine, model, 3, lay, "fp16")
+    check(step, machine, model, 3, lay, 1e-5, batch=batch)
+
+
+def test_silence_gives_silence(machine: Emulator) -> None:
+    model = model_with("neocog", (3, 4, 5))
+    lay = layouts(model.spec, model.planes, "fp32")
+    for version in VERSIONS.values():
+        step = version(machine, model, 1, lay, "fp32")
+        out = poisoned(lay["US2"], 1)
+        for launch in step.launches(1, np.zeros(lay["UC1"].shape(1), np.float32), out, {}):
+            machine.launch(launch)
+        assert not out.any()
+
+
+@pytest.mark.parametrize("batch", [1, 8, 256])
+def test_a_tiling_fits_the_device(machine: Emulator, batch: int) -> None:
+    model = model_with("fukushima2003", (26, 78, 70))
+    lay = layouts(model.spec, model.planes, "fp32")
+    for layer in range(4):
+        (launch,) = DirectS(machine, model, layer, lay, "fp32").launches(batch, None, None, {})
+        kernel = launch.kernel
+        assert kernel.threads * kernel.registers <= 65536
+        assert kernel.shared <= 227 * 1024
+        if layer < 3:
+            assert np.prod(launch.grid) >= min(100, 4 * batch)
+
+
+def test_too_many_planes_are_an_error(machine: Emulator) -> None:
+    model = model_with("neocog", (3, 4, 5))
+    lay = layouts(model.spec, model.planes, "fp32")
+    shape = replace(DirectS(machine, model, 3, lay, "fp32").shape, depth=4000)
+    with pytest.raises(UsageError, match="4000 input planes"):
+        choose(shape, 8, 90, 132)
+
+
+@pytest.mark.parametrize("strip", [1, 4])
+@pytest.mark.parametrize(("layer", "precision"), [(0, "fp32"), (1, "fp16"), (3, "bf16")])
+def test_inhibition(machine: Emulator, layer: int, precision: Precision, strip: int) -> None:
+    model = model_with("neocog", (5, 20, 3))
+    lay = layouts(model.spec, model.planes, precision)
+    spec, source = model.spec.s[layer], lay[f"UC{layer}" if layer else "UG"]
+    out = lay[f"US{layer + 1}"].size
+    held = stored(sparse((2, source.planes, source.size, source.size)), source)
+    wanted = reference.inhibition(read(held, source), model.s[layer].c.astype(float), spec.padding)
+    v = np.full((2, out, out), np.nan, dtype=np.float32)
+    strips = 3
+    defines = {"MAP": source.code, "WIDTH": source.width, "CHANNELS": source.channels,
+               "KSIZE": spec.kernel, "OUT": out, "STRIP": strip, "STRIPS": strips}  # fmt: skip
+    seen = strip * strips + spec.kernel - 1
+    shared = 4 * (seen * source.width + spec.kernel**2)
+    kernel = Kernel("inhibition.cu", "inhibition", tuple(defines.items()), 256, shared)
+    grid = (-(-out // (strip * strips)), 1, 2)
+    machine.launch(Launch(kernel, grid, (held, model.s[layer].c, v)))
+    assert np.abs(v - wanted).max() <= 2e-6 * wanted.max()
