@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata, util
+from importlib import metadata
 from typing import Any, Literal
 
 import numpy as np
 
-from neocog.errors import ModelError
+from neocog.errors import DeviceError, ModelError, NeocogError
 from neocog.network.engine import cores
+
+_SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 
 Level = Literal["ok", "warn", "fail"]
 """``fail``: neocog cannot read without it."""
@@ -144,23 +146,62 @@ def _models() -> Iterator[Check]:
 
 
 def _gpu() -> Iterator[Check]:
-    if util.find_spec("cupy") is None:
-        advice = "with an NVIDIA GPU: pip install 'neocog[cuda13]' (or cuda12)"
-        if shutil.which("nvidia-smi") is None:
-            yield Check("gpu", "ok", "no CuPy and no NVIDIA driver: the CPU is used")
-        else:
-            yield Check("gpu", "warn", "an NVIDIA driver, but no CuPy: the CPU is used", advice)
-        return
-    try:
-        import cupy
+    from neocog.cuda import devices
 
-        count = cupy.cuda.runtime.getDeviceCount()
-        names = [cupy.cuda.runtime.getDeviceProperties(i)["name"].decode() for i in range(count)]
-    except Exception as error:  # CuPy's own errors cannot be named before it is imported
-        first = str(error).partition("\n")[0]
-        yield Check("gpu", "warn", f"CuPy finds no GPU: {first}", "check with nvidia-smi")
+    reason = devices.trouble()
+    if reason is not None:
+        if devices.driver_version() is None:
+            yield Check("gpu", "ok", "no NVIDIA driver: the CPU is used")
+        else:
+            what, _, advice = reason.partition("; ")
+            yield Check("gpu", "warn", f"{what}: the CPU is used", advice)
         return
-    yield Check("gpu", "ok", f"CuPy {cupy.__version__}: {', '.join(names)}")
+    import cupy
+
+    from neocog.cuda.launcher import gpu
+
+    driver = devices.driver_version() or 0
+    spoken = f"{driver // 1000}.{driver % 1000 // 10}"
+    yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that knows CUDA {spoken}")
+    for number in range(devices.count()):
+        try:
+            device = gpu(number)
+            memory = cupy.cuda.runtime.getDeviceProperties(number)["totalGlobalMem"]
+            found = (
+                f"cuda:{number} {device.name}, compute capability {device.arch / 10:.1f}, "
+                f"{device.processors} multiprocessors, {memory / 2**30:.0f} GiB"
+            )
+            yield Check("gpu", "ok", found)
+            yield Check("kernels", "ok", verify_kernels(f"cuda:{number}"))
+        except NeocogError as error:
+            yield Check("gpu", "warn", str(error), "use --device cpu until it is mended")
+
+
+def verify_kernels(device: str) -> str:
+    """Let a GPU answer some digits, compile what it needs, and hold it against the CPU.
+
+    Returns
+    -------
+    str
+        What was tried.
+
+    Raises
+    ------
+    DeviceError
+        If it cannot answer, or answers otherwise.
+    """
+    from neocog.bench.timing import made_digits
+    from neocog.network.engine import Engine, open_engine
+    from neocog.network.model import load_model
+    from neocog.network.registry import DEFAULT
+
+    model, digits = load_model(DEFAULT), made_digits(16)
+    engine = open_engine(model, device=device)
+    want, got = Engine(model).recognise(digits), engine.recognise(digits)
+    off = float(np.abs(got.score - want.score).max())
+    if not off <= _SAME_SCORE:
+        raise DeviceError(f"device '{device}': its scores are {off:.3f} off those of the CPU")
+    return f"{model.id} at {engine.precision} on {device} answers as on the CPU"
 
 
 def _display() -> Iterator[Check]:

@@ -1,0 +1,480 @@
+"""The whole pass of kernels against the float64 equations: in the emulator, and on a GPU.
+
+What needs a GPU is marked so; ``pytest -m gpu tests/test_cuda_engine.py`` runs it.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from neocog.bench.timing import made_digits
+from neocog.cli import app
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.passes import Pass
+from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network import reference
+from neocog.network.decision import Answers, Decision
+from neocog.network.engine import Engine, open_engine
+from neocog.network.model import Model, load_model
+from neocog.network.u0 import u0_from_digits
+from tests import cuda_maps
+from tests.cuda_support import PRECISIONS, SHIPPED, emulator
+from tests.support import digits_of, tiny_model
+
+__all__ = ["emulator"]  # a fixture
+
+#: Largest error of a layer fed with the reference's input, as a share of its strongest response.
+STEP_BOUND = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}
+WINOGRAD_FP32 = 5e-5
+#: The same of a layer at its place in the pass, where errors add up.
+PASS_BOUND = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+#: Answers whose margin is below this share of the best score may differ.
+NEAR = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 6e-2}
+
+
+def some_digits(count: int) -> Any:
+    return np.concatenate([digits_of("0123456789"), made_digits(count)])[:count]
+
+
+def model_of(name: str) -> Model:
+    return tiny_model() if name == "tiny" else load_model(name)
+
+
+@cache
+def reference_of(name: str, count: int) -> Any:
+    """Float64 maps of some digits."""
+    return reference.respond(u0_from_digits(some_digits(count)), model_of(name))
+
+
+def assert_maps_agree(got: Any, want: Any, bound: float) -> None:
+    for layer, values in want.items():
+        if layer in got:
+            error = np.abs(got[layer] - values).max() / np.abs(values).max()
+            assert error <= bound, f"{layer}: {error:.1e}"
+
+
+def assert_answers_agree(got: Answers, want: Answers, near: float) -> None:
+    clear = want.margin > near * want.score.max(axis=1, initial=1e-30)
+    assert clear.mean() > 0.5
+    np.testing.assert_array_equal(got.label[clear], want.label[clear])
+    np.testing.assert_allclose(got.score, want.score, atol=5 * near)
+
+
+# --- in the emulator --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "precision",
+    ["fp32", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tf32", "fp16", "bf16"))],
+)
+def test_whole_pass_in_the_emulator(emulator: Emulator, precision: Any) -> None:
+    model, digits = tiny_model(), some_digits(3)[1:]
+    shelf = Shelf(emulator, model, precision)
+    work = Pass(emulator, shelf.choose(shipped("", precision), 2), shelf.layouts, 2)
+    work.arrays["digits"][...] = digits
+    for name, layout in shelf.layouts.items():
+        work.arrays[name][...] = cuda_maps.poisoned(layout, 2)
+    work.arrays["answers"][...] = np.nan
+    work.run()
+    want = reference.respond(u0_from_digits(digits), model)
+    got = {name: work.maps(name) for name in shelf.layouts}
+    assert_maps_agree(got, want, PASS_BOUND[precision])
+    answers = work.arrays["answers"]
+    decided = Decision(model)(want["US4"].transpose(0, 2, 3, 1).astype(np.float32))
+    np.testing.assert_allclose(answers[:, :10], decided.score, atol=PASS_BOUND[precision])
+    np.testing.assert_array_equal(answers[:, 10], decided.label)
+    np.testing.assert_allclose(answers[:, 11], decided.margin, atol=PASS_BOUND[precision])
+
+
+# --- on a GPU ---------------------------------------------------------------------------------
+
+
+def engine_of(name: str = "tiny", precision: str | None = None, **more: Any) -> Any:
+    return open_engine(model_of(name), device="cuda:0", precision=precision, **more)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", ["tiny", *SHIPPED])
+def test_maps_are_the_references(name: str, precision: str) -> None:
+    want = reference_of(name, 12)
+    got = engine_of(name, precision).maps(u0_from_digits(some_digits(12)))
+    assert list(got) == list(want)
+    assert all(got[layer].shape == want[layer].shape for layer in want)
+    assert all(got[layer].dtype == np.float32 for layer in want)
+    assert_maps_agree(got, want, PASS_BOUND[precision])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", ["tiny", *SHIPPED])
+def test_answers_are_those_of_the_cpu(name: str, precision: str) -> None:
+    digits = some_digits(300)
+    want = Engine(model_of(name)).recognise(digits)
+    assert_answers_agree(engine_of(name, precision).recognise(digits), want, NEAR[precision])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["tiny", "neocog-small", "fukushima"])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_every_version_of_every_step(name: str, stage: str, precision: Any, batch: int) -> None:
+    from neocog.cuda.launcher import gpu
+
+    machine = gpu(0)
+    shelf = Shelf(machine, model_of(name), precision)
+    maps = {layer: values[:batch] for layer, values in reference_of(name, 5).items()}
+    tried = 0
+    for version in versions(kind_of(stage)):
+        try:
+            step = shelf.step(stage, version)
+            work = Pass(machine, [step], shelf.layouts, batch)
+            machine.warmup(work.launches)
+        except (UsageError, DeviceError):  # not for this layer, precision or device
+            continue
+        tried += 1
+        source, target = work.arrays[step.reads], work.arrays[step.writes]
+        if step.reads == "digits":
+            source.set(some_digits(5)[:batch])
+        elif step.reads == "U0":
+            source.set(np.ascontiguousarray(maps["U0"][:, 0], np.float32))
+        else:
+            source.set(cuda_maps.stored(maps[step.reads], shelf.layouts[step.reads]))
+        if step.writes == "answers":
+            target.set(np.full(target.shape, np.nan, np.float32))
+            work.run()
+            _check_answers(model_of(name), maps, target.get())
+            continue
+        layout = shelf.layouts[step.writes]
+        target.set(cuda_maps.poisoned(layout, batch))
+        work.run()
+        got, want = cuda_maps.read(target.get(), layout), maps[step.writes]
+        exact = WINOGRAD_FP32 if "winograd" in version else STEP_BOUND["fp32"]
+        bound = exact if precision == "fp32" else STEP_BOUND[precision]
+        error = np.abs(got - want).max() / np.abs(want).max()
+        assert error <= bound, f"{stage} {version}: {error:.1e}"
+    assert tried
+
+
+def _check_answers(model: Model, maps: Any, got: Any) -> None:
+    want = Decision(model)(maps["US4"].transpose(0, 2, 3, 1).astype(np.float32))
+    np.testing.assert_allclose(got[:, :10], want.score, atol=2e-5)
+    np.testing.assert_array_equal(got[:, 10], want.label)
+    np.testing.assert_allclose(got[:, 11], want.margin, atol=4e-5)
+    np.testing.assert_allclose(got[:, 12], want.p, atol=2e-2)  # temperature enlarges the error
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_digit_does_not_depend_on_those_beside_it(precision: str) -> None:
+    engine, digits = engine_of("neocog-small", precision), some_digits(64)
+    want = engine.recognise(digits)
+    order = np.random.default_rng(3).permutation(64)
+    got = engine.recognise(digits[order])
+    np.testing.assert_array_equal(got.score, want.score[order])
+    np.testing.assert_array_equal(got.p, want.p[order])
+    alone = engine.recognise(digits, batch=1)
+    assert_answers_agree(alone, want, NEAR[precision])
+
+
+@pytest.mark.gpu
+def test_odd_batches() -> None:
+    engine = engine_of("neocog-small", "fp32")
+    digits = some_digits(33)
+    want = engine.recognise(digits)
+    for count in range(1, 34):
+        got = engine.recognise(digits[:count])
+        np.testing.assert_allclose(got.score, want.score[:count], atol=1e-4)
+        assert len(got) == count
+    for batch in (1, 2, 3, 5, 7, 32, 1000):
+        got = engine.recognise(digits, batch=batch)
+        np.testing.assert_allclose(got.score, want.score, atol=1e-4)
+    assert len(engine.recognise(digits[:0])) == 0
+
+
+@pytest.mark.gpu
+def test_many_chunks_are_as_few() -> None:
+    engine = engine_of("neocog-small")
+    digits = np.tile(some_digits(50), (41, 1, 1))  # 2050: whole chunks and a rest
+    answers = engine.recognise(digits)
+    want = engine.recognise(digits[:50])
+    for part in range(41):
+        got = answers.score[50 * part : 50 * part + 50]
+        np.testing.assert_allclose(got, want.score, atol=2e-2)
+    np.testing.assert_array_equal(engine.recognise(digits).score, answers.score)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("replays", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_replays_are_identical(replays: int) -> None:
+    engine, digits = engine_of("neocog-small"), some_digits(8)
+    want = engine.recognise(digits)
+    for _ in range(replays):
+        np.testing.assert_array_equal(engine.recognise(digits).score, want.score)
+
+
+@pytest.mark.gpu
+def test_silence_is_no_answer() -> None:
+    answers = engine_of().recognise(np.zeros((2, 28, 28), np.uint8))
+    assert answers.label.tolist() == [-1, -1]
+    assert not answers.p.any()
+    assert not answers.score.any()
+
+
+@pytest.mark.gpu
+def test_wrong_use_fails_before_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    engine, digits = engine_of(), some_digits(2)
+    monkeypatch.setattr(engine.runners[0], "run", None)
+    for wrong in (
+        digits.astype(np.float32),
+        digits[0],
+        digits[:, :27],
+        cupy.zeros((2, 28, 28), np.float32),
+        cupy.zeros((2, 27, 28), np.uint8),
+    ):
+        with pytest.raises(InputError, match="wanted uint8"):
+            engine.recognise(wrong)
+    with pytest.raises(InputError, match="a list came"):
+        engine.recognise([1, 2])
+    with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+        engine.maps(np.zeros((65, 65)))
+    with pytest.raises(UsageError, match="batch of 0"):
+        engine.recognise(digits, batch=0)
+    with pytest.raises(UsageError, match="'fp8' is unknown"):
+        engine_of(precision="fp8")
+    with pytest.raises(DeviceError, match="cuda:99"):
+        open_engine(tiny_model(), device="cuda:99")
+
+
+@pytest.mark.gpu
+def test_arrays_of_the_device_and_dlpack() -> None:
+    import cupy
+
+    engine, digits = engine_of("neocog-small", "fp32"), some_digits(300)
+    want = engine.recognise(digits)
+    on_device = cupy.asarray(digits)
+    strided = cupy.asarray(np.stack([digits, digits], axis=1))[:, 0]
+    read_only = digits.copy()
+    read_only.flags.writeable = False
+    for given in (on_device, strided, digits[::-1][::-1], read_only):
+        np.testing.assert_array_equal(engine.recognise(given).score, want.score)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:  # what is still on its way is waited for
+        late = cupy.zeros_like(on_device)
+        for _ in range(50):
+            late[...] = 255 - on_device
+        late[...] = on_device
+        np.testing.assert_array_equal(engine.recognise(late).score, want.score)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_array_equal(engine.recognise(torch.from_numpy(digits)).score, want.score)
+    if torch.cuda.is_available():
+        given = torch.from_numpy(digits).cuda()
+        np.testing.assert_array_equal(engine.recognise(given).score, want.score)
+
+
+@pytest.mark.gpu
+def test_nothing_is_compiled_or_allocated_once_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    engine, digits = engine_of("neocog-small"), some_digits(100)
+    want = engine.recognise(digits)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("allocated or compiled")
+
+    machine = engine.runners[0].gpu
+    monkeypatch.setattr(machine, "_load", refuse)
+    monkeypatch.setattr(machine, "launch", refuse)
+    cupy.cuda.set_allocator(refuse)
+    cupy.cuda.set_pinned_memory_allocator(refuse)
+    try:
+        got = engine.recognise(digits)
+    finally:
+        cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+        cupy.cuda.set_pinned_memory_allocator(cupy.get_default_pinned_memory_pool().malloc)
+    np.testing.assert_array_equal(got.score, want.score)
+
+
+@pytest.mark.gpu
+def test_little_memory_means_smaller_chunks() -> None:
+    import cupy
+
+    digits = some_digits(600)
+    want = engine_of("neocog-small").recognise(digits)
+    engine = engine_of("neocog-small")
+    engine.recognise(digits[:4])
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.total_bytes() + 40 * 2**20)
+    try:
+        got = engine.recognise(digits, batch=512)
+        assert engine.batch < 256
+    finally:
+        pool.set_limit(size=0)
+    np.testing.assert_allclose(got.score, want.score, atol=2e-2)
+
+
+@pytest.mark.gpu
+def test_engines_in_two_threads() -> None:
+    digits = some_digits(200)
+    want = engine_of("neocog-small").recognise(digits)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            engine = engine_of("neocog-small")
+            for count in (200, 3, 40, 200):
+                got = engine.recognise(digits[:count])
+                np.testing.assert_allclose(got.score, want.score[:count], atol=2e-2)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+_PROCESS = """
+import time; start = time.perf_counter()
+import json
+from neocog.bench.timing import made_digits
+from neocog.network.engine import open_engine
+from neocog.network.model import load_model
+digits = made_digits(8)
+start_of_engine = time.perf_counter()
+engine = open_engine(load_model("neocog-small"), device="cuda:0")
+first = engine.recognise(digits)
+took = time.perf_counter() - start
+for _ in range(200):
+    again = engine.recognise(digits)
+assert (again.score == first.score).all()
+print(json.dumps({"labels": first.label.tolist(), "seconds": took}))
+"""
+
+
+@pytest.mark.gpu
+def test_two_processes_at_once_and_a_quick_start() -> None:
+    command = [sys.executable, "-c", _PROCESS]
+    subprocess.run(command, check=True, capture_output=True)  # fills the caches
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    found = [json.loads(process.communicate()[0]) for process in running]
+    assert found[0]["labels"] == found[1]["labels"]
+    alone = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    print(f"first call in a new process after {alone['seconds']:.2f} s")
+    assert alone["seconds"] < 1.5
+
+
+@pytest.mark.gpu
+def test_all_gpus_share_a_large_batch() -> None:
+    import cupy
+
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    digits = np.tile(some_digits(50), (80, 1, 1))
+    engine: Any = open_engine(load_model("neocog-small"), device="cuda")
+    second: Any = open_engine(load_model("neocog-small"), device="cuda:1")
+    want = engine_of("neocog-small").recognise(digits)
+    np.testing.assert_allclose(engine.recognise(digits).score, want.score, atol=2e-2)
+    np.testing.assert_array_equal(second.recognise(digits).score, want.score)
+    with cupy.cuda.Device(1):
+        there = cupy.asarray(digits)
+    np.testing.assert_allclose(engine.recognise(there).score, want.score, atol=2e-2)
+    np.testing.assert_allclose(
+        engine_of("neocog-small").recognise(there).score, want.score, atol=2e-2
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("plan", ["card", "direct", "US1=tensor,UC1=naive"])
+def test_plans_answer_alike(plan: str) -> None:
+    digits = some_digits(40)
+    want = Engine(load_model("neocog-small")).recognise(digits)
+    got = engine_of("neocog-small", "fp32", plan=plan).recognise(digits)
+    assert_answers_agree(got, want, NEAR["fp32"])
+
+
+@pytest.mark.gpu
+def test_a_measured_plan_is_found_again(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from neocog.cuda import cache, plan
+
+    builds = cache.cache_folder()  # kernels stay where they are
+    store = plan.Store
+    monkeypatch.setattr("neocog.cuda.runner.Store", lambda *args: store(*args, folder=tmp_path))
+    digits = some_digits(20)
+    engine = engine_of("tiny", "fp16", plan="auto")
+    assert "timing the kernels" in capsys.readouterr().err
+    assert engine.runners[0].measured
+    again = engine_of("tiny", "fp16")
+    assert again.runners[0].plan.table.keys() == engine.runners[0].plan.table.keys()
+    assert again.runners[0].plan.name == "measured"
+    assert engine_of("tiny", "fp16", plan="auto").batch == engine.batch
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(again.recognise(digits).score, engine.recognise(digits).score)
+    assert cache.cache_folder() == builds
+
+
+@pytest.mark.gpu
+def test_programmatic_launches_change_nothing() -> None:
+    from neocog.cuda.engine import CudaEngine
+
+    digits, model = some_digits(100), load_model("neocog-small")
+    on, off = (CudaEngine(model, device="cuda:0", programmatic=wanted) for wanted in (True, False))
+    for count in (1, 8, 100):
+        for _ in range(50):
+            a, b = on.recognise(digits[:count]), off.recognise(digits[:count])
+            np.testing.assert_array_equal(a.score, b.score)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
+def test_rules_of_decision(rule: Any) -> None:
+    model = replace(tiny_model(), rule=rule)
+    digits = some_digits(40)
+    got = open_engine(model, device="cuda:0", precision="fp32").recognise(digits)
+    assert_answers_agree(got, Engine(model).recognise(digits), NEAR["fp32"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [8, 256])
+def test_stage_times_add_up(batch: int) -> None:
+    times = engine_of("neocog-small").stage_times(made_digits(batch), repeats=9)
+    assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    medians = {name: float(np.median(ms)) for name, ms in times.items()}
+    parts = sum(ms for name, ms in medians.items() if name != "total")
+    assert parts == pytest.approx(medians["total"], rel=0.03)
+
+
+@pytest.mark.gpu
+def test_the_commands_on_a_gpu() -> None:
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, list(words))
+
+    words = ("timing", "--device", "cuda", "--model", "neocog-small", "--seconds", "0.2")
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout.splitlines()[-1])
+    assert (facts["device"], facts["precision"], facts["batch"]) == ("cuda", "fp16", 8)
+    stages = {stage["name"]: stage for stage in facts["stages"]}
+    assert list(stages) == ["upload", *STAGES, "download", "launch", "host"]
+    assert all(stages[name]["flops"] > 0 and stages[name]["roofline"] > 0 for name in STAGES[:-1])
+    assert "of roof" in run(*words).stdout
+    absent = run("timing", "--device", "cuda:99")
+    assert absent.exit_code == 5
+    assert "'cuda:99' is not there" in absent.stderr

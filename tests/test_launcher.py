@@ -1,0 +1,366 @@
+"""What is checked before a kernel is launched, plans, chunks: nothing here needs a GPU."""
+
+import ctypes
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.batch import device as batch_device
+from neocog.cuda import devices, launcher, plan
+from neocog.cuda.arguments import check_launch, parameters
+from neocog.cuda.engine import shares_of
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
+from neocog.cuda.runner import LANES, Runner, bucket_of
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network.engine import open_engine
+from tests.cuda_support import all_kernels
+from tests.support import tiny_model
+
+FMA = Kernel("roofline.cu", "fma_rate")
+OUT = np.zeros(256, np.float32)
+ARGS = (OUT, np.float32(1), np.int32(2))
+
+
+def check(kernel: Kernel = FMA, args: Any = ARGS, grid: Any = (1, 1, 1)) -> None:
+    check_launch(Launch(kernel, grid, args), xp=np, arch=90, shared=232448)
+
+
+def test_a_right_launch_passes() -> None:
+    check()
+    check(args=(None, *ARGS[1:]))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (ARGS[:2], "2 arguments came; wanted 3"),
+        ((OUT.astype(np.float64), *ARGS[1:]), "out: came as float64; wanted float32"),
+        ((OUT[::2], *ARGS[1:]), "wanted a C-contiguous array"),
+        ((OUT[:0], *ARGS[1:]), "an empty array"),
+        ((np.float32(1), *ARGS[1:]), "a number came; wanted an array"),
+        ((OUT, OUT, np.int32(2)), "factor: an array came"),
+        ((OUT, np.float32(1), np.int64(2)), "rounds: came as int64; wanted int32"),
+        ((OUT, np.float32(1), 2), "a int came; wanted a numpy array or NumPy number"),
+        ((OUT, None, np.int32(2)), "a NoneType came"),
+    ],
+)
+def test_wrong_arguments_are_named(args: Any, words: str) -> None:
+    with pytest.raises(InputError, match="kernel fma_rate") as caught:
+        check(args=args)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "words"),
+    [
+        (Kernel("roofline.cu", "fma_rate", arch=100), (1, 1, 1), "needs compute capability 10.0"),
+        (
+            Kernel("roofline.cu", "fma_rate", arch=80, features="a"),
+            (1, 1, 1),
+            "needs compute capability 8.0",
+        ),
+        (Kernel("roofline.cu", "fma_rate", shared=300_000), (1, 1, 1), "shared memory"),
+        (Kernel("roofline.cu", "fma_rate", threads=2048), (1, 1, 1), "2048 threads"),
+        (FMA, (1, 70_000, 1), "use a smaller batch"),
+        (FMA, (0, 1, 1), "a grid of"),
+        (Kernel("none.cu", "none"), (1, 1, 1), "none.cu: missing"),
+    ],
+)
+def test_what_the_device_cannot_do_is_named(kernel: Kernel, grid: Any, words: str) -> None:
+    with pytest.raises(DeviceError, match=words):
+        check(kernel, grid=grid)
+
+
+def test_maps_are_of_the_type_of_the_build() -> None:
+    for code, wanted in ((0, "float32"), (1, "float16"), (2, "uint16")):
+        found = parameters("c_direct_sum.cu", "c_direct", code)
+        assert found is not None
+        assert found[0].pointer
+        assert found[0].elements == (wanted,)
+
+
+def test_the_drivers_structures_have_its_sizes() -> None:  # of cuda.h, 64 bit
+    assert ctypes.sizeof(launcher._Attribute) == 72
+    assert ctypes.sizeof(launcher._Config) == 56
+    fields = launcher._Config
+    assert (fields.stream.offset, fields.attributes.offset, fields.count.offset) == (32, 40, 48)
+    assert launcher._Attribute.value.offset == 8
+    config = launcher._Config((1, 2, 3), (4, 5, 6), 7)
+    assert bytes(config)[:28] == np.arange(1, 8, dtype=np.uint32).tobytes()
+
+
+def test_values_of_arguments_are_their_bytes() -> None:
+    assert bytes(launcher._value(np.float32(1.5))) == np.float32(1.5).tobytes()
+    assert launcher._value(None).value is None
+    array = SimpleNamespace(data=SimpleNamespace(ptr=0x1234))
+    assert launcher._value(array).value == 0x1234
+
+
+# --- devices ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "trouble", lambda: None)
+    monkeypatch.setattr(devices, "count", lambda: 2)
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_devices_by_name() -> None:
+    assert devices.numbers("cuda") == (0, 1)
+    assert devices.numbers("cuda:1") == (1,)
+    with pytest.raises(DeviceError, match=r"'cuda:2' is not there; there is cuda:0 \.\. cuda:1"):
+        devices.numbers("cuda:2")
+    assert batch_device.choose_device("auto") == "cuda"
+
+
+@pytest.fixture
+def broken_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
+    monkeypatch.setattr(devices, "driver_version", lambda: 11040)
+    batch_device._said.clear()
+    yield
+    batch_device._said.clear()
+
+
+@pytest.mark.usefixtures("broken_driver")
+def test_auto_takes_the_cpu_and_says_why_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert open_engine(tiny_model()).device == "cpu"
+    assert capsys.readouterr().err == ("neocog: reading on the CPU: the driver is old; update it\n")
+    with pytest.raises(DeviceError, match="'cuda': the driver is old; update it"):
+        open_engine(tiny_model(), device="cuda")
+
+
+def test_auto_without_a_driver_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
+    monkeypatch.setattr(devices, "driver_version", lambda: None)
+    engine = open_engine(tiny_model(), precision="fp16")  # auto: a wish, where CUDA is
+    assert (engine.device, engine.precision) == ("cpu", "fp32")
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UsageError, match="'fp16' needs --device cuda"):
+        open_engine(tiny_model(), device="cpu", precision="fp16")
+
+
+# --- plans ------------------------------------------------------------------------------------
+
+
+class Fake:
+    """A machine that is only asked what it is."""
+
+    xp, arch, processors = np, 90, 132
+
+    def launch(self, launch: Launch) -> None:
+        raise AssertionError(launch)
+
+
+def test_plans_that_ship_name_what_there_is() -> None:
+    for precision in ("fp32", "tf32", "fp16", "bf16"):
+        found = shipped("a GPU that nobody knows", precision)
+        shelf = Shelf(Fake(), tiny_model(), precision)
+        for batch in (1, 8, 200):
+            steps = shelf.choose(found, batch)
+            assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
+            assert steps[0].reads == "digits"
+            assert shelf.choose(found, batch, first="U0")[0].reads == "U0"
+
+
+def test_card_and_direct_name_what_there_is() -> None:
+    for name in ("card", "direct"):
+        wanted = parse_plan(name)
+        assert wanted is not None
+        steps = Shelf(Fake(), tiny_model(), "fp32").choose(wanted, 8)
+        assert steps[1].version == "direct"
+        assert all(step.version == "box" for step in steps if step.writes.startswith("UC"))
+    assert all(step.version == "direct" for step in steps if step.writes.startswith("US"))
+
+
+def test_named_stages_lie_over_the_default() -> None:
+    wanted = parse_plan("US2=tensor,UC1=box")
+    assert wanted is not None
+    whole = wanted.over(shipped("unknown", "fp16"))
+    assert whole.preferred("US2", 8) == ("tensor",)
+    assert whole.preferred("UC1", 100) == ("box",)
+    assert whole.preferred("UC2", 100)[0] == "separable"
+    assert whole.chunk == 256
+    assert parse_plan("auto") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fastest", "no such file; choose default, auto, direct, card"),
+        ("US9=tensor", "no stage 'US9'"),
+        ("US2=magic", "US2 has no version 'magic'; choose"),
+        ("{folder}/bad.json", "cannot be read as JSON"),
+        ("{folder}/list.json", "wanted {'versions'"),
+        ("{folder}/chunk.json", "a chunk of -1"),
+    ],
+)
+def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "chunk.json").write_text('{"versions": {}, "chunk": -1}')
+    with pytest.raises(UsageError) as caught:
+        parse_plan(text.format(folder=tmp_path))
+    assert words in str(caught.value)
+
+
+def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
+    data = {"chunk": 64, "versions": {"8": {"US2": "direct", "UC": ["box"]}}}
+    (tmp_path / "p.json").write_text(json.dumps(data))
+    found = parse_plan(str(tmp_path / "p.json"))
+    assert found is not None
+    assert found.over(Plan()).chunk == 64
+    assert found.preferred("US2", 9) == ("direct",)
+    assert found.preferred("UC3", 63) == ("box",)
+    assert found.preferred("US2", 64) == ()
+
+
+def test_measured_plans_are_kept_by_device_shape_and_precision(tmp_path: Path) -> None:
+    store = Store("GPU", tiny_model(), "fp16", tmp_path)
+    assert store.load() is None
+    plan = Plan({anchor: {"US2": ("direct", "tensor")} for anchor in ANCHORS}, 128)
+    store.save(plan, {"8": {}})
+    found = Store("GPU", tiny_model(), "fp16", tmp_path).load()
+    assert found is not None
+    assert found.table == plan.table
+    assert found.chunk == 128
+    assert Store("another", tiny_model(), "fp16", tmp_path).load() is None
+    assert Store("GPU", tiny_model(), "bf16", tmp_path).load() is None
+    store.path.write_bytes(store.path.read_bytes()[:20])
+    assert store.load() is None
+    Store("GPU", tiny_model(), "fp16", tmp_path / "p.json" / "no").save(plan, {})
+
+
+def test_batches_take_the_plan_of_the_next_smaller_anchor() -> None:
+    assert [plan.anchor_of(n) for n in (1, 7, 8, 63, 64, 300, 4096)] == [1, 1, 8, 8, 64, 256, 256]
+
+
+@pytest.mark.slow
+def test_every_kernels_parameters_can_be_told() -> None:
+    for kernel in all_kernels(models=("neocog-small",), batches=(8,)):
+        if not kernel.file.startswith("winograd"):  # two lists of parameters, by #if
+            assert parameters(kernel.file, kernel.name, 0) is not None, kernel
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+
+def test_buckets_are_powers_of_two() -> None:
+    assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
+
+
+def test_shares_are_whole_chunks_and_cover_all() -> None:
+    assert shares_of(100, 32, 1) == [slice(0, 100)]
+    assert shares_of(100, 32, 4) == [slice(0, 100)]
+    for count in (4096, 4097, 999):
+        shares = shares_of(count, 64, 3)
+        assert len(shares) == 3
+        assert [share.start for share in shares] == [0, *(share.stop for share in shares[:-1])]
+        assert shares[-1].stop == count
+        assert all(share.start % 64 == 0 for share in shares)
+
+
+class FakeLane:
+    """Answers with the digits' first pixel, when it is asked for them and not before."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch, self.waiting, self.started = batch, None, 0
+
+    def submit(self, digits: Any, place: int) -> None:
+        assert self.waiting is None, "filled while it was at work"
+        assert len(digits) <= self.batch
+        self.waiting, self._first = (place, len(digits)), digits[:, 0, 0].copy()
+        self.started += 1
+
+    def collect(self, out: Any) -> None:
+        if self.waiting is not None:
+            place, count = self.waiting
+            out[place : place + count, 0] = self._first
+            self.waiting = None
+
+
+class OutOfMemoryError(Exception):
+    pass
+
+
+class NoGpu:
+    """What a runner asks of a GPU while it deals chunks to lanes."""
+
+    number = 0
+    xp = SimpleNamespace(
+        ndarray=np.ndarray,
+        cuda=SimpleNamespace(memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError)),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
+    )
+
+    def current(self) -> Any:
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+def runner(chunk: int, *, memory: int = 10**9) -> Any:
+    """A runner without a GPU, whose lanes together hold ``memory`` digits at most."""
+    import threading
+
+    made = object.__new__(Runner)
+    made.gpu, made.chunk, made.lock = NoGpu(), chunk, threading.RLock()
+    made._lanes, made._most_lanes = {}, LANES
+
+    def lane(bucket: int, index: int = 0) -> FakeLane:
+        if (bucket, index) not in made._lanes:
+            if bucket + sum(key[0] for key in made._lanes) > memory:
+                raise OutOfMemoryError
+            made._lanes[bucket, index] = FakeLane(bucket)
+        return made._lanes[bucket, index]
+
+    made.lane = lane
+    return made
+
+
+def answers_of(made: Any, count: int, chunk: int) -> Any:
+    digits = np.zeros((count, 28, 28), np.uint8)
+    digits[:, 0, 0] = np.arange(count) % 251
+    out = np.full((count, 16), -1, np.float32)
+    made.run(digits, out, chunk)
+    np.testing.assert_array_equal(out[:, 0], digits[:, 0, 0])
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 65, 129, 1000])
+@pytest.mark.parametrize("chunk", [1, 3, 64, 10_000])
+def test_chunks_come_back_where_they_belong(count: int, chunk: int) -> None:
+    made = runner(64)
+    answers_of(made, count, chunk)
+    assert len({key[1] for key in made._lanes}) <= LANES
+    assert all(lane.waiting is None for lane in made._lanes.values())
+
+
+def test_large_batches_keep_several_lanes_at_work() -> None:
+    made = runner(64)
+    answers_of(made, 640, 64)
+    assert sorted(made._lanes) == [(64, index) for index in range(LANES)]
+    assert all(lane.started == 10 // LANES for lane in made._lanes.values())
+
+
+@pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
+def test_less_memory_makes_smaller_chunks(memory: int) -> None:
+    made = runner(256, memory=memory)
+    answers_of(made, 1000, 256)
+    assert made.chunk <= memory
+    answers_of(made, 3, 256)
+
+
+def test_no_memory_at_all_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="no memory left for one digit"):
+        answers_of(runner(256, memory=0), 5, 256)
