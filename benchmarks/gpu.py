@@ -103,17 +103,20 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
             ours = {k: v for k, v in facts["us_per_digit"].items() if k.startswith("neocog")}
             others = {k: v for k, v in facts["us_per_digit"].items() if k not in ours}
             best = min(ours, key=lambda name: ours[name], default=None)
-            yield {
-                **facts,
-                "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
-                **others,
+            row = {
+                "model": facts["model"],
+                "batch": batch,
+                "precision": precision,
                 "neocog": ours.get(best),
-                "plan": best,
+                **others,
                 "ratio": min(facts["ratio"].values(), default=None),
-                "ratios": facts["ratio"],
+                "plan": best,
                 "difference": facts["difference"].get(best),
+                "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
+                "ratios": facts["ratio"],
                 "differences": facts["difference"],
             }
+            yield {**row, **{key: value for key, value in facts.items() if key not in row}}
 
 
 _FIRST = """

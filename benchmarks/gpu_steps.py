@@ -145,7 +145,7 @@ def paper(run: Run) -> Iterator[dict[str, Any]]:
         us = 1e3 * float(np.median([side.elapsed(50) for _ in range(9)]))
         yield _beside_paper(run.main, precision, "pass on the GPU", "", us, None)
         trips = []
-        for _ in range(200):
+        for _ in range(run.args.rounds * 10):
             start = time.perf_counter()
             side.trip(digits)
             trips.append(1e6 * (time.perf_counter() - start))
@@ -163,7 +163,7 @@ def _beside_paper(
         "precision": precision,
         "stage": stage,
         "version": version,
-        "us": us,
+        "ours_us": us,
         "paper_us": theirs,
         "ratio": theirs and theirs / us,
     }

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from neocog.bench.network_bench import GpuComparison, compare_on_gpu, differences_from_cpu
 from neocog.bench.race import race, trips
 from neocog.bench.timing import made_digits
+from neocog.cuda.kernel import Layout
+from neocog.cuda.passes import as_float32
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
 from tests.support import tiny_model
@@ -72,3 +74,30 @@ def test_ratio_is_theirs_by_our_fastest() -> None:
 def test_unknown_peer_on_the_gpu() -> None:
     with pytest.raises(UsageError, match="'onnxruntime' does not run on a GPU"):
         compare_on_gpu(tiny_model(), batch=1, precision="fp32", plans=(), peers=["onnxruntime"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_maps_are_stored_as_a_step_reads_them(dtype: str) -> None:
+    from neocog.bench.ours import stored
+
+    layout = Layout(planes=3, size=5, border=2, channels=16, dtype=dtype)
+    maps = np.random.default_rng(0).uniform(size=(2, 3, 5, 5)).astype(np.float32)
+    held = stored(maps, layout)
+    assert (held.shape, held.dtype) == (layout.shape(2), layout.storage)
+    values = as_float32(held, layout)
+    inside = values[:, 2:7, 2:7, :3].transpose(0, 3, 1, 2)
+    rounding = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[dtype]
+    np.testing.assert_allclose(inside, maps, rtol=rounding)
+    assert values.sum() == pytest.approx(inside.sum(), rel=1e-5)  # nothing beside them
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_ours_beside_torch_on_the_gpu(precision: str) -> None:
+    pytest.importorskip("torch")
+    result = compare_on_gpu(
+        tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True
+    )
+    assert set(result.passes) == {"neocog default", "torch"}
+    assert set(result.trips) == set(result.passes)
+    assert all(result.us(name) > 0 for name in result.passes)

@@ -110,6 +110,7 @@ def compare_on_gpu(
     peers: Sequence[str] = ("torch", "compile"),
     rounds: int = 30,
     host: bool = False,
+    number: int = 0,
     log: Log | None = None,
 ) -> GpuComparison:
     """Time our passes and the peers' on this machine's GPU.
@@ -129,6 +130,8 @@ def compare_on_gpu(
         Turns of each side.
     host : bool
         Also time from host to host.
+    number : int
+        Which GPU.
     log : callable, optional
         Told what goes on.
 
@@ -143,12 +146,12 @@ def compare_on_gpu(
     notes: dict[str, str] = {}
     for plan in plans:
         failure = _add(
-            sides, notes, f"neocog {plan}", partial(_ours, model, batch, precision, plan)
+            sides, notes, f"neocog {plan}", partial(_ours, model, batch, precision, plan, number)
         )
         if failure is not None and len(plans) == 1:
             raise failure
     digits = _sets(batch)
-    _add_peers(sides, notes, model, digits[0], precision, peers, log)
+    _add_peers(sides, notes, model, digits[0], precision, peers, number, log)
     differences = differences_from_cpu(model, sides, digits[0], TOLERANCES[precision])
     passes = race(sides, digits, rounds=rounds)
     times = trips(sides, digits, rounds=rounds) if host else {}
@@ -188,10 +191,10 @@ def _sets(batch: int) -> list[NDArray[np.uint8]]:
     return [made_digits(few, seed=seed)[repeat] for seed in range(INPUT_SETS)]
 
 
-def _ours(model: Model, batch: int, precision: str, plan: str) -> Side:
+def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> Side:
     from neocog.bench.ours import OurSide
 
-    return OurSide(model, batch, precision=precision, plan=plan)
+    return OurSide(model, batch, precision=precision, plan=plan, number=number)
 
 
 def _add(
@@ -213,6 +216,7 @@ def _add_peers(
     digits: NDArray[np.uint8],
     precision: str,
     peers: Sequence[str],
+    number: int,
     log: Log | None,
 ) -> None:
     unknown = set(peers) - set(PEERS)
@@ -223,9 +227,12 @@ def _add_peers(
     if not peers:
         return
     try:
+        import torch
+
         from neocog.bench.peers import TorchSide, choose, make_network
     except ImportError:
         raise UsageError("torch is not installed; install neocog[bench]") from None
+    torch.cuda.set_device(number)
     choice = choose(model, digits, precision, log=log)
     notes["torch"] = choice.words()
 

@@ -1,6 +1,7 @@
 """Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from neocog.cuda.engine import CudaEngine
 from neocog.cuda.kernel import Array, Layout
 from neocog.cuda.lanes import captured, enqueue
 from neocog.cuda.launcher import Gpu
+from neocog.cuda.measure import Timed
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
 from neocog.network.arrays import to_numpy
@@ -83,12 +85,22 @@ class OurSide:
     precision : {"fp32", "tf32", "fp16", "bf16"}
     plan : str
         As the option ``--plan``.
+    number : int
+        Which GPU.
     """
 
-    def __init__(self, model: Model, batch: int, *, precision: str, plan: str = "default") -> None:
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        *,
+        precision: str,
+        plan: str = "default",
+        number: int = 0,
+    ) -> None:
         self._batch = batch
-        self._engine = CudaEngine(model, device="cuda:0", precision=precision, plan=plan)
-        runner = self._engine.runner(0)
+        self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
+        runner = self._engine.runner(number)
         self._gpu = gpu = runner.gpu
         with gpu.current():
             self._digits = gpu.xp.zeros((batch, 28, 28), np.uint8)
@@ -186,13 +198,10 @@ class StepRun:
     def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
         """Return the time of the step alone, ``repeats`` of them in a graph: the median."""
         launches = tuple(self._pass.launches)
-
-        def record() -> None:
-            for _ in range(repeats):
-                enqueue(self._gpu, launches)
-
-        recording = Recording(self._gpu, record)
-        return 1e3 * float(np.median([recording.elapsed(5) for _ in range(rounds)])) / repeats
+        stream = self._gpu.xp.cuda.Stream(non_blocking=True)
+        with self._gpu.current():
+            timed = Timed(self._gpu, partial(enqueue, self._gpu, launches), repeats, stream)
+            return 1e3 * float(np.median([timed.sample() for _ in range(rounds)]))
 
 
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:

@@ -25,13 +25,8 @@ def bench_network(
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "cpu",
     batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="fp32|tf32|fp16|bf16", help="On the GPU.")
-    ] = "fp32",
-    plan: Annotated[
-        str,
-        typer.Option("--plan", metavar="default|auto|card|direct", help="Our steps on the GPU."),
-    ] = "default",
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
     peers: Annotated[
         str,
         typer.Option(
@@ -56,14 +51,16 @@ def bench_network(
     loaded = load_model(model)
     names = [name.strip() for name in peers.split(",") if name.strip()]
     result: Comparison | GpuComparison
-    if choose_device(device) == "cuda":
+    where = choose_device(device)
+    if where != "cpu":
         from neocog.bench.network_bench import compare_on_gpu
 
         result = compare_on_gpu(
             loaded,
             batch=batch,
-            precision=precision,
+            precision=precision or "fp16",
             plans=(plan,),
+            number=int(where.partition(":")[2] or 0),
             peers=["onnxruntime"] * onnx + names,
             rounds=rounds,
             host=True,
