@@ -7,9 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from neocog.cuda import winograd
 from neocog.cuda.emulator import Emulator
-from neocog.cuda.steps import up
-from neocog.cuda.winograd_plan import Plan, Response, Shape
+from neocog.cuda.steps import layouts, up
+from neocog.cuda.winograd import VERSIONS, WinogradConvolution
+from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.cuda.winograd_transforms import (
     PART_SIZES,
     TILES,
@@ -21,8 +23,9 @@ from neocog.cuda.winograd_transforms import (
 )
 from neocog.errors import UsageError
 from neocog.network import reference
-from neocog.network.layers import s_constants
-from neocog.network.model import SWeights
+from tests.cuda_maps import poisoned as maps_poisoned
+from tests.cuda_maps import read, sparse, stored
+from tests.test_cuda_s_direct import model_with
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 
@@ -48,14 +51,14 @@ def poisoned(shape, dtype):
     return np.full(shape, np.nan, dtype)
 
 
-def run(plan, x, w, *, machine=None, response=None, u=None):
+def run(plan, x, w, *, machine=None):
     """Launch the plan in the emulator on poisoned buffers; the planes that are real."""
     machine = machine or Emulator()
     size, batch = plan.shape.out, len(x)
     y = poisoned((batch, size, size, plan.shape.planes), np.float32)
     scratch = {name: poisoned(*form) for name, form in plan.scratch(batch).items()}
-    u = plan.filters(w) if u is None else u
-    for launch in plan.launches(batch, x, u, y, scratch, machine.processors, response):
+    u = plan.filters(w)
+    for launch in plan.launches(batch, x, u, y, scratch, machine.processors):
         machine.launch(launch)
     assert not y[..., len(w) :].any()
     return y[..., : len(w)]
@@ -205,28 +208,91 @@ def test_filters_transformed_by_the_kernel(operand, most, indexing, rng):
     assert relative(u.astype(np.float64), wanted.astype(np.float64)) < most
 
 
-@emulated
-@pytest.mark.parametrize("version", ["global", "fused"])
-@pytest.mark.parametrize(("kernel", "size", "m"), [(6, 9, 4), (9, 5, 5), (6, 7, 3)])
-def test_responses_of_s_cells(version, kernel, size, m, rng):
-    planes, channels = 13, 16
-    x = rng.random((planes, channels, kernel, kernel)).astype(np.float32)
-    c = rng.random((kernel, kernel)).astype(np.float32)
-    c /= c.sum()
-    weights = SWeights(x, c, 0.66, 100.0)
-    plan, u, _ = layer(
-        rng, uniform(kernel), m, size=size, channels=channels, planes=planes, batch=2,
-        version=version,
-    )  # fmt: skip
-    u *= rng.random(u.shape) < 0.8
-    maps = u.astype(np.float64).transpose(0, 3, 1, 2)
+# -- steps -----------------------------------------------------------------------------------------
+def respond(step, layer, model, lay, batch):
+    """What a step makes of maps at random, and what the equations make of them, (B, K, H, W)."""
+    source, target = lay[step.reads], lay[step.writes]
+    held = stored(sparse((batch, source.planes, source.size, source.size), active=0.5), source)
+    weights = model.s[layer]
     wanted = reference.s_response(
-        maps, x.astype(np.float64), c.astype(np.float64), threshold=0.66, q=100.0, padding=0
+        read(held, source),
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=model.spec.s[layer].padding,
     )
-    a, theta, silence = s_constants(weights)
-    padded = np.full(plan.shape.planes, 1e30, np.float32)
-    padded[:planes] = silence
-    v = reference.inhibition(maps, c.astype(np.float64), 0).astype(np.float32)
-    y = run(plan, u, np.asarray(a), response=Response(v, padded, np.float32(theta)))
-    assert 0.05 < (wanted > 0).mean() < 0.95
-    assert relative(y, wanted.transpose(0, 2, 3, 1)) < 5e-5
+    assert 0.02 < (wanted > 0).mean() < 0.98
+    out = maps_poisoned(target, batch)
+    scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}
+    machine = Emulator()
+    for launch in step.launches(batch, held, out, scratch):
+        machine.launch(launch)
+    return read(out, target), wanted
+
+
+@emulated
+@pytest.mark.parametrize("version", ["winograd", "winograd-fused"])
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+def test_every_s_layer_in_float32(version, layer):
+    model = model_with("neocog", (5, 9, 7))
+    lay = layouts(model.spec, model.planes, "fp32")
+    step = VERSIONS[version](Emulator(), model, layer, lay, "fp32")
+    y, wanted = respond(step, layer, model, lay, batch=1)
+    assert np.abs(y - wanted).max() <= 5e-5 * wanted.max()
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("version", "precision"),
+    [
+        ("winograd", "bf16"),
+        ("winograd-fused", "fp16"),
+        ("winograd-tensor", "fp16"),
+        ("winograd-tensor", "tf32"),
+        ("winograd-tensor", "bf16"),
+    ],
+)
+@pytest.mark.parametrize("layer", [2, 3])
+def test_low_precisions(version, precision, layer):
+    model = model_with("neocog", (17, 20, 30))
+    lay = layouts(model.spec, model.planes, precision)
+    step = VERSIONS[version](Emulator(), model, layer, lay, precision, m=3)
+    y, wanted = respond(step, layer, model, lay, batch=2)
+    assert np.abs(y - wanted).max() <= 2e-2 * wanted.max()
+
+
+@emulated
+def test_a_batch_in_pieces_is_the_same(monkeypatch):
+    model = model_with("ikeda2011", (5, 9, 7))
+    lay = layouts(model.spec, model.planes, "fp32")
+    step = VERSIONS["winograd"](Emulator(), model, 3, lay, "fp32")
+    whole, wanted = respond(step, 3, model, lay, batch=5)
+    monkeypatch.setattr(winograd, "S_BYTES", 2 * step.plan.image_bytes)
+    assert len(step.launches(5, None, None, dict.fromkeys(step.scratch(5)))) == 1 + 3 * 3
+    pieces, _ = respond(step, 3, model, lay, batch=5)
+    assert np.abs(whole - wanted).max() <= 5e-5 * wanted.max()
+    assert np.array_equal(whole, pieces)
+
+
+def test_tensor_cores_are_not_for_float32():
+    model = model_with("neocog", (5, 9, 7))
+    lay = layouts(model.spec, model.planes, "fp32")
+    with pytest.raises(UsageError, match="tensor takes tf32"):
+        VERSIONS["winograd-tensor"](Emulator(), model, 1, lay, "fp32")
+
+
+@emulated
+def test_a_dense_layer_with_filters_that_change(rng):
+    machine = Emulator()
+    dense = WinogradConvolution(machine, 6, 8, 7, 9, split=Split(7, (4, 3)), m=4)
+    x = rng.random((2, 15, 15, 6), dtype=np.float32)
+    y = poisoned((2, 9, 9, 8), np.float32)
+    scratch = {name: poisoned(*form) for name, form in dense.scratch(2).items()}
+    for _ in range(2):
+        w = rng.standard_normal((8, 6, 7, 7)).astype(np.float32)
+        u = np.full_like(dense.filters(w), np.nan)
+        machine.launch(dense.filter_transform(dense.plan.arrange(w), u))
+        for launch in dense.launches(2, x, u, y, scratch):
+            machine.launch(launch)
+        assert relative(y, correlate(x, w)) < 1e-5
