@@ -61,7 +61,9 @@ def run(tmp_path: Path, emulator: Emulator) -> Run:
         shared: int = 0,
         machine: Emulator = emulator,
     ) -> None:
-        source = tmp_path / "probe.cu"
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        source = folder / "probe.cu"
         source.write_text(
             f'#include "platform.cuh"\nKERNEL({threads}) probe({parameters})\n{{\n{body}\n}}\n'
         )
@@ -83,7 +85,7 @@ def shipped(name: str) -> Model:
 
 
 def families(stage: str) -> Mapping[str, Any]:
-    """Return the versions of a stage: those that :mod:`neocog.cuda.plan` knows."""
+    """Return the versions of a stage: those of the modules that :mod:`neocog.cuda.plan` names."""
     return plan.versions(plan.kind_of(stage))
 
 
@@ -112,9 +114,14 @@ def all_kernels(
             for stage in plan.STAGES:
                 for version in families(stage):
                     for kernel in _kernels(shelf, stage, version, batches):
-                        if kernel.arch <= arch and kernel not in seen:
+                        if runs_on(kernel, arch) and kernel not in seen:
                             seen.add(kernel)
                             yield kernel
+
+
+def runs_on(kernel: Kernel, arch: int) -> bool:
+    """Whether a kernel is for a compute capability."""
+    return kernel.arch == arch if kernel.features else kernel.arch <= arch
 
 
 def _kernels(

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda import cache as builds
+from neocog.cuda.arguments import check_launch
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
 from neocog.cuda.sources import define_options, fingerprint, source_path
-from neocog.errors import DeviceError
+from neocog.errors import DeviceError, InputError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.
 Order = Literal["forward", "reversed"] | int
@@ -36,7 +37,6 @@ _CHECKS = ("-fsanitize=alignment,bounds",)
 _MESSAGE = 1024  # bytes
 _GUARD = 64 * 1024  # bytes watched before and behind every array
 _UNTOUCHED = 0xA5
-_SHARED_LIMIT = 227 * 1024  # bytes of a block at compute capability 9.0, CUDA Programming Guide
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class Emulator:
     xp: ModuleType = np
     arch: int = 90
     processors: int = 132
+    #: Most bytes of shared memory of a block at that capability (CUDA Programming Guide).
+    shared: int = 227 * 1024
 
     def __init__(
         self, *, order: Order = "forward", workers: int | None = None, guarded: bool = True
@@ -82,18 +84,19 @@ class Emulator:
 
         Raises
         ------
+        InputError
+            If an argument is not of the kernel's type or not contiguous.
         DeviceError
-            If no C++ compiler is found, the kernel does not build, an argument is not of the
-            kernel's type or not contiguous, or the kernel does something that a GPU would not
-            forgive: the message names kernel, block, thread and line.
+            If no C++ compiler is found, the kernel does not build, or it does something that a
+            GPU would not forgive: the message names kernel, block, thread and line.
         """
         kernel = launch.kernel
-        _check_shape(launch)
+        check_launch(launch, xp=np, arch=self.arch, shared=self.shared)
         built = _build(kernel)
         if len(built.arguments) != len(launch.args):
-            raise DeviceError(
+            raise InputError(
                 f"kernel {kernel.name}: {len(launch.args)} arguments came, "
-                f"{len(built.arguments)} were wanted"
+                f"wanted {len(built.arguments)}"
             )
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
@@ -108,12 +111,8 @@ class Emulator:
         for guarded in arrays.values():
             guarded.check_and_return()
 
-    def _address(
-        self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]"
-    ) -> int | None:
+    def _address(self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]") -> int:
         """Return the address that the kernel gets for an array, a guarded copy's if wanted."""
-        if value is None:
-            return None
         _check_array(where, wanted, value)
         address: int = value.ctypes.data
         if not self.guarded:
@@ -151,41 +150,23 @@ class _Guarded:
             raise DeviceError(f"{self.where}: the kernel wrote to an array that is only read")
 
 
-def _check_shape(launch: Launch) -> None:
-    kernel = launch.kernel
-    if not 0 < kernel.threads <= 1024:
-        raise DeviceError(f"kernel {kernel.name}: {kernel.threads} threads: a block has 1 .. 1024")
-    if kernel.shared > _SHARED_LIMIT:
-        raise DeviceError(
-            f"kernel {kernel.name}: {kernel.shared} bytes of shared memory: "
-            f"a block has {_SHARED_LIMIT} at most"
-        )
-    x, y, z = launch.grid
-    if not (0 < x < 2**31 and 0 < y < 2**16 and 0 < z < 2**16):
-        raise DeviceError(
-            f"kernel {kernel.name}: a grid of {launch.grid} blocks cannot be launched"
-        )
-
-
 def _check_array(where: str, wanted: str, value: Any) -> None:
     if not isinstance(value, np.ndarray):
-        raise DeviceError(f"{where}: an array was wanted, {type(value).__name__} came")
-    if not value.flags.c_contiguous:
-        raise DeviceError(f"{where}: the array {value.shape} is not contiguous: copy it")
+        raise InputError(f"{where}: a number came; wanted an array")
     kind, size = wanted[1], int(wanted[2:])
     same = value.dtype.itemsize == size and (
         value.dtype.kind == kind or (kind in "iu" and value.dtype.kind in "iub")
     )
     half = wanted[1:] == "u2" and value.dtype == np.float16
     if not (same or half or (kind == "v" and value.nbytes % size == 0)):
-        raise DeviceError(f"{where}: the kernel takes {wanted[1:]}, an array of {value.dtype} came")
+        raise InputError(f"{where}: an array of {value.dtype} came; wanted {wanted[1:]}")
 
 
 def _check_scalar(where: str, wanted: str, value: Any) -> None:
     if not isinstance(value, np.generic):
-        raise DeviceError(f"{where}: a NumPy scalar was wanted, {type(value).__name__} came")
+        raise InputError(f"{where}: an array came; wanted a NumPy number")
     if f"{value.dtype.kind}{value.dtype.itemsize}" != wanted:
-        raise DeviceError(f"{where}: the kernel takes {wanted}, a scalar of {value.dtype} came")
+        raise InputError(f"{where}: a number of {value.dtype} came; wanted {wanted}")
 
 
 def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:

@@ -1,0 +1,161 @@
+"""Every kernel builds for every architecture with no GPU, within its registers; builds are kept."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from neocog.cuda import cache, compiler
+from neocog.cuda.compiler import build
+from neocog.cuda.kernel import Kernel
+from neocog.errors import DeviceError
+from tests.cuda_support import ARCHITECTURES, PRECISIONS, SHIPPED, all_kernels, nvrtc
+
+__all__ = ["nvrtc"]  # fixture
+
+pytestmark = pytest.mark.usefixtures("nvrtc")
+
+#: What is built in every run: each architecture, each precision, few and many digits.
+CHOICE = [
+    (75, "fp32", 8),
+    (80, "tf32", 8),
+    (86, "fp16", 64),
+    (89, "bf16", 8),
+    (90, "fp16", 8),
+    (100, "tf32", 256),
+    (120, "fp32", 64),
+]
+
+
+def fault(kernel: Kernel, arch: int) -> str | None:
+    """What is wrong with the build of a kernel, None if nothing is."""
+    try:
+        built = build(kernel, arch)
+    except DeviceError as error:
+        return f"{kernel}: {error}"
+    if built.spills or built.stack or not 0 < built.registers <= kernel.registers:
+        return (
+            f"{kernel}: {built.registers} registers of {kernel.registers}, {built.spills} bytes "
+            f"spilled, {built.stack} bytes of stack"
+        )
+    return None
+
+
+def check(models, precisions, batches, arch):
+    kernels = list(all_kernels(models, precisions, batches, arch))
+    assert kernels
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        faults = [text for text in pool.map(lambda kernel: fault(kernel, arch), kernels) if text]
+    assert not faults, f"{len(faults)} of {len(kernels)} for sm_{arch}:\n" + "\n".join(faults)
+
+
+@pytest.mark.parametrize(("arch", "precision", "batch"), CHOICE)
+def test_kernels_build_within_their_registers(arch, precision, batch):
+    check(("neocog-small",), (precision,), (batch,), arch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", SHIPPED)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_all_kernels_build_within_their_registers(arch, model):
+    check((model,), PRECISIONS, (1, 8, 64, 256), arch)
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch) -> Kernel:
+    """A small kernel, and a cache with nothing in it."""
+    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
+    source = tmp_path / "probe.cu"
+    source.write_text(
+        '#include "platform.cuh"\n#include "more.cuh"\n'
+        "KERNEL(32) probe(float* x) { __shared__ float t[SIZE]; t[threadIdx.x] = x[0];\n"
+        "__syncthreads(); x[threadIdx.x] = t[31 - threadIdx.x] * FACTOR; }\n"
+        "KERNEL(32) other(float* x) { x[0] = 0.0f; }\n"
+    )
+    (tmp_path / "more.cuh").write_text("#define FACTOR 2\n")
+    return Kernel(str(source), "probe", (("SIZE", 32),), 32)
+
+
+def builds(tmp_path):
+    return sorted((tmp_path / "builds").iterdir())
+
+
+def test_figures_are_those_of_the_kernel(kernel):
+    built = build(kernel, 80)
+    assert built.cubin[:4] == b"\x7fELF"
+    assert 0 < built.registers < 64
+    assert (built.spills, built.stack, built.shared) == (0, 0, 128)
+    assert "sm_80" in built.log
+
+
+def test_a_build_is_made_once(kernel, tmp_path, monkeypatch):
+    first = build(kernel, 80)
+    assert len(builds(tmp_path)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler, "_compile", None)
+        assert build(kernel, 80) == first
+    for change in ({"arch": 90}, {"arch": "sm_90a"}, {"arch": 80, "defines": (("MORE", 1),)}):
+        before = len(builds(tmp_path))
+        build(kernel, **change)
+        assert len(builds(tmp_path)) == before + 1
+    (tmp_path / "more.cuh").write_text("#define FACTOR 3\n")
+    assert build(kernel, 80).cubin != first.cubin
+
+
+DAMAGES = {
+    "half": lambda data: data[: len(data) // 2],
+    "nothing": lambda data: b"",
+    "a byte lost": lambda data: data[:-9] + data[-8:],
+    "a byte changed": lambda data: data[:90] + b"?" + data[91:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_build_is_made_again(kernel, tmp_path, damage):
+    first = build(kernel, 80)
+    (path,) = builds(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert build(kernel, 80).cubin == first.cubin
+    assert cache.load(path.name) is not None
+
+
+def test_a_folder_that_takes_no_files_is_no_error(kernel, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "file" / "builds"))
+    assert build(kernel, 80).registers
+
+
+def test_where_builds_lie(monkeypatch, tmp_path):
+    monkeypatch.delenv("NEOCOG_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "neocog" / "cubins"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
+
+
+def test_several_at_once(kernel):
+    with ThreadPoolExecutor(4) as pool:
+        assert len({built.cubin for built in pool.map(lambda _: build(kernel, 80), range(8))}) == 1
+
+
+def test_a_gpu_newer_than_nvrtc_gets_ptx(kernel):
+    assert b".target sm_" in build(kernel, 999).cubin
+
+
+@pytest.mark.parametrize(
+    ("kernel_change", "arch", "message"),
+    [
+        ({"name": "none"}, 80, "is not in"),
+        ({"file": "none.cu"}, 80, "none.cu"),
+        ({"defines": ()}, 80, 'probe.cu.*error.*"SIZE"'),
+        ({}, 50, "compute capability 5.0"),
+        ({"features": "a", "arch": 90}, 100, "9.0 alone"),
+    ],
+)
+def test_errors_are_one_line(kernel, kernel_change, arch, message):
+    with pytest.raises(DeviceError, match=message) as caught:
+        build(replace(kernel, **kernel_change), arch)
+    assert "\n" not in str(caught.value)
