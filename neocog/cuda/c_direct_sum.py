@@ -17,6 +17,8 @@ from neocog.network.model import Model
 _NOTHING = 1e-7
 #: A kernel whose second singular value is below this part of the first is of rank 1.
 _RANK_1 = 1e-7
+#: Threads a block that are aimed at where digits are few: a warp for each scheduler.
+_FEW_THREADS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,13 @@ class DirectSumC(Step):
         """
         if self._plan is not None:
             return self._plan
-        out = self._target.size
-        plan = Plan(self._most_rows(), 1)
-        wanted = -(-self._machine.processors // (batch * -(-self._source.channels // plan.slab)))
+        out, slab = self._target.size, 8
+        plan = Plan(self._most_rows(), 1, slab)
+        wanted = self._machine.processors // (batch * -(-self._source.channels // slab))
         if wanted > -(-out // plan.rows):
-            plan = Plan(max(1, out // wanted), 3 if out > 13 else 2)
+            rows = -(-out // wanted)
+            groups = min(max(_FEW_THREADS // (rows * slab), 1), -(-out // 4))
+            plan = Plan(rows, groups, slab)
         while self._shared(plan) > shared_limit(self._machine.arch) and plan.rows > 1:
             plan = replace(plan, rows=-(-plan.rows // 2))
         return plan
