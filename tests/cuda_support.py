@@ -20,8 +20,10 @@ from neocog.network.model import Model, load_model
 MODELS = Path(__file__).resolve().parent.parent / "models"
 SHIPPED = tuple(path.stem for path in sorted(MODELS.glob("*.safetensors")))
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-#: Architectures that kernels must build for.
-ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+#: Architectures that kernels must build for, with the most KiB of shared memory that a block has
+#: there (CUDA Programming Guide, technical specifications per compute capability).
+SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+ARCHITECTURES = tuple(SHARED)
 
 Run = Callable[..., None]
 
@@ -75,7 +77,7 @@ def run(tmp_path: Path, emulator: Emulator) -> Run:
 
 def machine(arch: int) -> Any:
     """Return a machine on which steps can be constructed and nothing can be launched."""
-    return SimpleNamespace(xp=np, arch=arch, processors=132)
+    return SimpleNamespace(xp=np, arch=arch, processors=132, shared=SHARED[arch] * 1024)
 
 
 @cache
@@ -120,8 +122,9 @@ def all_kernels(
 
 
 def runs_on(kernel: Kernel, arch: int) -> bool:
-    """Whether a kernel is for a compute capability."""
-    return kernel.arch == arch if kernel.features else kernel.arch <= arch
+    """Whether a kernel is for a compute capability: its instructions, its shared memory."""
+    instructions = kernel.arch == arch if kernel.features else kernel.arch <= arch
+    return instructions and kernel.shared <= SHARED[arch] * 1024
 
 
 def _kernels(
