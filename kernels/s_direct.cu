@@ -10,8 +10,8 @@
 //             along cells neighbouring pixels, whose pitch keeps them in different banks. Weights
 //             stream through two stages of shared memory, copied while the other is used. v comes
 //             from the input that lies there anyway: planes summed first, then one kernel c.
-//             GROUP digits a block where layers are small, bands of rows and slices of planes where
-//             digits are few.
+//             GROUP digits a block where layers are small; bands of rows, slices of planes and, in
+//             a block, the channels shared out among WK sets of warps where digits are few.
 #include "platform.cuh"
 
 // KSIZE kernel; WIDTH of the input with its border, CHANNELS stored, DEPTH of them that are read; OUT
@@ -51,9 +51,10 @@ KERNEL(256) s_naive(const map_t* u, const float* weights, const float* c, const 
 #else
 
 // GROUP digits, ROWS of cells of each a block; LN lanes of a warp along planes, the others along
-// cells; WM x WN warps; TM cells x TN planes a thread; STAGE taps of weights at a time.
+// cells; WM x WN x WK warps; TM cells x TN planes a thread; STAGE taps of weights at a time.
 #define LM (32 / LN)
-#define THREADS (WM * WN * 32)
+#define SET (WM * WN * 32)  // threads that share out the cells and planes
+#define THREADS (SET * WK)
 #define VECTOR (DEPTH % 4 == 0 ? 4 : 2)
 #define PITCH (DEPTH % 8 == 0 ? DEPTH + 4 : DEPTH)  // floats a pixel
 #define IN_ROWS (ROWS + KSIZE - 1)
@@ -127,10 +128,10 @@ DEVICE void inhibit(float* v, float* energy, const float* input, const float* c)
     }
 }
 
-// sum[i][n] += u[i] w[n] over the channels of one tap.
+// sum[i][n] += u[i] w[n] over the channels of one tap that this set of warps takes.
 DEVICE void multiply_tap(float (&sum)[TM][TN], const float* input, const int (&at)[TM], int shift,
                          const float* w) {
-    NO_UNROLL for (int k = 0; k < DEPTH; k += VECTOR) {
+    NO_UNROLL for (int k = threadIdx.x / SET * VECTOR; k < DEPTH; k += VECTOR * WK) {
         Values u[TM];
         UNROLL for (int i = 0; i < TM; i++) u[i] = *(const Values*)(input + at[i] + shift + k);
         UNROLL for (int step = 0; step < VECTOR; step++) {
@@ -145,22 +146,39 @@ DEVICE void multiply_tap(float (&sum)[TM][TN], const float* input, const int (&a
     }
 }
 
+// The sets' sums added up, in the order of the sets, by the first.
+DEVICE void add_sets(float (&sum)[TM][TN], float* parts) {
+    const int set = threadIdx.x / SET, thread = threadIdx.x % SET;
+    __syncthreads();
+    if (set)
+        UNROLL for (int i = 0; i < TM; i++)
+            UNROLL for (int n = 0; n < TN; n++)
+                parts[((set - 1) * TM * TN + i * TN + n) * SET + thread] = sum[i][n];
+    __syncthreads();
+    if (set) return;
+    UNROLL for (int i = 0; i < TM; i++)
+        UNROLL for (int n = 0; n < TN; n++)
+            for (int other = 0; other < WK - 1; other++)
+                sum[i][n] += parts[(other * TM * TN + i * TN + n) * SET + thread];
+}
+
 // weights: slice of PLANES planes, TAPS, DEPTH, PLANES; silence: all slices.
 KERNEL(THREADS) s_direct(const map_t* u, const float* weights, const float* c, const float* silence,
                          out_t* us, float theta, int batch) {
     DYNAMIC_SHARED(memory);
-    float* input = (float*)memory;
+    float* v = (float*)memory;
+    float* input = v + (CELLS + 3) / 4 * 4;
     float* stages = input + INPUT;
-    float* v = stages + (STAGES > 1 ? 2 : 1) * STAGE_FLOATS;
+    float* energy = stages + (STAGES > 1 ? 2 : 1) * STAGE_FLOATS;
     copy_stage(stages, weights, 0);
     wait_for_previous();
     start_next();
     const int band = blockIdx.x % BANDS, digit = blockIdx.x / BANDS * GROUP;
     fill(input, u, digit, band * ROWS, batch);
     __syncthreads();
-    inhibit(v, v + CELLS, input, c);
+    inhibit(v, energy, input, c);
 
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % SET / 32;
     const int first_cell = warp / WN * (LM * TM) + lane / LN;
     const int first_plane = warp % WN * (LN * TN) + lane % LN * 4;
     int at[TM];
@@ -181,6 +199,10 @@ KERNEL(THREADS) s_direct(const map_t* u, const float* weights, const float* c, c
             const int shift = (tap / KSIZE * WIDTH + tap % KSIZE) * PITCH;
             multiply_tap(sum, input, at, shift, w + i * DEPTH * PLANES);
         }
+    }
+    if (WK > 1) {
+        add_sets(sum, input);
+        if (threadIdx.x >= SET) return;
     }
     silence += blockIdx.y * PLANES;
     UNROLL for (int i = 0; i < TM; i++) {

@@ -78,8 +78,9 @@ def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, 
 
 
 @pytest.mark.parametrize("tiling", [
-    Tiling(1, 22, 1, 2, 3, 4), Tiling(1, 5, 4, 2, 1, 8), Tiling(2, 22, 2, 8, 1, 8),
-    Tiling(1, 1, 8, 1, 1, 4), Tiling(3, 22, 4, 23, 1, 4),
+    Tiling(1, 22, 1, 2, 3, 8, 4), Tiling(1, 5, 4, 2, 1, 8, 8), Tiling(2, 22, 2, 16, 1, 4, 8),
+    Tiling(1, 1, 8, 1, 1, 8, 4, 2), Tiling(3, 22, 1, 6, 2, 8, 8), Tiling(1, 11, 4, 8, 1, 4, 4, 2),
+    Tiling(1, 2, 2, 2, 2, 2, 4, 4),
 ])  # fmt: skip
 def test_every_way_of_dealing_it_to_blocks(machine: Emulator, tiling: Tiling) -> None:
     model = model_with("ikeda2011", (6, 20, 3))
@@ -116,8 +117,7 @@ def test_a_tiling_fits_the_device(machine: Emulator, batch: int) -> None:
         kernel = launch.kernel
         assert kernel.threads * kernel.registers <= 65536
         assert kernel.shared <= 227 * 1024
-        if layer < 3:
-            assert np.prod(launch.grid) >= min(100, 4 * batch)
+        assert np.prod(launch.grid) >= min(60, 4 * batch)
 
 
 def test_too_many_planes_are_an_error(machine: Emulator) -> None:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -14,10 +15,13 @@ from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
 
-#: Cells a thread holds.
-_CELLS = 8
-#: Registers a thread by the planes that it holds: what ptxas needs, and a few to spare.
-_REGISTERS = {4: 112, 8: 152}
+#: Registers a thread by the cells and planes that it holds: what ptxas needs, and a few to spare.
+_REGISTERS = {(8, 8): 152, (8, 4): 112, (4, 8): 112, (4, 4): 80, (2, 4): 64}
+#: Bytes of weights in shared memory at a time: for many digits, and for few, where each wait for
+#: the next ones is long beside what is done with them.
+_STAGE, _LONG_STAGE = 8192, 49152
+#: Cycles from asking for weights to having them.
+_WAIT = 700
 #: 32-bit registers and bytes of shared memory of one multiprocessor (compute capability 9.0).
 _REGISTER_FILE, _SHARED_FILE = 65536, 233472
 
@@ -56,8 +60,10 @@ class Tiling:
         Lanes of a warp along the planes.
     wm, wn : int
         Warps along cells and planes.
-    tn : int
-        Planes a thread holds, 4 or 8.
+    tm, tn : int
+        Cells and planes that a thread holds.
+    wk : int
+        Sets of such warps, among which the channels are shared out.
     """
 
     group: int
@@ -65,12 +71,19 @@ class Tiling:
     ln: int
     wm: int
     wn: int
+    tm: int
     tn: int
+    wk: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.wm * self.wn
+        return 32 * self.wm * self.wn * self.wk
+
+    @property
+    def registers(self) -> int:
+        """Registers that a thread may take."""
+        return _REGISTERS[self.tm, self.tn]
 
     @property
     def planes(self) -> int:
@@ -137,11 +150,11 @@ class CudaCoreS(Step):
         s, (k, inputs) = self.shape, self._a.shape[:2]
         weights = np.zeros((s.kernel**2, s.depth, slices * planes), dtype=np.float32)
         weights[:, :inputs, :k] = self._a.transpose(2, 3, 1, 0).reshape(s.kernel**2, inputs, k)
-        weights = weights.reshape(s.kernel**2, s.depth, slices, planes).transpose(2, 0, 1, 3)
+        dealt = weights.reshape(s.kernel**2, s.depth, slices, planes).transpose(2, 0, 1, 3)
         silence = np.full(slices * planes, 1e30, dtype=np.float32)
         silence[:k] = self._silence_of_planes
         xp = self._machine.xp
-        return xp.asarray(np.ascontiguousarray(weights)), xp.asarray(silence)
+        return xp.asarray(np.ascontiguousarray(dealt)), xp.asarray(silence)
 
     @abstractmethod
     def launches(
@@ -183,7 +196,8 @@ class NaiveS(CudaCoreS):
 class DirectS(CudaCoreS):
     """Input in shared memory, cells x planes in registers.
 
-    ``tilings`` (tiling by batch) are taken instead of those that :func:`choose` would pick.
+    ``tilings`` (tiling by batch) are taken instead of those that :func:`choose` would pick; each has
+    warps for all cells of a block.
     """
 
     version: ClassVar[str] = "direct"
@@ -224,13 +238,15 @@ class DirectS(CudaCoreS):
 
     def kernel(self, t: Tiling) -> Kernel:
         """Return the kernel, specialised for a tiling."""
+        assert t.group * t.rows * self.shape.out <= t.wm * (32 // t.ln) * t.tm
         defines = self._defines() | {
             "GROUP": t.group,
             "ROWS": t.rows,
             "LN": t.ln,
             "WM": t.wm,
             "WN": t.wn,
-            "TM": _CELLS,
+            "WK": t.wk,
+            "TM": t.tm,
             "TN": t.tn,
             "STAGE": stage_taps(self.shape, t),
         }
@@ -241,26 +257,28 @@ class DirectS(CudaCoreS):
             t.threads,
             shared_bytes(self.shape, t),
             arch=80,
-            registers=_REGISTERS[t.tn],
+            registers=t.registers,
         )
 
 
 def stage_taps(shape: Shape, tiling: Tiling) -> int:
-    """Return how many taps of weights wait in shared memory at a time: at most 8 KB if possible."""
+    """Return how many taps of weights wait in shared memory at a time."""
     tap = shape.depth * tiling.planes * 4
+    most = _STAGE if tiling.wk == 1 else _LONG_STAGE
     for taps in (shape.kernel**2, shape.kernel):
-        if taps * tap <= 8192:
+        if taps * tap <= most:
             return taps
     return 1
 
 
 def shared_bytes(shape: Shape, tiling: Tiling) -> int:
-    """Return the bytes of shared memory of a block: input, weights, v and energy."""
+    """Return the bytes of shared memory of a block: v, input, weights and energy, or parts."""
     pixels = tiling.group * (tiling.rows + shape.kernel - 1) * shape.width
     taps = stage_taps(shape, tiling)
     stages = (1 if taps == shape.kernel**2 else 2) * taps * shape.depth * tiling.planes
-    cells = tiling.group * tiling.rows * shape.out
-    return 4 * (up(pixels * shape.pitch, 4) + stages + cells + pixels)
+    parts = (tiling.wk - 1) * tiling.wm * tiling.wn * 32 * tiling.tm * tiling.tn
+    cells = up(tiling.group * tiling.rows * shape.out, 4)
+    return 4 * (cells + max(up(pixels * shape.pitch, 4) + stages + pixels, parts))
 
 
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
@@ -285,38 +303,44 @@ def _tilings(shape: Shape, batch: int) -> Iterator[Tiling]:
     bands = sorted({-(-shape.out // n) for n in range(1, shape.out + 1)})
     shares = [(1, rows) for rows in bands]
     shares += [(group, shape.out) for group in (2, 3, 4, 6, 8) if group <= batch]
-    for group, rows in shares:
-        for ln in (1, 2, 4, 8):
-            wm = -(-group * rows * shape.out // (32 // ln * _CELLS))
-            for tn in (4, 8):
-                for wn in range(1, -(-shape.planes // (ln * tn)) + 1):
-                    t = Tiling(group, rows, ln, wm, wn, tn)
-                    if t.threads <= 512 and t.threads * _REGISTERS[tn] <= _REGISTER_FILE:
-                        yield t
+    for (group, rows), ln, (tm, tn) in product(shares, (1, 2, 4, 8), _REGISTERS):
+        wm = -(-group * rows * shape.out // (32 // ln * tm))
+        for wn in range(1, -(-shape.planes // (ln * tn)) + 1):
+            for wk in (1, 2, 4, 8):
+                t = Tiling(group, rows, ln, wm, wn, tm, tn, wk)
+                if t.threads > 512 or t.threads * t.registers > _REGISTER_FILE:
+                    break
+                if shape.depth % (wk * shape.vector) == 0 or wk * shape.vector * 4 <= shape.depth:
+                    yield t
 
 
 def cycles(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
-    """Return the estimated cycles of a launch: instructions issued, four a cycle and processor.
+    """Return the estimated cycles of a launch.
 
-    Counted: multiply-adds with their loads from shared memory (a 16-byte load takes two turns),
-    the filling of shared memory, and how well few warps hide what they wait for.
+    Counted: instructions issued, four a cycle and processor, or the turns that loads take in shared
+    memory (one for each 128 bytes of a warp, two at least for loads of 16 bytes), whichever is
+    more; the filling of shared memory; how well few warps hide what they wait for; and the wait for
+    each stage of weights.
     """
-    warps, window = t.wm * t.wn, shape.kernel**2
+    sets, window = t.wm * t.wn, shape.kernel**2
     pixels = t.group * (t.rows + shape.kernel - 1) * shape.width
-    step = _CELLS * t.tn + 2 * (_CELLS / shape.vector + t.tn / 4)
-    issued = warps * step * window * shape.depth
-    issued += pixels * shape.depth / shape.vector * 16 / 32
-    issued += window * shape.depth * t.planes / 4 * 4 / 32
+    issue = (t.tm * t.tn + t.tm / shape.vector + t.tn / 4) / 4
+    turns = t.tm / shape.vector * max(shape.vector / 2, 32 // t.ln * shape.vector / 32) + t.tn / 2
+    depth = -(-shape.depth // (t.wk * shape.vector)) * shape.vector * t.wk
+    busy = sets * window * depth * max(issue, turns)
+    busy += pixels * shape.depth / shape.vector * 16 / 32 / 4
+    busy += window * shape.depth * t.planes / 4 * 4 / 32 / 4
     slices = -(-shape.planes // t.planes)
     blocks = -(-batch // t.group) * -(-shape.out // t.rows) * slices
     rounds = -(-blocks // processors)
     resident = min(
         _SHARED_FILE // (shared_bytes(shape, t) + 1024),
-        _REGISTER_FILE // (t.threads * _REGISTERS[t.tn]),
+        _REGISTER_FILE // (t.threads * t.registers),
         rounds,
     )
-    busy = min(1.0, 0.4 + max(resident, 1) * warps / 20)
-    return rounds * issued / 4 / busy + 1000
+    hidden = min(1.0, 0.4 + max(resident, 1) * sets * t.wk / 20)
+    stages = window // stage_taps(shape, t)
+    return rounds * max(busy / hidden, stages * _WAIT / max(resident, 1)) + 1500
 
 
 #: By name, the quickest first.
