@@ -99,12 +99,34 @@ def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
     return result | {"rows": rows, "columns": columns}
 
 
+def reading_causes(result: dict[str, Any]) -> dict[str, Any]:
+    """Why pictures of each set were read wrong: the first cause that holds, counted."""
+    sets = ("photos", "strings", "tuned", "held back")
+    rows: list[dict[str, Any]] = []
+    for key, meaning in result["causes"].items():
+        row: dict[str, Any] = {"cause": meaning}
+        for name in sets:
+            own = [source for source in result["rows"] if source["set"] == name]
+            row[name] = sum(source.get("causes", {}).get(key, 0) for source in own)
+        rows.append(row)
+    return result | {"rows": rows, "columns": {"cause": "cause", **{s: s for s in sets}}}
+
+
+def reading_time(result: dict[str, Any]) -> dict[str, Any]:
+    """How long finding takes, without the network and without decoding."""
+    columns = {"median_ms": "median, ms", "worst_ms": "worst, ms", "worst": "worst picture",
+               "large_ms": "page of 24 megapixels, ms"}  # fmt: skip
+    return result | {"rows": [result["finding"]], "columns": columns}
+
+
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
     "reading-sets": ("reading", reading_sets),
     "reading-conditions": ("reading", reading_conditions),
+    "reading-causes": ("reading", reading_causes),
+    "reading-time": ("reading", reading_time),
 }
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from neocog.vision.components import Component
 
+_STRIP = 0.5  # a picture lower than this share of its width may be one line of writing
+_FILLS = 0.5  # whose digits take more than this share of its height
 _TALL = 0.1  # marks taller than this share of the long side count no more than such
 _LEAST_BROAD = 14  # pixels; and no stroke finer than this is one
 _BROADEST = 0.03  # a stroke broader than this share of the page's long side may be a shadow
@@ -121,8 +123,8 @@ def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
     return (
         digit_like(c, limits)
         and (c.height >= 0.4 * c.width or (c.height >= 0.2 * c.width and c.fill < 0.5))
-        and not _reaches_in(c)
-        and c.height < 0.99 * high
+        and not (_reaches_in(c) and not _fills(c, page))
+        and (c.height < 0.99 * high or _fills(c, page))
         and (c.width < 0.9 * wide or c.stroke > 0.04 * wide)
     )
 
@@ -194,12 +196,21 @@ def without_frames(
     high, wide = page
     kept = []
     for c in _without_outlines(components):
+        if _fills(c, page) and c.width <= 0.97 * wide:
+            kept.append(c)
+            continue
         if c.contact and (c.height > 0.97 * high or c.width > 0.97 * wide):
             continue
         if _reaches_in(c) or (shaded and c.contact) or (c.contact and c.height > 1.6 * ref.height):
             continue
         kept.append(c)
     return kept
+
+
+def _fills(c: Component, page: tuple[int, int]) -> bool:
+    """Whether a mark is as high as the strip that the picture is: a digit may touch its border."""
+    high, wide = page
+    return high < _STRIP * wide and c.height > _FILLS * high
 
 
 def _reaches_in(c: Component) -> bool:

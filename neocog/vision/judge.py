@@ -23,6 +23,7 @@ _RESTLESS = 1.75  # a page whose median mark is less even than this was not writ
 _TYPE_GAP = 0.22  # type leaves gaps less than this share of its height
 _CROWD = 8  # so many marks are not all digits that touch
 _CROSS = 0.6  # likeness to its own quarter turn that makes a cross
+_APART = 0.8  # half widths between the middles of marks that stand side by side
 _DEEP = 0.3  # share of a box that lies in another, in a drawing
 _LEFT_OVER = 0.13  # what is kept of a drawing is less than this share of its lines
 _BESIDE = 0.45  # and less than this share of it and of the larger marks beside it
@@ -147,11 +148,10 @@ def without_print(components: Sequence[Component], kept: Sequence[Component]) ->
     others = [c for c in components if own.isdisjoint(c.labels)]
     if not others or not kept:
         return list(kept)
-    line = _line_of_print
-    return [c for c in kept if not line(c, others, kept)]
+    return [c for c in kept if not _in_print(c, others, kept)]
 
 
-def _line_of_print(c: Component, others: Sequence[Component], kept: Sequence[Component]) -> bool:
+def _in_print(c: Component, others: Sequence[Component], kept: Sequence[Component]) -> bool:
     """Whether more than half of a mark's neighbours on its line are no digits."""
     refused = sum(_beside(c, other) for other in others)
     return refused >= _WORD and refused > sum(_beside(c, k) for k in kept if k is not c)
@@ -193,9 +193,18 @@ def _tangled(components: Sequence[Component]) -> bool:
     low = np.maximum(box[:, None, :2], box[None, :, :2])
     high = np.minimum(box[:, None, 2:], box[None, :, 2:])
     shared = np.clip(high - low, 0, None).prod(axis=2)
+    shared[_side_by_side(box)] = 0
     own = shared.diagonal().copy()
     np.fill_diagonal(shared, 0)
     return bool((shared.max(axis=1) > _DEEP * own).mean() > 0.4)
+
+
+def _side_by_side(box: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Pairs whose middles lie apart along the line: slanting digits, whose boxes overlap."""
+    middle = (box[:, :2] + box[:, 2:]) / 2
+    apart, level = np.abs(middle[:, None] - middle[None]).transpose(2, 0, 1)
+    half = (box[:, 2] - box[:, 0]) / 2
+    return np.asarray((apart > _APART * np.minimum(half[:, None], half)) & (apart > 2 * level))
 
 
 def _likeness(a: NDArray[Any], b: NDArray[Any]) -> float:
