@@ -121,7 +121,7 @@ DEVICE void inhibit(float* v, float* energy, const float* input, const float* c)
     for (int cell = threadIdx.x; cell < CELLS; cell += THREADS) {
         const float* at = energy + pixel_of(cell);
         float sum = 0.0f;
-        for (int i = 0; i < KSIZE; i++)
+        NO_UNROLL for (int i = 0; i < KSIZE; i++)
             UNROLL for (int j = 0; j < KSIZE; j++)
                 sum = fmaf(c[i * KSIZE + j], at[i * WIDTH + j], sum);
         v[cell] = sqrtf(sum);
