@@ -1,7 +1,9 @@
 """What is checked before a kernel is launched, plans, chunks: nothing here needs a GPU."""
 
+import contextlib
 import ctypes
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
 from neocog.cuda.runner import LANES, Runner, bucket_of
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network.engine import open_engine
+from neocog.network.engine import cores, open_engine
 from tests.cuda_support import all_kernels
 from tests.support import tiny_model
 
@@ -101,6 +103,26 @@ def test_values_of_arguments_are_their_bytes() -> None:
     assert launcher._value(None).value is None
     array = SimpleNamespace(data=SimpleNamespace(ptr=0x1234))
     assert launcher._value(array).value == 0x1234
+
+
+def test_kernels_are_built_together_and_loaded_once() -> None:
+    device: Any = object.__new__(launcher.Gpu)
+    device._functions, device._lock, device.programmatic = {}, threading.Lock(), False
+    built: list[str] = []
+    meeting = threading.Barrier(2, timeout=20)
+
+    def build(kernel: Kernel) -> str:
+        if cores() > 1:
+            meeting.wait()  # two at a time
+        built.append(kernel.name)
+        return kernel.name
+
+    device._build, device._load = build, lambda kernel, text: f"loaded {text}"
+    kernels = [Kernel("x.cu", name) for name in ("a", "b")]
+    device.warmup(Launch(kernel, (1, 1, 1), ()) for kernel in kernels * 2)
+    assert sorted(built) == ["a", "b"]
+    assert device.function(kernels[1]) == "loaded b"
+    assert len(built) == 2
 
 
 # --- devices ----------------------------------------------------------------------------------
@@ -305,15 +327,11 @@ class NoGpu:
     )
 
     def current(self) -> Any:
-        import contextlib
-
         return contextlib.nullcontext()
 
 
 def runner(chunk: int, *, memory: int = 10**9) -> Any:
     """A runner without a GPU, whose lanes together hold ``memory`` digits at most."""
-    import threading
-
     made = object.__new__(Runner)
     made.gpu, made.chunk, made.lock = NoGpu(), chunk, threading.RLock()
     made._lanes, made._most_lanes = {}, LANES

@@ -3,9 +3,10 @@
 import ctypes
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from neocog.cuda.arguments import check_launch
 from neocog.cuda.devices import driver_library
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError
+from neocog.network.engine import cores
+
+if TYPE_CHECKING:
+    from neocog.cuda.compiler import Built
 
 _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
@@ -89,22 +94,34 @@ class Gpu:
 
     def warmup(self, launches: Iterable[Launch]) -> None:
         """Compile and load the kernels of some launches, launching none."""
-        for launch in launches:
-            self.function(launch.kernel)
+        self.prepare(launch.kernel for launch in launches)
+
+    def prepare(self, kernels: Iterable[Kernel]) -> None:
+        """Compile and load kernels, several at a time."""
+        with self._lock:
+            missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
+            if len(missing) > 1:
+                with ThreadPoolExecutor(min(len(missing), cores())) as pool:
+                    builds = list(pool.map(self._build, missing))
+            else:
+                builds = [self._build(kernel) for kernel in missing]
+            for kernel, built in zip(missing, builds, strict=True):
+                self._functions[kernel] = self._load(kernel, built)
 
     def function(self, kernel: Kernel) -> Any:
         """Return a kernel's function, compiled and loaded once per device."""
-        with self._lock:
-            if kernel not in self._functions:
-                self._functions[kernel] = self._load(kernel)
-            return self._functions[kernel]
+        if kernel not in self._functions:
+            self.prepare([kernel])
+        return self._functions[kernel]
 
-    def _load(self, kernel: Kernel) -> Any:
+    def _build(self, kernel: Kernel) -> "Built":
         from neocog.cuda.compiler import build
 
-        cuda = self.xp.cuda
         defines = (("PROGRAMMATIC", 1),) if self.programmatic else ()
-        built = build(kernel, self.arch, defines=defines)
+        return build(kernel, self.arch, defines=defines)
+
+    def _load(self, kernel: Kernel, built: "Built") -> Any:
+        cuda = self.xp.cuda
         try:
             with self.current():
                 module = cuda.function.Module()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from neocog.cuda.lanes import Lane, captured, elapsed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
-from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf
+from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, kernels_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import to_numpy
 
@@ -165,11 +165,14 @@ def _anchor_times(runner: "Runner", batch: int) -> dict[str, dict[str, float]]:
         base.arrays["digits"].set(made_digits(batch))
         base.run()
         stream.synchronize()
+    usable = {stage: shelf.usable(stage, batch) for stage in STAGES}
+    with suppress(DeviceError):  # told, if at all, where the version is tried
+        steps = [shelf.step(stage, name) for stage, names in usable.items() for name in names]
+        gpu.prepare(kernel for step in steps for kernel in kernels_of(step, batch))
     found: dict[str, dict[str, float]] = {}
-    for stage in STAGES:
-        usable = shelf.usable(stage, batch)
+    for stage, names in usable.items():
         found[stage] = {}
-        for version in usable:
+        for version in names:
             with suppress(DeviceError, InputError, UsageError):
                 ms = _version_time(gpu, shelf, base, (stage, version), stream)
                 if ms is not None:
