@@ -37,14 +37,23 @@ class Policy:
     rival : float
         A rejected answer counts as ``two answers`` if the second response is at least this
         share of the best, else as ``low confidence``.
+    writing, many : float, int
+        Where the median probability of at least so many marks of a page is lower, they are
+        letters, a texture or a drawing, and all are rejected as ``no writing``.
     """
 
     min_p: float = 0.4
     rival: float = 0.9
+    writing: float = 0.92
+    many: int = 5
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_p <= 1.0:
             raise UsageError(f"min_p {self.min_p}: a probability is wanted, 0 (keep all) to 1")
+
+    def unwritten(self, p: NDArray[np.floating]) -> bool:
+        """Whether a page's marks are, by their probabilities, no digits at all."""
+        return self.min_p > 0 and len(p) >= self.many and float(np.median(p)) < self.writing
 
     def reason(self, label: int, p: float, best: float, margin: float) -> str | None:
         """Why an answer is rejected, or None if it stands."""
@@ -201,18 +210,21 @@ class Reader:
         if not places:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
+        unwritten = self.policy.unwritten(answers.p)
         return tuple(
-            self._digit(answers, index, _box(place.box, scale))
+            self._digit(answers, index, _box(place.box, scale), unwritten)
             for index, place in enumerate(places)
         )
 
     def _digit(
-        self, answers: "Answers", index: int, box: tuple[int, int, int, int]
+        self, answers: "Answers", index: int, box: tuple[int, int, int, int], unwritten: bool
     ) -> DigitReading:
         label = int(answers.label[index])
         p = float(answers.p[index])
         margin = float(answers.margin[index])
         reason = self.policy.reason(label, p, float(answers.score[index].max()), margin)
+        if unwritten:
+            reason = reason or "no writing"
         char = REJECTED if reason else str(label)
         return DigitReading(char, p, margin, box, reason)
 
