@@ -171,6 +171,8 @@ def test_auto_without_a_driver_says_nothing(
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match="'fp16' needs --device cuda"):
         open_engine(tiny_model(), device="cpu", precision="fp16")
+    with pytest.raises(UsageError, match="'card' needs --device cuda"):
+        open_engine(tiny_model(), device="cpu", plan="card")
 
 
 # --- plans ------------------------------------------------------------------------------------

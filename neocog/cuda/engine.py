@@ -12,7 +12,7 @@ from neocog.cuda.devices import numbers
 from neocog.cuda.kernel import Array
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import ANSWER_COLUMNS, stage_name
-from neocog.cuda.plan import MOST_CHUNK, parse_plan
+from neocog.cuda.plan import MOST_CHUNK, STAGES, kernels_of, parse_plan
 from neocog.cuda.runner import Runner
 from neocog.cuda.steps import PRECISIONS, Precision
 from neocog.errors import DeviceError, InputError, UsageError
@@ -23,6 +23,7 @@ from neocog.network.model import Model
 from neocog.network.spec import LABELS
 from neocog.network.u0 import check_digits
 
+_TYPICAL = 8  # digits of a page, as a power of two
 _HALVES_ARCH = 80  # compute capability that has 16-bit matrix products
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
@@ -103,6 +104,18 @@ class CudaEngine:
             device = gpu(number, self._programmatic)
             self._runners[number] = Runner(device, self.model, self.precision, self._wanted)
         return self._runners[number]
+
+    def check(self) -> None:
+        """Compile and load the first kernel of the pass, to see whether this machine can.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot.
+        """
+        runner = self.runner(self._numbers[0])
+        first = runner.shelf.choose(runner.plan, _TYPICAL, stages=STAGES[:1])[0]
+        runner.gpu.prepare(kernels_of(first, _TYPICAL))
 
     def warm(self, batch: int) -> None:
         """Compile, allocate and capture what batches of a size need, so that none pays for it."""

@@ -293,7 +293,14 @@ class Shelf:
         except (UsageError, DeviceError):
             return False
 
-    def choose(self, plan: Plan, batch: int, *, first: str = "digits") -> list[Step]:
+    def choose(
+        self,
+        plan: Plan,
+        batch: int,
+        *,
+        first: str = "digits",
+        stages: Sequence[str] = STAGES,
+    ) -> list[Step]:
         """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
 
         Raises
@@ -302,7 +309,7 @@ class Shelf:
             If a stage can be done by none of the versions that the plan names.
         """
         steps = []
-        for stage in STAGES:
+        for stage in stages:
             reads = first if stage == "UG" else None
             names = plan.preferred(stage, batch) if first == "digits" or stage != "UG" else ()
             for version in names or versions(kind_of(stage)):

@@ -123,7 +123,7 @@ def open_engine(
         try:
             engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
             if device == "auto":
-                engine.warm(1)
+                engine.check()
             return engine
         except DeviceError as error:
             if device != "auto":
@@ -131,6 +131,8 @@ def open_engine(
             told(str(error))
     if device != "auto" and precision not in (None, "fp32"):
         raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
+    if device != "auto" and plan != "default":
+        raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
     return Engine(model, threads=threads)
 
 
