@@ -37,6 +37,7 @@
 #define KERNEL(threads) extern "C" void
 #define DYNAMIC_SHARED(name) u8* const name = emulation::here->shared()
 #define UNROLL
+#define UNROLL_BY(n)
 #define NO_UNROLL
 #define warpSize 32
 

@@ -65,6 +65,7 @@ struct Copy {
     void* to;
     const void* from;
     u32 group;
+    u32 bytes;
 };
 
 enum State : u8 { RUNNABLE, AT_BARRIER, AT_COLLECTIVE, LEFT };

@@ -139,12 +139,18 @@ DEVICE void load_matrix_x4(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
 }
 
 // -- asynchronous copies: they happen at the wait and not before -----------------------------------
-DEVICE void copy_async_16(void* shared, const void* global, NEOCOG_CALLER) {
-    emulation::Site site{"copy_async_16", file, line};
-    emulation::need_aligned("the target of copy_async_16", shared, 16, site);
-    emulation::need_aligned("the source of copy_async_16", global, 16, site);
+DEVICE void copy_late(void* to, const void* from, u32 bytes, emulation::Site site) {
+    std::string name = site.what;
+    emulation::need_aligned(("the target of " + name).c_str(), to, bytes, site);
+    emulation::need_aligned(("the source of " + name).c_str(), from, bytes, site);
     emulation::Fiber& fiber = emulation::here->self();
-    fiber.copies.push_back({shared, global, fiber.group});
+    fiber.copies.push_back({to, from, fiber.group, bytes});
+}
+DEVICE void copy_async_16(void* shared, const void* global, NEOCOG_CALLER) {
+    copy_late(shared, global, 16, {"copy_async_16", file, line});
+}
+DEVICE void copy_async_4(void* shared, const void* global, NEOCOG_CALLER) {
+    copy_late(shared, global, 4, {"copy_async_4", file, line});
 }
 DEVICE void copy_async_commit() { ++emulation::here->self().group; }
 template <int pending>
@@ -154,7 +160,7 @@ DEVICE void copy_async_wait() {
     for (; done < fiber.copies.size(); ++done) {
         const emulation::Copy& copy = fiber.copies[done];
         if (copy.group + pending >= fiber.group) break;
-        memcpy(copy.to, copy.from, 16);
+        memcpy(copy.to, copy.from, copy.bytes);
     }
     fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + (long)done);
     asm volatile("" ::: "memory");

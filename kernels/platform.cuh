@@ -19,6 +19,8 @@ typedef unsigned long long u64;
 // Dynamic shared memory; its bytes are given at the launch.
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) u8 name[]
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BY(n) PRAGMA(unroll n)
+#define PRAGMA(text) _Pragma(#text)
 #define NO_UNROLL _Pragma("unroll 1")
 
 // -- half and bfloat16, two to a register: the lower half holds the first value -------------------
@@ -83,10 +85,14 @@ DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
 }
 
-// -- asynchronous copies of 16 bytes from global to shared memory --------------------------------
+// -- asynchronous copies of 16 or 4 bytes from global to shared memory ---------------------------
 DEVICE void copy_async_16(void* shared, const void* global) {
     u32 address = (u32)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
+}
+DEVICE void copy_async_4(void* shared, const void* global) {
+    u32 address = (u32)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global));
 }
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 template <int pending>
@@ -126,7 +132,7 @@ DEVICE map_t to_map(float value) { return bf16_of(value); }
 // Response of an S-cell: excitation e = sum a' u, inhibition v (see s_constants in layers.py).
 DEVICE float s_response(float e, float v, float theta, float silence) {
     float x = e - theta * v;
-    return x > 0.0f ? x / (v + silence) : 0.0f;
+    return x > 0.0f ? __fdividef(x, v + silence) : 0.0f;  // within 2 ulp
 }
 
 #endif  // NEOCOG_PLATFORM_CUH

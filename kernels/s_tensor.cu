@@ -35,11 +35,12 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
          float* __restrict__ partial, u32* __restrict__ arrivals, int batch, float theta,
          float scale) {
     DYNAMIC_SHARED(shared);
-    u8* const input = shared;
-    u32* const stages = (u32*)(input + INPUT_BYTES * (SPLIT_HALF ? 2 : 1));
-    float* const v2 = (float*)(stages + BUFFERS * STAGE_TAPS * TAP_WORDS);
-    float* const energy = v2 + (CELLS + 3) / 4 * 4;
-    float* const c_shared = energy + (PIXELS + 3) / 4 * 4;
+    float* const v = (float*)shared;
+    float* const energy = v + (CELLS + 3) / 4 * 4;
+    float* const silences = energy + (PIXELS + 3) / 4 * 4;
+    float* const c_shared = silences + WN * NT * 8;
+    u8* const input = (u8*)(c_shared + (KY_PER * KSIZE + 3) / 4 * 4);
+    u32* const stages = (u32*)(input + INPUT_BYTES * PARTS);
 
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
@@ -49,8 +50,10 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 
     start_next();
     load_stage(stages, weights, 0);
-    copy_async_commit();
-    for (int i = threadIdx.x; i < KY_PER * KSIZE; i += THREADS) c_shared[i] = c[ky0 * KSIZE + i];
+    for (int i = threadIdx.x; i < KY_PER * KSIZE; i += THREADS)
+        copy_async_4(c_shared + i, c + ky0 * KSIZE + i);
+    for (int i = threadIdx.x; i < WN * NT * 8; i += THREADS)
+        copy_async_4(silences + i, silence + blockIdx.y * (WN * NT * 8) + i);
     wait_for_previous();
     load_input(input, maps, digit, batch, first_row + ky0);
     copy_async_commit();
@@ -59,7 +62,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     __syncthreads();
     sum_planes(energy, input);
     __syncthreads();
-    inhibit(v2, energy, c_shared);
+    inhibit(v, energy, c_shared);
 
     NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         float sum[MT][NT][4];
@@ -154,10 +157,10 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             }
 #endif
         }
-        __syncthreads();  // v2 is complete; with WK the input is read no more
+        __syncthreads();  // v is complete; with WK the input is read no more
 
 #if WK > 1
-        float* const others = (float*)shared;  // input and weights have done their work
+        float* const others = (float*)input;  // input and weights have done their work
         const int slot = ((wk - 1) * WM * WN + wn * WM + wm) * ACCUMULATORS;
         if (wk > 0) {
             UNROLL for (int m = 0; m < MT; m++)
@@ -192,7 +195,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                         mine[place + ((m * NT + n) * 4 + i) * 32] = sum[m][n][i];
         }
         for (int i = threadIdx.x; i < CELLS; i += THREADS)
-            mine[ACCUMULATORS * WM * WN * 32 + i] = v2[i];
+            mine[ACCUMULATORS * WM * WN * 32 + i] = v[i];
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) came = atomicAdd(arrivals + tile, 1u);
@@ -205,7 +208,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             float total = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++)
                 total += __ldcg(parts + z * part + ACCUMULATORS * WM * WN * 32 + i);
-            v2[i] = total;
+            v[i] = sqrtf(total);
         }
         if (wk == 0) {
             UNROLL for (int m = 0; m < MT; m++)
@@ -221,32 +224,33 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #endif
 
         if (wk > 0) continue;
-        const int slice = (blockIdx.y * WN + wn) * NT * 8, quad = lane % 4;
+        const int first_plane = blockIdx.y * (WN * NT * 8), quad = lane % 4;
+        const int slice = first_plane + wn * NT * 8;
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {
                 const int cell = tile_of(pass, wm, m) * 16 + half * 8 + lane / 4;
                 const int g = cell / (ROWS * OUT), row = first_row + cell % (ROWS * OUT) / OUT;
                 if (cell >= CELLS || digit + g >= batch || row >= OUT) continue;
-                const float v = sqrtf(v2[cell]);
+                const float inhibition = v[cell];
                 out_t* const at =
                     out + (((u64)(digit + g) * OUT + row) * OUT + cell % OUT) * OUT_C;
                 UNROLL for (int p = 0; p < NT / 2; p++) {
                     const int plane = slice + p * 16 + quad * 4;
                     if (plane >= OUT_C) continue;
-                    const float4 s = *(const float4*)(silence + plane);
+                    const float4 s = *(const float4*)(silences + plane - first_plane);
                     const float x[4] = {
-                        s_response(sum[m][2 * p][half * 2] * scale, v, theta, s.x),
-                        s_response(sum[m][2 * p][half * 2 + 1] * scale, v, theta, s.y),
-                        s_response(sum[m][2 * p + 1][half * 2] * scale, v, theta, s.z),
-                        s_response(sum[m][2 * p + 1][half * 2 + 1] * scale, v, theta, s.w)};
+                        s_response(sum[m][2 * p][half * 2] * scale, inhibition, theta, s.x),
+                        s_response(sum[m][2 * p][half * 2 + 1] * scale, inhibition, theta, s.y),
+                        s_response(sum[m][2 * p + 1][half * 2] * scale, inhibition, theta, s.z),
+                        s_response(sum[m][2 * p + 1][half * 2 + 1] * scale, inhibition, theta, s.w)};
                     store(at + plane, x);
                 }
                 const int plane = slice + NT / 2 * 16 + quad * 2;
                 if (NT % 2 && plane < OUT_C)
                     store_two(at + plane,
-                              s_response(sum[m][NT - 1][half * 2] * scale, v, theta, silence[plane]),
-                              s_response(sum[m][NT - 1][half * 2 + 1] * scale, v, theta,
-                                         silence[plane + 1]));
+                              s_response(sum[m][NT - 1][half * 2] * scale, inhibition, theta, silences[plane - first_plane]),
+                              s_response(sum[m][NT - 1][half * 2 + 1] * scale, inhibition, theta,
+                                         silences[plane - first_plane + 1]));
             }
         }
     }

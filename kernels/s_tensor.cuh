@@ -15,6 +15,7 @@
 #define CELL_BYTES (IN_C * (WIDE ? 4 : 2))
 // 16 bytes between cells keep the eight rows of an ldmatrix in different banks
 #define PITCH (PAIR ? CELL_BYTES : CELL_BYTES + 16)
+#define PARTS_OF_CELL (PAIR ? 1 : IN_C / (MODE <= 1 ? 8 : 4))  // what one thread loads at a time
 #define KY_PER (KSIZE / KSPLIT)
 #define IN_ROWS (ROWS + KY_PER - 1)
 #define PIXELS (GROUP * IN_ROWS * IN_W)
@@ -72,52 +73,64 @@ DEVICE void product(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 }
 #endif
 
+// Write one part of the input, as operands: 16 bytes of float32 maps (PAIR: 8).
+#if PAIR
+typedef float2 part_t;
+#else
+typedef float4 part_t;
+#endif
+DEVICE void put(u8* to, int i, part_t u) {
+#if PAIR && SPLIT_HALF
+    const u32 high = half2_of(u.x, u.y);
+    const float2 held = floats_of_half2(high);
+    ((u32*)to)[i] = high;
+    ((u32*)(to + INPUT_BYTES))[i] = half2_of(u.x - held.x, u.y - held.y);
+#elif PAIR
+    ((uint2*)to)[i] = make_uint2(tf32_of(u.x), tf32_of(u.y));
+#elif SPLIT_HALF
+    u8* at = to + i / (IN_C / 4) * PITCH + i % (IN_C / 4) * 8;
+    const u32 xy = half2_of(u.x, u.y), zw = half2_of(u.z, u.w);
+    const float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
+    *(uint2*)at = make_uint2(xy, zw);
+    *(uint2*)(at + INPUT_BYTES) =
+        make_uint2(half2_of(u.x - a.x, u.y - a.y), half2_of(u.z - b.x, u.w - b.y));
+#else
+    u8* at = to + i / (IN_C / 4) * PITCH + i % (IN_C / 4) * 16;
+    *(uint4*)at = make_uint4(tf32_of(u.x), tf32_of(u.y), tf32_of(u.z), tf32_of(u.w));
+#endif
+}
+
 // Bring the input of the block's cells into shared memory; rows beyond the map become 0.
 DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int row) {
-    for (int g = 0; g < GROUP; g++) {
+    const int count = IN_ROWS * IN_W * PARTS_OF_CELL;
+    const int inside = min(IN_ROWS, IN_W - row) * IN_W * PARTS_OF_CELL;
+    NO_UNROLL for (int g = 0; g < GROUP; g++) {
         if (digit + g >= batch) break;
         const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C;
         u8* to = input + g * IN_ROWS * IN_W * PITCH;
-        int rows = min(IN_ROWS, IN_W - row);
+#if MODE <= 1
+        UNROLL_BY(4) for (int i = threadIdx.x; i < count; i += THREADS) {
 #if PAIR
-        for (int i = threadIdx.x; i < IN_ROWS * IN_W; i += THREADS) {
-            bool inside = i < rows * IN_W;
-#if MODE == 2
-            float2 pair = inside ? ((const float2*)from)[i] : make_float2(0.0f, 0.0f);
-            ((uint2*)to)[i] = make_uint2(tf32_of(pair.x), tf32_of(pair.y));
-#elif MODE == 3
-            float2 pair = inside ? ((const float2*)from)[i] : make_float2(0.0f, 0.0f);
-            u32 high = half2_of(pair.x, pair.y);
-            float2 held = floats_of_half2(high);
-            ((u32*)to)[i] = high;
-            ((u32*)(to + INPUT_BYTES))[i] = half2_of(pair.x - held.x, pair.y - held.y);
+            u8* at = to + i * 4;
+            if (i < inside) copy_async_4(at, from + i * 2);
+            else *(u32*)at = 0;
 #else
-            ((u32*)to)[i] = inside ? ((const u32*)from)[i] : 0u;
-#endif
-        }
-#elif MODE <= 1
-        const int parts = IN_C / 8;
-        for (int i = threadIdx.x; i < IN_ROWS * IN_W * parts; i += THREADS) {
-            u8* at = to + i / parts * PITCH + i % parts * 16;
-            if (i < rows * IN_W * parts) copy_async_16(at, from + i * 8);
+            u8* at = to + i / PARTS_OF_CELL * PITCH + i % PARTS_OF_CELL * 16;
+            if (i < inside) copy_async_16(at, from + i * 8);
             else *(uint4*)at = make_uint4(0, 0, 0, 0);
+#endif
         }
 #else
-        const int parts = IN_C / 4;
-        for (int i = threadIdx.x; i < IN_ROWS * IN_W * parts; i += THREADS) {
-            bool inside = i < rows * IN_W * parts;
-            float4 u = inside ? ((const float4*)from)[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#if MODE == 2
-            u8* at = to + i / parts * PITCH + i % parts * 16;
-            *(uint4*)at = make_uint4(tf32_of(u.x), tf32_of(u.y), tf32_of(u.z), tf32_of(u.w));
-#else
-            u8* at = to + i / parts * PITCH + i % parts * 8;
-            u32 xy = half2_of(u.x, u.y), zw = half2_of(u.z, u.w);
-            float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
-            *(uint2*)at = make_uint2(xy, zw);
-            *(uint2*)(at + INPUT_BYTES) =
-                make_uint2(half2_of(u.x - a.x, u.y - a.y), half2_of(u.z - b.x, u.w - b.y));
-#endif
+        // eight loads are under way before the first of them is needed
+        NO_UNROLL for (int base = threadIdx.x; base < count; base += 8 * THREADS) {
+            part_t u[8];
+            UNROLL for (int j = 0; j < 8; j++) {
+                const int i = base + j * THREADS;
+                if (i < inside) u[j] = ((const part_t*)from)[i];
+                else u[j] = part_t{};
+            }
+            UNROLL for (int j = 0; j < 8; j++)
+                if (base + j * THREADS < count) put(to, base + j * THREADS, u[j]);
         }
 #endif
     }
@@ -159,8 +172,8 @@ DEVICE int window_of(int cell) {
     return (g * IN_ROWS + rest / OUT) * IN_W + rest % OUT;
 }
 
-// v^2 of every cell (of its part of the window, where blocks share it).
-DEVICE void inhibit(float* v2, const float* energy, const float* c) {
+// v of every cell; v^2 of its part of the window where blocks share it.
+DEVICE void inhibit(float* v, const float* energy, const float* c) {
     for (int cell = threadIdx.x; cell < CELLS; cell += THREADS) {
         const float* from = energy + window_of(cell);
         float sum = 0.0f;
@@ -168,7 +181,7 @@ DEVICE void inhibit(float* v2, const float* energy, const float* c) {
             UNROLL for (int kx = 0; kx < KSIZE; kx++)
                 sum += c[ky * KSIZE + kx] * from[ky * IN_W + kx];
         }
-        v2[cell] = sum;
+        v[cell] = KSPLIT > 1 ? sum : sqrtf(sum);
     }
 }
 

@@ -111,13 +111,15 @@ class Shape:
         pitch = self.cell_bytes if self.pair else self.cell_bytes + 16
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
         pixels = tiling.group * in_rows * self.width
-        held = up(pixels * pitch + (8 * self.cell_bytes if self.pair else 0), 16)
-        held *= 2 if self.mode == 3 else 1
+        operands = up(pixels * pitch + (8 * self.cell_bytes if self.pair else 0), 16)
+        operands *= 2 if self.mode == 3 else 1
         buffers = 2 if self.taps(tiling) > tiling.stage else 1
-        held += buffers * tiling.stage * self.tap_words(tiling) * 4
-        held += 4 * (up(self.cells(tiling), 4) + up(pixels, 4) + self.kernel**2)
+        operands += buffers * tiling.stage * self.tap_words(tiling) * 4
+        # the sums of other warps take the operands' place
         summed = (tiling.wk - 1) * tiling.wm * tiling.wn * tiling.mt * tiling.nt * 512
-        return max(held, summed + 4 * up(self.cells(tiling), 4))
+        numbers = up(self.cells(tiling), 4) + up(pixels, 4) + tiling.wn * tiling.nt * 8
+        numbers += up(self.kernel**2 // tiling.ksplit, 4)
+        return 4 * numbers + max(operands, summed)
 
 
 #: Warps along cells and window, for ``mma.sync`` and for ``wgmma``.
