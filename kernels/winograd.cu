@@ -14,11 +14,11 @@
 // channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
 // with there, thread-wise: neighbouring lanes take different parts.
 //
-// STAGE says which kernel is built: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
+// STAGE, the kernel that is built: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
 #include "winograd.cuh"
 
 #if STAGE == 0
-// -- filters ---------------------------------------------------------------------------------------
+// -- filters --------------------------------------------------------------------------------------
 // w (KSIZE * KSIZE, filters) -> U; `filters` pairs of channel and plane, the fastest index.
 template <int gy, int gx>
 DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u, int filters,
@@ -67,7 +67,7 @@ KERNEL(256) filter_transform(const float* __restrict__ w, operand_t* __restrict_
 #endif
 
 #if STAGE == 1
-// -- input -----------------------------------------------------------------------------------------
+// -- input ----------------------------------------------------------------------------------------
 // A thread transforms the tile of one channel at one start; maps (batch, WIDTH, WIDTH, CHANNELS).
 template <int gy, int gx>
 DEVICE void transform_start(const map_t* __restrict__ maps, operand_t* __restrict__ v, int batch,
@@ -104,7 +104,7 @@ KERNEL(128) input_transform(const map_t* __restrict__ maps, operand_t* __restric
 #endif
 
 #if STAGE == 2
-// -- products on the CUDA cores ---------------------------------------------------------------------
+// -- products on the CUDA cores -------------------------------------------------------------------
 // W[point] (tiles, KM) = sum over parts and channels of V (tiles, CV) U (CV, KM): a block makes
 // BM tiles x BN planes, a thread TM x TN of them, BK channels at a time from two buffers.
 constexpr int COLUMNS = BN / TN;                 // threads along the planes
@@ -205,7 +205,7 @@ KERNEL(THREADS) product(const float* __restrict__ v, const float* __restrict__ u
 #endif
 
 #if STAGE == 3
-// -- output ----------------------------------------------------------------------------------------
+// -- output ---------------------------------------------------------------------------------------
 // A thread makes the M x M outputs of one plane in one tile; put(cell, k, value) takes each, cell
 // counted over (batch, OUT, OUT).
 template <class Put>
@@ -243,7 +243,7 @@ KERNEL(128) s_output_transform(const float* __restrict__ w, const float* __restr
     wait_for_previous();
     start_next();
     inverse_transform(w, batch, [&](size_t cell, int k, float value) {
-        y[cell * KM + k] = to_map(s_response(value, v[cell], theta, silence[k]));
+        y[cell * KM + k] = to_map(winograd_s_response(value, v[cell], theta, silence[k]));
     });
 }
 #endif

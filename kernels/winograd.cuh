@@ -31,7 +31,7 @@ typedef float operand_t;
 DEVICE operand_t to_operand(float value) { return value; }
 #endif
 
-// -- the parts of one size -------------------------------------------------------------------------
+// -- the parts of one size ------------------------------------------------------------------------
 template <int group>
 struct Group {
     static constexpr int r = group ? R1 : R0;
@@ -70,7 +70,7 @@ struct Pair<0, 0> {
     static constexpr int first_point = 0, first_filter = 0, first_start = 0;
 };
 
-// -- transforms: matrices as lists of numbers, rows one after the other ----------------------------
+// -- transforms: matrices as lists of numbers, rows one after the other ---------------------------
 // Every index is known once loops are unrolled, so that the numbers become part of the instructions.
 __device__ constexpr float input0[] = {INPUT0}, input1[] = {INPUT1};
 __device__ constexpr float filter0[] = {FILTER0}, filter1[] = {FILTER1};
@@ -165,6 +165,13 @@ DEVICE void put_tile(const float (&sum)[M][M], int tile, Put put) {
         UNROLL for (int j = 0; j < M; j++)
             if (top + i < OUT && left + j < OUT)
                 put(((size_t)image * OUT + top + i) * OUT + left + j, sum[i][j]);
+}
+
+// Response of an S-cell whose excitation comes out of the transforms with a rounding error of the
+// whole tile. Where v is 0 the cell's own window is silent and so is the cell: the error, divided by
+// the small `silence`, would be a response.
+DEVICE float winograd_s_response(float e, float v, float theta, float silence) {
+    return v > 0.0f ? s_response(e, v, theta, silence) : 0.0f;
 }
 
 // -- where a point's data lie (the same for a whole block) ----------------------------------------

@@ -11,8 +11,8 @@
 constexpr int COLUMNS = BN / TN;
 constexpr int THREADS_OF_POINT = (BT / TM) * COLUMNS;
 constexpr int THREADS = POINTS * THREADS_OF_POINT;
-// Pitches that spread channels (stores) and two points of one warp (loads) over the banks.
-constexpr int V_PITCH = BT + 4, V_POINT = BK * V_PITCH + 16, U_POINT = BK * BN + 16;
+// Pitches that spread channels (stores) and the points of one warp (loads) over the banks.
+constexpr int V_PITCH = BT + 4, V_POINT = BK * V_PITCH + 8, U_POINT = BK * BN + 16;
 constexpr int W_PITCH = BN + 4;
 constexpr int FLOATS_LOOP = POINTS * (V_POINT + U_POINT), FLOATS_END = POINTS * BT * W_PITCH;
 static_assert(P1 == 0 && TM % 4 == 0 && TN % 4 == 0 && CV % BK == 0, "one group, whole float4");
@@ -105,7 +105,7 @@ KERNEL(THREADS) s_winograd(const map_t* __restrict__ maps, const float* __restri
     wait_for_previous();
     start_next();
     convolve(bytes, maps, u, batch, [&](size_t cell, int k, float value) {
-        y[cell * KM + k] = to_out(s_response(value, v[cell], theta, silence[k]));
+        y[cell * KM + k] = to_out(winograd_s_response(value, v[cell], theta, silence[k]));
     });
 }
 #else

@@ -66,6 +66,7 @@ class WinogradS(Step):
 
     version: ClassVar[str] = "winograd"
     _way: ClassVar[Version] = "global"
+    _most_tile: ClassVar[int] = 5
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class WinogradS(Step):
         self.plan = Plan(
             Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
             split,
-            m or best_tile(split, target.size),
+            m or best_tile(split, target.size, most=self._most_tile),
             self._way,
             self._operand(precision),
         )
@@ -142,6 +143,7 @@ class WinogradFusedS(WinogradS):
 
     version: ClassVar[str] = "winograd-fused"
     _way: ClassVar[Version] = "fused"
+    _most_tile: ClassVar[int] = 4  # 7 x 7 points leave a multiprocessor one small block
 
 
 class WinogradTensorS(WinogradS):
@@ -149,6 +151,7 @@ class WinogradTensorS(WinogradS):
 
     version: ClassVar[str] = "winograd-tensor"
     _way: ClassVar[Version] = "tensor"
+    _most_tile: ClassVar[int] = 2  # larger tiles lose digits that rounded operands do not have
 
     def _operand(self, precision: Precision) -> Operand:
         if precision == "fp32":

@@ -315,16 +315,17 @@ class Plan:
     ) -> tuple[Kernel, tuple[int, int, int]]:
         tiles, points = images * self.tiles**2, self.split.points(self.m)
         columns = -(-self.shape.planes // 32)
+        # half the tiles a block where there are few, or where a thread's share would not fit
         few = -(-tiles // 16) * columns < processors
-        bt, tn = (8, 4) if few else (16, 8)
+        bt, tn = (8, 4) if few or points > 36 else (16, 8)
         threads = points * (bt // 8) * (32 // tn)
-        loop = points * (8 * (bt + 4) + 16 + 8 * 32 + 16)
+        loop = points * (8 * (bt + 4) + 8 + 8 * 32 + 16)
         shared = 4 * max(loop, points * bt * 36)
         defines = (*self._geometry(), ("MAP", self.shape.source))
         defines += (("OUT_FLOAT", int(self.shape.target == 0)), ("S_CELLS", int(s_cells)))
         defines += (("BT", bt), ("BN", 32), ("BK", 8), ("TM", 8), ("TN", tn), ("SHARED", shared))
         name = "s_winograd" if s_cells else "winograd"
-        limit = min(168, 65536 // up(threads, 32) // 8 * 8)
+        limit = min(168, 65536 // up(threads, 128) // 8 * 8)
         kernel = Kernel("winograd_fused.cu", name, defines, threads, shared, 80, limit)
         return kernel, (-(-tiles // bt), columns, 1)
 
