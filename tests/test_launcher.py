@@ -88,6 +88,12 @@ def test_maps_are_of_the_type_of_the_build() -> None:
         assert found[0].elements == (wanted,)
 
 
+def test_a_kernel_of_two_builds_takes_what_either_takes() -> None:
+    found = parameters("contrast.cu", "contrast", 0)
+    assert found is not None
+    assert set(found[0].elements) == {"float32", "uint8"}
+
+
 def test_the_drivers_structures_have_its_sizes() -> None:  # of cuda.h, 64 bit
     assert ctypes.sizeof(launcher._Attribute) == 72
     assert ctypes.sizeof(launcher._Config) == 56
@@ -273,7 +279,7 @@ def test_batches_take_the_plan_of_the_next_smaller_anchor() -> None:
 @pytest.mark.slow
 def test_every_kernels_parameters_can_be_told() -> None:
     for kernel in all_kernels(models=("neocog-small",), batches=(8,)):
-        if not kernel.file.startswith("winograd"):  # two lists of parameters, by #if
+        if not kernel.file.startswith("winograd"):  # lists of several lengths, by #if
             assert parameters(kernel.file, kernel.name, 0) is not None, kernel
 
 

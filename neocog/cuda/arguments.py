@@ -56,9 +56,19 @@ def parameters(file: str, name: str, code: int) -> tuple[Parameter, ...] | None:
     lists = re.findall(
         rf"KERNEL\s*\((?:[^()]|\([^()]*\))*\)\s*(?:void\s+)?{re.escape(name)}\s*\(([^()]*)\)", text
     )
-    if len(lists) != 1:  # none, or one for each of several builds
+    found = [
+        [_parameter(part, code) for part in parts.split(",") if part.strip()] for parts in lists
+    ]
+    if len({len(one) for one in found}) != 1:  # none, or one for each of several builds
         return None
-    return tuple(_parameter(part, code) for part in lists[0].split(",") if part.strip())
+    return tuple(_either(same) for same in zip(*found, strict=True))
+
+
+def _either(same: "tuple[Parameter, ...]") -> Parameter:
+    """Return what a parameter may be in any of several builds."""
+    known = all(parameter.elements for parameter in same)
+    elements = tuple({e: None for one in same for e in one.elements}) if known else ()
+    return Parameter(same[0].name, same[0].pointer, elements)
 
 
 def _parameter(text: str, code: int) -> Parameter:
