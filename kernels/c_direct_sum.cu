@@ -58,10 +58,6 @@ DEVICE Float4 read_4(const map_t* from) {
     return r;
 }
 
-DEVICE void add_4(Float4& to, const Float4& from) {
-    UNROLL for (int i = 0; i < 4; i++) to.v[i] += from.v[i];
-}
-
 // -- naive ---------------------------------------------------------------------------------------
 KERNEL(256) c_naive(const map_t* us, map_t* uc, const float* weights) {
     wait_for_previous();
@@ -119,25 +115,48 @@ DEVICE void respond(map_t* uc, const float (&sum)[NX], int row, int group, int c
 #define ZEROS (HELD_ROWS * PITCH)               // a row of silence
 #define WEIGHTS (ZEROS + PITCH)
 
-// Four channels of one place of HELD.
-DEVICE Float4 held_4(const map_t* digit, int y, int x, int channel) {
-    Float4 r = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    if (channel >= CHANNELS) return r;
+#define WIDE (16 / (int)sizeof(map_t))  // channels of a 16-byte load
+#define IN_FLIGHT (BOX ? 2 : 8)           // places that a thread has on their way at a time
+
+struct alignas(16) StoredWide {
+    map_t v[WIDE];
+};
+struct alignas(16) Wide {
+    float v[WIDE];
+};
+
+// The channels of one place of HELD. Loads are never skipped, so that none waits for another; what
+// lies outside is dropped afterwards.
+DEVICE Wide held_at(const map_t* digit, int y, int x, int channel) {
+    Wide r;
+    UNROLL for (int i = 0; i < WIDE; i++) r.v[i] = 0.0f;
     UNROLL for (int dy = -BOX; dy <= 0; dy++)
-        UNROLL for (int dx = -BOX; dx <= 0; dx++)
-            if (y + dy >= 0 && y + dy < SIZE && x + dx >= 0 && x + dx < SIZE)
-                add_4(r, read_4(digit + ((y + dy) * SIZE + x + dx) * CHANNELS + channel));
+        UNROLL for (int dx = -BOX; dx <= 0; dx++) {
+            const bool inside = (u32)(y + dy) < SIZE && (u32)(x + dx) < SIZE && channel < CHANNELS;
+            const int at = inside ? ((y + dy) * SIZE + x + dx) * CHANNELS + channel : 0;
+            StoredWide stored = *(const StoredWide*)(digit + at);
+            UNROLL for (int i = 0; i < WIDE; i++)
+                r.v[i] += inside ? of_map(stored.v[i]) : 0.0f;
+        }
     return r;
 }
 
 DEVICE void fill(float* held, const map_t* digit, int first_row, int first_channel) {
-    const int parts = SLAB / 4, items = HELD_ROWS * HELD_COLUMNS * parts;
-    _Pragma("unroll 4") for (int item = threadIdx.x; item < items; item += THREADS) {
-        int part = item % parts, column = item / parts % HELD_COLUMNS;
-        int row = item / parts / HELD_COLUMNS;
-        int x = WHOLE ? column : column + LEFT;
-        Float4 value = held_4(digit, first_row + row, x, first_channel + 4 * part);
-        *(Float4*)(held + row * PITCH + column * SLAB + 4 * part) = value;
+    const int parts = SLAB / WIDE, items = HELD_ROWS * HELD_COLUMNS * parts;
+    for (int start = threadIdx.x; start < items; start += THREADS * IN_FLIGHT) {
+        Wide values[IN_FLIGHT];
+        UNROLL for (int n = 0; n < IN_FLIGHT; n++) {
+            const int item = start + n * THREADS, column = item / parts % HELD_COLUMNS;
+            const int row = first_row + item / parts / HELD_COLUMNS;
+            const int channel = first_channel + WIDE * (item % parts);
+            values[n] = held_at(digit, row, WHOLE ? column : column + LEFT, channel);
+        }
+        UNROLL for (int n = 0; n < IN_FLIGHT; n++) {
+            const int item = start + n * THREADS, column = item / parts % HELD_COLUMNS;
+            const int row = item / parts / HELD_COLUMNS;
+            if (item < items)
+                *(Wide*)(held + row * PITCH + column * SLAB + WIDE * (item % parts)) = values[n];
+        }
     }
     for (int i = threadIdx.x; i < PITCH; i += THREADS) held[ZEROS + i] = 0.0f;
 }

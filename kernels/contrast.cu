@@ -60,7 +60,10 @@ DEVICE float mix(const Enlarged& e, float first, float second) {
 
 // Rows top .. top + SEEN - 1 of U0, with silence around it, PADDING columns on the left.
 DEVICE void enlarge(float* u0, float* down, float* ink, const u8* digit, int top) {
-    for (int i = threadIdx.x; i < DIGIT * DIGIT; i += THREADS) ink[i] = ink_of(digit[i]);
+    for (int i = threadIdx.x; i < DIGIT * DIGIT / 4; i += THREADS) {
+        const u32 four = ((const u32*)digit)[i];
+        UNROLL for (int n = 0; n < 4; n++) ink[4 * i + n] = ink_of((u8)(four >> 8 * n));
+    }
     __syncthreads();
     for (int i = threadIdx.x; i < SEEN * DIGIT; i += THREADS) {
         int row = top + i / DIGIT, column = i % DIGIT;
@@ -96,8 +99,8 @@ DEVICE int quarter(int tap) { return tap < HALF ? tap : TAPS - 1 - tap; }
 // The same sum in float64.
 DEVICE double exactly(const float* window, const double* weights) {
     double y = 0.0;
-    for (int i = 0; i < TAPS; i++)
-        for (int j = 0; j < TAPS; j++)
+    NO_UNROLL for (int i = 0; i < TAPS; i++)
+        NO_UNROLL for (int j = 0; j < TAPS; j++)
             y += weights[quarter(i) * HALF + quarter(j)] * (double)window[i * PITCH + j];
     return y;
 }

@@ -86,20 +86,27 @@ DEVICE void copy_stage(float* to, const float* weights, int stage) {
     copy_async_commit();
 }
 
-// The input of the block's cells, as float; silence beyond the layer and beyond the batch.
+// The input of the block's cells, as float; silence beyond the layer and beyond the batch. Loads are
+// never skipped, so that none waits for another; what lies outside is dropped afterwards.
 DEVICE void fill(float* input, const map_t* u, int digit, int row, int batch) {
-    const int parts = DEPTH / VECTOR;
-    _Pragma("unroll 4") for (int item = threadIdx.x; item < PIXELS * parts; item += THREADS) {
-        const int part = item % parts, pixel = item / parts;
-        const int x = pixel % WIDTH, y = pixel / WIDTH % IN_ROWS + row, d = pixel / WIDTH / IN_ROWS;
-        Values values;
-        UNROLL for (int i = 0; i < VECTOR; i++) values.v[i] = 0.0f;
-        if (y < WIDTH && digit + d < batch) {
-            const u64 at = ((u64)(digit + d) * WIDTH + y) * WIDTH + x;
-            Stored stored = *(const Stored*)(u + at * CHANNELS + part * VECTOR);
-            UNROLL for (int i = 0; i < VECTOR; i++) values.v[i] = of_map(stored.v[i]);
+    const int parts = DEPTH / VECTOR, items = PIXELS * parts, in_flight = 8;
+    for (int start = threadIdx.x; start < items; start += THREADS * in_flight) {
+        Stored stored[in_flight];
+        UNROLL for (int n = 0; n < in_flight; n++) {
+            const int pixel = (start + n * THREADS) / parts, part = (start + n * THREADS) % parts;
+            const int x = pixel % WIDTH, y = pixel / WIDTH % IN_ROWS + row;
+            const int d = pixel / WIDTH / IN_ROWS + digit;
+            const bool inside = y < WIDTH && d < batch;
+            const u64 at = inside ? (((u64)d * WIDTH + y) * WIDTH + x) * CHANNELS : 0;
+            stored[n] = *(const Stored*)(u + at + part * VECTOR);
+            UNROLL for (int i = 0; i < VECTOR; i++) if (!inside) stored[n].v[i] = 0;
         }
-        *(Values*)(input + pixel * PITCH + part * VECTOR) = values;
+        UNROLL for (int n = 0; n < in_flight; n++) {
+            const int pixel = (start + n * THREADS) / parts, part = (start + n * THREADS) % parts;
+            Values values;
+            UNROLL for (int i = 0; i < VECTOR; i++) values.v[i] = of_map(stored[n].v[i]);
+            if (pixel < PIXELS) *(Values*)(input + pixel * PITCH + part * VECTOR) = values;
+        }
     }
 }
 

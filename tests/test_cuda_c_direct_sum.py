@@ -118,3 +118,11 @@ def test_an_unknown_version_is_named(machine: Emulator) -> None:
     model = model_of("neocog")
     with pytest.raises(UsageError, match="no C version 'magic'"):
         c_step(machine, model, 0, layouts(model.spec, SMALL, "fp32"), "fp32", "magic")
+
+
+@pytest.mark.parametrize("name", ["fukushima2003", "neocog"])
+def test_in_any_order_of_threads(name: str) -> None:
+    model = model_of(name)
+    lay = layouts(model.spec, (11, 3, 3), "fp32")
+    for machine in (Emulator(order="reversed"), Emulator(order=5)):
+        check(c_step(machine, model, 1, lay, "fp32"), machine, model, 1, lay, 1e-5)

@@ -128,6 +128,15 @@ def test_too_many_planes_are_an_error(machine: Emulator) -> None:
         choose(shape, 8, 90, 132)
 
 
+def test_in_any_order_of_threads() -> None:
+    model = model_with("ikeda2011", (6, 20, 3))
+    lay = layouts(model.spec, model.planes, "fp32")
+    tilings = {4: Tiling(1, 11, 4, 8, 1, 4, 4, 2)}
+    for machine in (Emulator(order="reversed"), Emulator(order=5)):
+        step = DirectS(machine, model, 2, lay, "fp32", tilings=tilings)
+        check(step, machine, model, 2, lay, 1e-5, batch=4)
+
+
 @pytest.mark.parametrize("strip", [1, 4])
 @pytest.mark.parametrize(("layer", "precision"), [(0, "fp32"), (1, "fp16"), (3, "bf16")])
 def test_inhibition(machine: Emulator, layer: int, precision: Precision, strip: int) -> None:

@@ -16,7 +16,7 @@ from neocog.network.layers import s_constants
 from neocog.network.model import Model
 
 #: Registers a thread by the cells and planes that it holds: what ptxas needs, and a few to spare.
-_REGISTERS = {(8, 8): 168, (8, 4): 112, (4, 8): 112, (4, 4): 80, (2, 4): 64}
+_REGISTERS = {(8, 8): 168, (8, 4): 120, (4, 8): 120, (4, 4): 80, (2, 4): 64}
 #: Bytes of weights in shared memory at a time: for many digits, and for few, where each wait for
 #: the next ones is long beside what is done with them.
 _STAGE, _LONG_STAGE = 8192, 49152
