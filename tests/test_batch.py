@@ -213,16 +213,3 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="give another --debug"):
         StepFolder(tmp_path, reader, sources=[picture, step]).save(reading)
     assert reader.read(step).text == "3"
-
-
-def test_touching_digits_are_cut_apart(tmp_path: Path) -> None:
-    cutting = Reader(tiny_model(), cut=True)
-    pixels = page("38")
-    columns = np.flatnonzero((pixels < 128).any(axis=0))
-    gap = np.flatnonzero(np.diff(columns) > 1)
-    assert cutting.read(pixels).text == "38"  # digits apart stay as they are
-    left, right = columns[gap[0]], columns[gap[0] + 1]
-    row = int(np.flatnonzero(pixels[:, left] < 128)[0])
-    touching = pixels.copy()
-    touching[row : row + 3, left : right + 1] = pixels.min()
-    assert len(cutting.read(touching).digits) >= len(Reader(tiny_model()).read(touching).digits)
