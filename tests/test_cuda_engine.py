@@ -26,7 +26,7 @@ from neocog.network.decision import Answers, Decision
 from neocog.network.engine import Engine, open_engine
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
-from tests import cuda_maps
+from tests import cuda_fake, cuda_maps
 from tests.cuda_support import PRECISIONS, SHIPPED, emulator
 from tests.support import digits_of, tiny_model
 
@@ -93,6 +93,27 @@ def test_whole_pass_in_the_emulator(emulator: Emulator, precision: Any) -> None:
     np.testing.assert_allclose(answers[:, :10], decided.score, atol=PASS_BOUND[precision])
     np.testing.assert_array_equal(answers[:, 10], decided.label)
     np.testing.assert_allclose(answers[:, 11], decided.margin, atol=PASS_BOUND[precision])
+
+
+def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = cuda_fake.install(monkeypatch, emulator)
+    model, digits = tiny_model(), some_digits(4)[1:]
+    engine: Any = open_engine(model, precision="fp32")
+    assert (engine.device, engine.precision) == ("cuda", "fp32")
+    want = Engine(model).recognise(digits)
+    for given in (digits, cupy.asarray(digits)):  # two chunks, the second half full
+        got = engine.recognise(given, batch=2)
+        np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
+        np.testing.assert_array_equal(got.label, want.label)
+        np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
+    u0 = u0_from_digits(digits[:2])
+    assert_maps_agree(engine.maps(u0), reference.respond(u0, model), PASS_BOUND["fp32"])
+    assert len(engine.recognise(digits[:0])) == 0
+    with pytest.raises(InputError, match="wanted uint8"):
+        engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
+    monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
+    times = engine.stage_times(digits[:2], repeats=1)
+    assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
 
 
 # --- on a GPU ---------------------------------------------------------------------------------

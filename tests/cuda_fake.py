@@ -1,0 +1,180 @@
+"""CuPy as far as the engine asks of it, on the CPU: NumPy arrays, and graphs that are lists.
+
+Kernels run in the emulator. Nothing is asynchronous; what must not happen within a capture fails.
+"""
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda import devices, launcher
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Launch
+
+
+class FakeArray(np.ndarray):  # its module is told to be cupy's: arrays are known by that
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    @property
+    def device(self) -> Any:
+        return SimpleNamespace(id=0)
+
+    def set(self, values: Any) -> None:
+        assert (values.shape, values.dtype) == (self.shape, self.dtype)
+        self[...] = values
+
+    def get(self) -> Any:
+        assert Device.captured is None, "a wait within a capture"
+        return np.array(self)
+
+
+FakeArray.__module__ = "cupy"
+
+
+class Device:
+    compute_capability = "90"
+    captured: "list[Callable[[], Any]] | None" = None
+
+    def __init__(self, number: int = 0) -> None:
+        self.id = number
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @classmethod
+    def do(cls, work: Callable[[], Any]) -> None:
+        if cls.captured is None:
+            work()
+        else:
+            cls.captured.append(work)
+
+
+class Stream:
+    ptr = 7
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        pass
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        assert Device.captured is None, "a wait within a capture"
+
+    def begin_capture(self) -> None:
+        assert Device.captured is None
+        Device.captured = []
+
+    def end_capture(self) -> Any:
+        works, Device.captured = Device.captured, None
+        assert works is not None
+
+        def launch(stream: Stream) -> None:
+            for work in works:
+                work()
+
+        return SimpleNamespace(launch=launch, upload=lambda stream: None)
+
+    def wait_event(self, event: "Event") -> None:
+        assert event.time
+
+    def record(self, event: "Event | None" = None) -> "Event":
+        event = event or Event()
+        event.record(self)
+        return event
+
+
+class Event:
+    time = 0.0
+
+    def record(self, stream: Stream | None = None) -> None:
+        self.time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+
+class CUDAError(RuntimeError):
+    pass
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+def _copy(target: int, source: int, size: int, kind: int, stream: int) -> None:
+    Device.do(lambda: ctypes.memmove(target, source, size))
+
+
+def fake_cupy() -> ModuleType:
+    runtime = SimpleNamespace(
+        memcpyAsync=_copy,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
+        memcpyDeviceToDevice=3,
+        CUDARuntimeError=CUDAError,
+        getDeviceProperties=lambda number: {"name": b"a fake"},
+        deviceGetAttribute=lambda attribute, number: {16: 132, 97: 232448}[attribute],
+        getDeviceCount=lambda: 1,
+    )
+    module: Any = ModuleType("cupy")
+    module.ndarray = FakeArray
+    module.cuda = SimpleNamespace(
+        runtime=runtime,
+        driver=SimpleNamespace(CUDADriverError=CUDAError),
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        Device=Device,
+        Stream=Stream,
+        Event=Event,
+        get_current_stream=Stream,
+        get_elapsed_time=lambda start, end: 1e3 * (end.time - start.time),
+        alloc_pinned_memory=bytearray,
+    )
+    module.zeros = lambda shape, dtype=float: np.zeros(shape, dtype).view(FakeArray)
+    module.asarray = lambda values: np.array(values).view(FakeArray)
+    module.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(FakeArray)
+    return module
+
+
+def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
+    """Put the fake in CuPy's place, with one device that can be used."""
+    module = fake_cupy()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr(devices, "trouble", lambda: None)
+    monkeypatch.setattr(launcher, "gpu", launcher.Gpu)
+    monkeypatch.setattr("neocog.cuda.engine.gpu", lambda n, p: launcher.Gpu(n, programmatic=p))
+    monkeypatch.setattr(launcher.Gpu, "_build", lambda self, kernel: None)
+
+    def run(launch: Launch) -> None:
+        args = tuple(np.asarray(a) if isinstance(a, FakeArray) else a for a in launch.args)
+        Device.do(lambda: emulator.launch(launch._replace(args=args)))
+
+    def load(self: Any, kernel: Any, built: Any) -> Any:
+        class Function:
+            ptr = 1
+
+            def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
+                assert (block, shared_mem) == ((kernel.threads, 1, 1), kernel.shared)
+                run(Launch(kernel, grid, args))
+
+        return Function()
+
+    monkeypatch.setattr(launcher.Gpu, "_load", load)
+    monkeypatch.setattr(
+        launcher, "_launch_programmatic", lambda function, launch, stream: run(launch)
+    )
+    return module
