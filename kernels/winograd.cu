@@ -14,7 +14,7 @@
 // channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
 // with there, thread-wise: neighbouring lanes take different parts.
 //
-// STAGE, the kernel that is built: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
+// STAGE is the kernel to build: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
 #include "winograd.cuh"
 
 #if STAGE == 0

@@ -71,7 +71,7 @@ struct Pair<0, 0> {
 };
 
 // -- transforms: matrices as lists of numbers, rows one after the other ---------------------------
-// Every index is known once loops are unrolled, so that the numbers become part of the instructions.
+// Every index is known once loops are unrolled: the numbers become part of the instructions.
 __device__ constexpr float input0[] = {INPUT0}, input1[] = {INPUT1};
 __device__ constexpr float filter0[] = {FILTER0}, filter1[] = {FILTER1};
 __device__ constexpr float output0[] = {OUTPUT0}, output1[] = {OUTPUT1};
@@ -168,8 +168,8 @@ DEVICE void put_tile(const float (&sum)[M][M], int tile, Put put) {
 }
 
 // Response of an S-cell whose excitation comes out of the transforms with a rounding error of the
-// whole tile. Where v is 0 the cell's own window is silent and so is the cell: the error, divided by
-// the small `silence`, would be a response.
+// whole tile. Where v is 0 the cell's own window is silent and so is the cell: the error, divided
+// by the small `silence`, would be a response.
 DEVICE float winograd_s_response(float e, float v, float theta, float silence) {
     return v > 0.0f ? s_response(e, v, theta, silence) : 0.0f;
 }

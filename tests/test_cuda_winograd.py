@@ -256,8 +256,8 @@ def test_every_s_layer_in_float32(version, layer):
         ("winograd-tensor", "bf16"),
     ],
 )
-@pytest.mark.parametrize("layer", [2, 3])
-def test_low_precisions(version, precision, layer):
+def test_low_precisions(version, precision):
+    layer = 2
     model = model_with("neocog", (17, 20, 30))
     lay = layouts(model.spec, model.planes, precision)
     step = VERSIONS[version](Emulator(), model, layer, lay, precision, m=3)
