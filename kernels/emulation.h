@@ -217,6 +217,8 @@ inline u32 meet(bool vote, const Site& site) {
 }
 }  // namespace emulation
 
+DEVICE float reciprocal_of(float value) { return 1.0f / value; }
+DEVICE float sqrt_of(float value) { return sqrtf(value); }
 DEVICE void __syncthreads(NEOCOG_CALLER) { emulation::meet(false, {"__syncthreads", file, line}); }
 DEVICE int __syncthreads_count(int vote, NEOCOG_CALLER) {
     return (int)emulation::meet(vote != 0, {"__syncthreads_count", file, line});

@@ -56,6 +56,18 @@ DEVICE u32 tf32_of(float value) {
     return r;
 }
 
+// -- quick and within 2 ulp ----------------------------------------------------------------------
+DEVICE float reciprocal_of(float value) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(value));
+    return r;
+}
+DEVICE float sqrt_of(float value) {
+    float r;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(value));
+    return r;
+}
+
 // -- matrix products of one warp (fragments as the PTX manual lays them out) ---------------------
 DEVICE void mma_half(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {  // m16n8k16
     asm volatile(
@@ -131,8 +143,7 @@ DEVICE map_t to_map(float value) { return bf16_of(value); }
 
 // Response of an S-cell: excitation e = sum a' u, inhibition v (see s_constants in layers.py).
 DEVICE float s_response(float e, float v, float theta, float silence) {
-    float x = e - theta * v;
-    return x > 0.0f ? __fdividef(x, v + silence) : 0.0f;  // within 2 ulp
+    return fmaxf(e - theta * v, 0.0f) * reciprocal_of(v + silence);
 }
 
 #endif  // NEOCOG_PLATFORM_CUH

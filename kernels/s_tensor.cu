@@ -27,13 +27,13 @@
 #include "s_tensor.cuh"
 
 // maps (batch, IN_W, IN_W, IN_C); weights packed by neocog/cuda/s_tensor.py; c (KSIZE, KSIZE);
-// silence (planes, padded); out (batch, OUT, OUT, OUT_C). partial and arrivals serve KSPLIT.
+// silence (planes, padded), in the units of the weights as unit 1/scale makes v; out (batch, OUT, OUT, OUT_C). partial and arrivals serve KSPLIT.
 // Grid: groups of digits x BANDS, slices of planes, KSPLIT.
 KERNEL(THREADS)
 s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
          const float* __restrict__ c, const float* __restrict__ silence, out_t* __restrict__ out,
          float* __restrict__ partial, u32* __restrict__ arrivals, int batch, float theta,
-         float scale) {
+         float unit) {
     DYNAMIC_SHARED(shared);
     float* const v = (float*)shared;
     float* const energy = v + (CELLS + 3) / 4 * 4;
@@ -62,7 +62,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     __syncthreads();
     sum_planes(energy, input);
     __syncthreads();
-    inhibit(v, energy, c_shared);
+    inhibit(v, energy, c_shared, unit);
 
     NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         float sum[MT][NT][4];
@@ -208,7 +208,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             float total = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++)
                 total += __ldcg(parts + z * part + ACCUMULATORS * WM * WN * 32 + i);
-            v[i] = sqrtf(total);
+            v[i] = finished(total, unit);
         }
         if (wk == 0) {
             UNROLL for (int m = 0; m < MT; m++)
@@ -224,33 +224,33 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #endif
 
         if (wk > 0) continue;
-        const int first_plane = blockIdx.y * (WN * NT * 8), quad = lane % 4;
-        const int slice = first_plane + wn * NT * 8;
+        const int first_plane = blockIdx.y * (WN * NT * 8), own = wn * NT * 8 + lane % 4 * 4;
+        const int cells_there = GROUP > 1 ? CELLS : min(ROWS, OUT - first_row) * OUT;
+        out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {
                 const int cell = tile_of(pass, wm, m) * 16 + half * 8 + lane / 4;
-                const int g = cell / (ROWS * OUT), row = first_row + cell % (ROWS * OUT) / OUT;
-                if (cell >= CELLS || digit + g >= batch || row >= OUT) continue;
-                const float inhibition = v[cell];
-                out_t* const at =
-                    out + (((u64)(digit + g) * OUT + row) * OUT + cell % OUT) * OUT_C;
+                if (cell >= cells_there || (GROUP > 1 && digit + cell / (ROWS * OUT) >= batch))
+                    continue;
+                const float inhibition = v[cell], limit = theta * inhibition;
+                out_t* const at = first + cell * OUT_C;
                 UNROLL for (int p = 0; p < NT / 2; p++) {
-                    const int plane = slice + p * 16 + quad * 4;
-                    if (plane >= OUT_C) continue;
-                    const float4 s = *(const float4*)(silences + plane - first_plane);
-                    const float x[4] = {
-                        s_response(sum[m][2 * p][half * 2] * scale, inhibition, theta, s.x),
-                        s_response(sum[m][2 * p][half * 2 + 1] * scale, inhibition, theta, s.y),
-                        s_response(sum[m][2 * p + 1][half * 2] * scale, inhibition, theta, s.z),
-                        s_response(sum[m][2 * p + 1][half * 2 + 1] * scale, inhibition, theta, s.w)};
+                    const int plane = own + p * 16;
+                    if (first_plane + plane >= OUT_C) continue;
+                    const float4 s = *(const float4*)(silences + plane);
+                    const float(&low)[4] = sum[m][2 * p], (&high)[4] = sum[m][2 * p + 1];
+                    const float x[4] = {respond(low[half * 2], limit, inhibition + s.x),
+                                        respond(low[half * 2 + 1], limit, inhibition + s.y),
+                                        respond(high[half * 2], limit, inhibition + s.z),
+                                        respond(high[half * 2 + 1], limit, inhibition + s.w)};
                     store(at + plane, x);
                 }
-                const int plane = slice + NT / 2 * 16 + quad * 2;
-                if (NT % 2 && plane < OUT_C)
+                const int plane = wn * NT * 8 + NT / 2 * 16 + lane % 4 * 2;
+                if (NT % 2 && first_plane + plane < OUT_C)
                     store_two(at + plane,
-                              s_response(sum[m][NT - 1][half * 2] * scale, inhibition, theta, silences[plane - first_plane]),
-                              s_response(sum[m][NT - 1][half * 2 + 1] * scale, inhibition, theta,
-                                         silences[plane - first_plane + 1]));
+                              respond(sum[m][NT - 1][half * 2], limit, inhibition + silences[plane]),
+                              respond(sum[m][NT - 1][half * 2 + 1], limit,
+                                      inhibition + silences[plane + 1]));
             }
         }
     }

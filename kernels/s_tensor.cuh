@@ -172,16 +172,26 @@ DEVICE int window_of(int cell) {
     return (g * IN_ROWS + rest / OUT) * IN_W + rest % OUT;
 }
 
-// v of every cell; v^2 of its part of the window where blocks share it.
-DEVICE void inhibit(float* v, const float* energy, const float* c) {
-    for (int cell = threadIdx.x; cell < CELLS; cell += THREADS) {
-        const float* from = energy + window_of(cell);
-        float sum = 0.0f;
+// v / scale of every cell; v^2 of its part of the window where blocks share it. A thread takes
+// RUN neighbouring cells of a row: what their windows share is read once.
+#define RUN (CELLS >= 4 * THREADS ? 4 : 1)
+DEVICE float finished(float v2, float unit) { return sqrt_of(v2) * unit; }
+DEVICE void inhibit(float* v, const float* energy, const float* c, float unit) {
+    const int runs = (OUT + RUN - 1) / RUN;
+    NO_UNROLL for (int i = threadIdx.x; i < GROUP * ROWS * runs; i += THREADS) {
+        const int line = i / runs, x = i % runs * RUN;
+        const float* from = energy + (line / ROWS * IN_ROWS + line % ROWS) * IN_W + x;
+        float sum[RUN] = {};
         NO_UNROLL for (int ky = 0; ky < KY_PER; ky++) {
-            UNROLL for (int kx = 0; kx < KSIZE; kx++)
-                sum += c[ky * KSIZE + kx] * from[ky * IN_W + kx];
+            float seen[KSIZE + RUN - 1];
+            UNROLL for (int kx = 0; kx < KSIZE + RUN - 1; kx++) seen[kx] = from[ky * IN_W + kx];
+            UNROLL for (int kx = 0; kx < KSIZE; kx++) {
+                const float weight = c[ky * KSIZE + kx];
+                UNROLL for (int j = 0; j < RUN; j++) sum[j] += weight * seen[kx + j];
+            }
         }
-        v[cell] = KSPLIT > 1 ? sum : sqrtf(sum);
+        UNROLL for (int j = 0; j < RUN; j++)
+            if (x + j < OUT) v[line * OUT + x + j] = KSPLIT > 1 ? sum[j] : finished(sum[j], unit);
     }
 }
 
@@ -233,6 +243,11 @@ DEVICE void load_weights(u32 (&b)[NT][2], const u32* from, int lane) {
         uint2 w = ((const uint2*)from)[NT / 2 * 64 + lane];
         b[NT - 1][0] = w.x, b[NT - 1][1] = w.y;
     }
+}
+
+// As s_response: both sides of the fraction in the units of the weights.
+DEVICE float respond(float e, float limit, float inhibition) {
+    return fmaxf(e - limit, 0.0f) * reciprocal_of(inhibition);
 }
 
 DEVICE void store(out_t* out, const float (&x)[4]) {

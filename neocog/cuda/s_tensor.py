@@ -141,7 +141,7 @@ class TensorS(Step):
             scratch["arrivals"],
             np.int32(batch),
             self._theta,
-            self._scale,
+            np.float32(1 / self._scale),
         )
         return [Launch(self.kernel(t), self.shape.blocks(t, batch), args)]
 
@@ -165,7 +165,7 @@ class TensorS(Step):
     def _silence_for(self, planes: int) -> Array:
         if planes not in self._silences:
             padded = np.full(planes, 1e30, dtype=np.float32)
-            padded[: len(self._silence)] = self._silence[:planes]
+            padded[: len(self._silence)] = self._silence / self._scale
             self._silences[planes] = self._machine.xp.asarray(padded)
         return self._silences[planes]
 

@@ -207,14 +207,16 @@ def _worth(shape: Shape, t: Tiling) -> bool:
 
 
 def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
-    """Yield the tiling with all weights in shared memory at once and with the most that fit."""
-    taps = shape.taps(t)
-    for stage in (taps, *(n for n in _STAGES if n < taps)):
-        staged = replace(t, stage=stage)
-        if shape.shared(staged) <= limit:
-            yield staged
-            if stage < taps:
-                return
+    """Yield the most taps a stage that let one, two or three blocks share a multiprocessor."""
+    taps, seen = shape.taps(t), set[int]()
+    for blocks in (1, 2, 3):
+        for stage in (taps, *(n for n in _STAGES if n < taps)):
+            staged = replace(t, stage=stage, unroll=taps if shape.pair else 1)
+            if shape.shared(staged) <= min(limit, (limit + 1024) // blocks - 1024):
+                if stage not in seen:
+                    yield staged
+                seen.add(stage)
+                break
 
 
 def registers(shape: Shape, t: Tiling) -> int:
