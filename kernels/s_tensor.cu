@@ -64,11 +64,23 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     __syncthreads();
     inhibit(v, energy, c_shared, unit);
 
+    const int first_plane = blockIdx.y * (WN * NT * 8);
+    const int cells_there = GROUP > 1 ? min(GROUP, batch - digit) * ROWS * OUT
+                                      : min(ROWS, OUT - first_row) * OUT;
+    out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
+#if HELD  // few weights: in registers for good; cells that hear nothing are passed over
+    u32 held[TAPS * STEPS][PARTS][NT][2];
+    UNROLL for (int i = 0; i < TAPS * STEPS; i++)
+        UNROLL for (int part = 0; part < PARTS; part++)
+            load_weights(held[i][part], stages + (i * WN + wn) * SLICE_WORDS + part * NT * 64, lane);
+    __syncthreads();
+#endif
+
     NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-        float sum[MT][NT][4];
-        UNROLL for (int m = 0; m < MT; m++)
-            UNROLL for (int n = 0; n < NT; n++)
-                UNROLL for (int i = 0; i < 4; i++) sum[m][n][i] = 0.0f;
+        float sum[MT][NT][4] = {};
+#if FLUSH
+        float total[MT][NT][4] = {};
+#endif
         const u8* rows[MT];  // where this lane's share of a tile's 16 cells begins
         int lower[MT];
         UNROLL for (int m = 0; m < MT; m++) {
@@ -128,6 +140,26 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 }
             }
             wgmma_wait<0>();
+#elif HELD
+            UNROLL for (int m = 0; m < MT; m++) {
+                const int cell = min(tile_of(pass, wm, m) * 16 + lane / 4, CELLS - 1);
+                if (!__any_sync(~0u, v[cell] + v[min(cell + 8, CELLS - 1)] > 0.0f)) continue;
+                UNROLL for (int i = 0; i < TAPS * STEPS; i++) {
+                    u32 a[PARTS][4];
+                    UNROLL for (int part = 0; part < PARTS; part++) {
+                        const u8* from = rows[m] + part * INPUT_BYTES + place_of(i / STEPS, i % STEPS);
+                        load_cells(a[part], from, from + lower[m]);
+                    }
+                    UNROLL for (int n = 0; n < NT; n++) {
+                        if (SPLIT_HALF) {
+                            product(sum[m][n], a[PARTS - 1], held[i][0][n][0], held[i][0][n][1]);
+                            product(sum[m][n], a[0], held[i][PARTS - 1][n][0],
+                                    held[i][PARTS - 1][n][1]);
+                        }
+                        product(sum[m][n], a[0], held[i][0][n][0], held[i][0][n][1]);
+                    }
+                }
+            }
 #else
             _Pragma("unroll unroll_taps") for (int t = wk; t < taps; t += WK) {
                 UNROLL for (int step = 0; step < STEPS; step++) {
@@ -156,102 +188,83 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 }
             }
 #endif
-        }
-        __syncthreads();  // v is complete; with WK the input is read no more
-
-#if WK > 1
-        float* const others = (float*)input;  // input and weights have done their work
-        const int slot = ((wk - 1) * WM * WN + wn * WM + wm) * ACCUMULATORS;
-        if (wk > 0) {
+#if FLUSH  // tensor cores cut sums off; short sums are added up by ordinary addition
             UNROLL for (int m = 0; m < MT; m++)
                 UNROLL for (int n = 0; n < NT; n++)
-                    UNROLL for (int i = 0; i < 4; i++)
-                        others[(slot + (m * NT + n) * 4 + i) * 32 + lane] = sum[m][n][i];
-        }
-        __syncthreads();
-        if (wk == 0) {
-            NO_UNROLL for (int other = 0; other < WK - 1; other++) {
-                const float* from =
-                    others + (other * WM * WN + wn * WM + wm) * ACCUMULATORS * 32 + lane;
-                UNROLL for (int m = 0; m < MT; m++)
-                    UNROLL for (int n = 0; n < NT; n++)
-                        UNROLL for (int i = 0; i < 4; i++)
-                            sum[m][n][i] += from[((m * NT + n) * 4 + i) * 32];
-            }
-        }
+                    UNROLL for (int i = 0; i < 4; i++) {
+                        total[m][n][i] += sum[m][n][i];
+                        sum[m][n][i] = stage == STAGES - 1 ? total[m][n][i] : 0.0f;
+                    }
 #endif
+        }
+        if (pass == 0) __syncthreads();  // v is complete; where it is SPREAD, the input is done with
 
+#if SPREAD
+        // The lanes' sums go to shared memory, four planes of a cell an item; all threads then add
+        // up what the warps (WK) and the blocks (KSPLIT) have of an item and make the response.
+        float* const sums = (float*)input;
+        const int slot = (warp * MT * NT * 4) * 32 + lane;
+        UNROLL for (int m = 0; m < MT; m++)
+            UNROLL for (int n = 0; n < NT; n++)
+                UNROLL for (int i = 0; i < 4; i++)
+                    sums[slot + ((m * NT + n) * 4 + i) * 32] = sum[m][n][i];
+        __syncthreads();
 #if KSPLIT > 1
-        // every block leaves its part; the last to come sums them in the order of the window
         __shared__ u32 came;
         const int tile = blockIdx.y * gridDim.x + blockIdx.x;
-        const int part = ACCUMULATORS * WM * WN * 32 + (CELLS + 3) / 4 * 4;
-        float* const mine = partial + ((u64)tile * KSPLIT + blockIdx.z) * part;
-        const int place = (wn * WM + wm) * ACCUMULATORS * 32 + lane;
-        if (wk == 0) {
-            UNROLL for (int m = 0; m < MT; m++)
-                UNROLL for (int n = 0; n < NT; n++)
-                    UNROLL for (int i = 0; i < 4; i++)
-                        mine[place + ((m * NT + n) * 4 + i) * 32] = sum[m][n][i];
-        }
+        const int part = ITEMS * 4 + (CELLS + 3) / 4 * 4;
+        float* const parts = partial + (u64)tile * KSPLIT * part;
+        for (int i = threadIdx.x; i < ITEMS; i += THREADS)
+            ((float4*)(parts + blockIdx.z * part))[i] = sum_of_warps(sums, i);
         for (int i = threadIdx.x; i < CELLS; i += THREADS)
-            mine[ACCUMULATORS * WM * WN * 32 + i] = v[i];
+            parts[blockIdx.z * part + ITEMS * 4 + i] = v[i];
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) came = atomicAdd(arrivals + tile, 1u);
         __syncthreads();
-        if (came != KSPLIT - 1) return;
+        if (came != KSPLIT - 1) return;  // the last to come sums them in the order of the window
         __threadfence();
-        const float* parts = partial + (u64)tile * KSPLIT * part;
         if (threadIdx.x == 0) arrivals[tile] = 0;
         for (int i = threadIdx.x; i < CELLS; i += THREADS) {
-            float total = 0.0f;
-            UNROLL for (int z = 0; z < KSPLIT; z++)
-                total += __ldcg(parts + z * part + ACCUMULATORS * WM * WN * 32 + i);
-            v[i] = finished(total, unit);
-        }
-        if (wk == 0) {
-            UNROLL for (int m = 0; m < MT; m++)
-                UNROLL for (int n = 0; n < NT; n++)
-                    UNROLL for (int i = 0; i < 4; i++) {
-                        float total = 0.0f;
-                        UNROLL for (int z = 0; z < KSPLIT; z++)
-                            total += __ldcg(parts + z * part + place + ((m * NT + n) * 4 + i) * 32);
-                        sum[m][n][i] = total;
-                    }
+            float all = 0.0f;
+            UNROLL for (int z = 0; z < KSPLIT; z++) all += __ldcg(parts + z * part + ITEMS * 4 + i);
+            v[i] = finished(all, unit);
         }
         __syncthreads();
 #endif
-
-        if (wk > 0) continue;
-        const int first_plane = blockIdx.y * (WN * NT * 8), own = wn * NT * 8 + lane % 4 * 4;
-        const int cells_there = GROUP > 1 ? CELLS : min(ROWS, OUT - first_row) * OUT;
-        out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
+        NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
+            const Item item = item_of(i);
+            if (item.cell >= cells_there || first_plane + item.plane >= OUT_C) continue;
+#if KSPLIT > 1
+            float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            UNROLL for (int z = 0; z < KSPLIT; z++) {
+                const float4 more = __ldcg((const float4*)(parts + z * part) + i);
+                e.x += more.x, e.y += more.y, e.z += more.z, e.w += more.w;
+            }
+#else
+            const float4 e = sum_of_warps(sums, i);
+#endif
+            respond(first + item.cell * OUT_C, silences, item.plane, item.two, e, v[item.cell],
+                    theta);
+        }
+#else
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {
                 const int cell = tile_of(pass, wm, m) * 16 + half * 8 + lane / 4;
-                if (cell >= cells_there || (GROUP > 1 && digit + cell / (ROWS * OUT) >= batch))
-                    continue;
-                const float inhibition = v[cell], limit = theta * inhibition;
+                if (cell >= cells_there) continue;
                 out_t* const at = first + cell * OUT_C;
-                UNROLL for (int p = 0; p < NT / 2; p++) {
-                    const int plane = own + p * 16;
-                    if (first_plane + plane >= OUT_C) continue;
-                    const float4 s = *(const float4*)(silences + plane);
-                    const float(&low)[4] = sum[m][2 * p], (&high)[4] = sum[m][2 * p + 1];
-                    const float x[4] = {respond(low[half * 2], limit, inhibition + s.x),
-                                        respond(low[half * 2 + 1], limit, inhibition + s.y),
-                                        respond(high[half * 2], limit, inhibition + s.z),
-                                        respond(high[half * 2 + 1], limit, inhibition + s.w)};
-                    store(at + plane, x);
+                UNROLL for (int n = 0; n < NT; n += 2) {
+                    const bool two = n == NT - 1;
+                    const int plane = wn * NT * 8 + n * 8 + lane % 4 * (two ? 2 : 4);
+                    const float(&low)[4] = sum[m][n], (&high)[4] = sum[m][two ? n : n + 1];
+                    if (first_plane + plane < OUT_C)
+                        respond(at, silences, plane, two,
+                                make_float4(low[half * 2], low[half * 2 + 1], high[half * 2],
+                                            high[half * 2 + 1]),
+                                v[cell], theta);
                 }
-                const int plane = wn * NT * 8 + NT / 2 * 16 + lane % 4 * 2;
-                if (NT % 2 && first_plane + plane < OUT_C)
-                    store_two(at + plane,
-                              respond(sum[m][NT - 1][half * 2], limit, inhibition + silences[plane]),
-                              respond(sum[m][NT - 1][half * 2 + 1], limit,
-                                      inhibition + silences[plane + 1]));
             }
         }
+#endif
     }
 }

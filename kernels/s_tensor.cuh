@@ -29,7 +29,9 @@
 #define THREADS (WARPS * 32)
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
-#define ACCUMULATORS (MT * NT * 4)
+#define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
+#define HELD (PAIR && !WGMMA)
+#define FLUSH (SPLIT_HALF && STAGES > 1)
 enum { unroll_taps = UNROLL_TAPS };  // a pragma takes a constant, not a macro
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
 
@@ -245,11 +247,6 @@ DEVICE void load_weights(u32 (&b)[NT][2], const u32* from, int lane) {
     }
 }
 
-// As s_response: both sides of the fraction in the units of the weights.
-DEVICE float respond(float e, float limit, float inhibition) {
-    return fmaxf(e - limit, 0.0f) * reciprocal_of(inhibition);
-}
-
 DEVICE void store(out_t* out, const float (&x)[4]) {
 #if OUT_MAP == 0
     *(float4*)out = make_float4(x[0], x[1], x[2], x[3]);
@@ -265,5 +262,49 @@ DEVICE void store_two(out_t* out, float first, float second) {
     *(u32*)out = pair_of(first, second);
 #endif
 }
+
+// As s_response, for four neighbouring planes of a cell (two at an odd end); both sides of the
+// fraction are in the units of the weights.
+DEVICE void respond(out_t* cell, const float* silences, int plane, bool two, float4 e, float v,
+                    float theta) {
+    const float limit = theta * v;
+    float x[4] = {e.x, e.y, e.z, e.w};
+    UNROLL for (int i = 0; i < 4; i++) {
+        if (i >= 2 && two) break;
+        x[i] = fmaxf(x[i] - limit, 0.0f) * reciprocal_of(v + silences[plane + i]);
+    }
+    if (two) store_two(cell + plane, x[0], x[1]);
+    else store(cell + plane, x);
+}
+
+#if SPREAD
+// What a lane holds of one half of a tile of cells and one pair of tiles of planes.
+struct Item {
+    int cell, plane;
+    bool two;
+};
+#define PAIRS ((NT + 1) / 2)
+#define ITEMS (WM * WN * MT * 2 * PAIRS * 32)
+DEVICE Item item_of(int i) {
+    const int lane = i % 32, pair = i / 32 % PAIRS, half = i / (32 * PAIRS) % 2;
+    const int m = i / (64 * PAIRS) % MT, warp = i / (64 * PAIRS * MT);
+    const bool two = NT % 2 && pair == PAIRS - 1;
+    return {tile_of(0, warp % WM, m) * 16 + half * 8 + lane / 4,
+            warp / WM * (NT * 8) + pair * 16 + lane % 4 * (two ? 2 : 4), two};
+}
+DEVICE float4 sum_of_warps(const float* sums, int i) {
+    const int lane = i % 32, pair = i / 32 % PAIRS, half = i / (32 * PAIRS) % 2;
+    const int m = i / (64 * PAIRS) % MT, warp = i / (64 * PAIRS * MT);
+    const bool two = NT % 2 && pair == PAIRS - 1;
+    const float* at = sums + ((warp * MT + m) * NT * 4 + pair * 8 + half * 2) * 32 + lane;
+    float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    UNROLL for (int k = 0; k < WK; k++) {
+        const float* from = at + k * (WM * WN * MT * NT * 4 * 32);
+        e.x += from[0], e.y += from[32];
+        if (!two) e.z += from[128], e.w += from[160];
+    }
+    return e;
+}
+#endif
 
 #endif  // NEOCOG_S_TENSOR_CUH

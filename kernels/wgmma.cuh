@@ -125,6 +125,28 @@ DEVICE void wgmma(float (&d)[tiles][4], const u32 (&a)[4], const void* from) {
     else if constexpr (tiles == 10) {
         WGMMA_TYPES(mode, WGMMA_10)
     }
+#define WGMMA_3(types, transpose) \
+    asm volatile( \
+        "wgmma.mma_async.sync.aligned.m64n24" types " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11" \
+        "}, {%12, %13, %14, %15}, %16, 1, 1, 1" transpose ";" \
+        : WGMMA_TILE(0), WGMMA_TILE(1), WGMMA_TILE(2) \
+        : WGMMA_OPERANDS)
+    else if constexpr (tiles == 3) {
+        WGMMA_TYPES(mode, WGMMA_3)
+    }
+#define WGMMA_6(types, transpose) \
+    asm volatile( \
+        "wgmma.mma_async.sync.aligned.m64n48" types " {" \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+        "%16, %17, %18, %19, %20, %21, %22, %23" \
+        "}, {%24, %25, %26, %27}, %28, 1, 1, 1" transpose ";" \
+        : WGMMA_TILE(0), WGMMA_TILE(1), WGMMA_TILE(2), WGMMA_TILE(3), WGMMA_TILE(4), \
+          WGMMA_TILE(5) \
+        : WGMMA_OPERANDS)
+    else if constexpr (tiles == 6) {
+        WGMMA_TYPES(mode, WGMMA_6)
+    }
     else
         static_assert(tiles == 0, "wgmma: no instruction for this many tiles");
 }

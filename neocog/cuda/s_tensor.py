@@ -119,7 +119,7 @@ class TensorS(Step):
         if t.ksplit == 1:
             return {"partial": ((1,), np.float32), "arrivals": ((1,), np.uint32)}
         blocks = self.shape.blocks(t, batch)
-        part = t.mt * t.nt * 4 * t.wm * t.wn * 32 + up(self.shape.cells(t), 4)
+        part = t.wm * t.wn * t.mt * -(-t.nt // 2) * 256 + up(self.shape.cells(t), 4)
         return {
             "partial": ((blocks[0] * blocks[1] * t.ksplit * part,), np.float32),
             "arrivals": ((blocks[0] * blocks[1],), np.uint32),

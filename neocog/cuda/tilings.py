@@ -50,6 +50,11 @@ class Tiling:
     wgmma: bool = False
 
     @property
+    def spread(self) -> bool:
+        """Whether more than one warp has a part of a window."""
+        return self.wk > 1 or self.ksplit > 1
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
         return 32 * self.wm * self.wn * self.wk
@@ -115,8 +120,8 @@ class Shape:
         operands *= 2 if self.mode == 3 else 1
         buffers = 2 if self.taps(tiling) > tiling.stage else 1
         operands += buffers * tiling.stage * self.tap_words(tiling) * 4
-        # the sums of other warps take the operands' place
-        summed = (tiling.wk - 1) * tiling.wm * tiling.wn * tiling.mt * tiling.nt * 512
+        # where several warps have a part of a window their sums take the operands' place
+        summed = tiling.threads * tiling.mt * tiling.nt * 16 if tiling.spread else 0
         numbers = up(self.cells(tiling), 4) + up(pixels, 4) + tiling.wn * tiling.nt * 8
         numbers += up(self.kernel**2 // tiling.ksplit, 4)
         return 4 * numbers + max(operands, summed)
@@ -129,7 +134,7 @@ _WARPS = (
 )
 _GROUPS_OF_WARPS = ((4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (12, 1))
 #: Tiles of planes that ``kernels/wgmma.cuh`` has an instruction for.
-_WGMMA_TILES = (2, 4, 5, 8, 9, 10)
+_WGMMA_TILES = (2, 3, 4, 5, 6, 8, 9, 10)
 #: Taps of weights a stage, most first.
 _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
@@ -211,27 +216,39 @@ def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
     taps, seen = shape.taps(t), set[int]()
     for blocks in (1, 2, 3):
         for stage in (taps, *(n for n in _STAGES if n < taps)):
-            staged = replace(t, stage=stage, unroll=taps if shape.pair else 1)
+            staged = replace(t, stage=stage)
+            if (shape.pair and stage < taps) or not _short(shape, staged):
+                continue
             if shape.shared(staged) <= min(limit, (limit + 1024) // blocks - 1024):
                 if stage not in seen:
                     yield staged
+                    if not (shape.pair or t.wgmma) and stage % 3 == 0:
+                        yield replace(staged, unroll=3)
                 seen.add(stage)
                 break
+
+
+def _short(shape: Shape, t: Tiling) -> bool:
+    """Whether no sum on tensor cores is so long that their cutting off shows in float32."""
+    return shape.mode != 3 or -(-t.stage // t.wk) * shape.steps * 3 <= 120
 
 
 def registers(shape: Shape, t: Tiling) -> int:
     """Estimate the registers of a thread."""
     parts = 2 if shape.mode == 3 else 1
     operands = 8 * t.mt * parts if t.wgmma else (2 * t.nt + 4) * parts
-    return up(t.mt * t.nt * 4 + operands + 2 * t.mt + 36, 8)
+    sums = t.mt * t.nt * 4 * (2 if shape.mode == 3 and t.stage < shape.taps(t) else 1)
+    held = shape.taps(t) * shape.steps * t.nt * 2 * parts if shape.pair and not t.wgmma else 0
+    return up(sums + operands + held + 2 * t.mt + 40, 8)
 
 
 def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     """Estimate the time of a launch in clock cycles, to rank tilings.
 
-    Per block: products at the rate of ``mma.sync`` or ``wgmma``, reads of shared memory, weights
-    and input from the L2 cache, a start; blocks share a multiprocessor as registers and shared
-    memory allow. Rates are those of an H200.
+    A block brings its input, sums planes, inhibits, multiplies and responds; products go at the
+    rate of ``mma.sync`` or ``wgmma`` or of their operands' reads, all else at the rate of
+    instructions. Blocks share a multiprocessor as registers and shared memory allow, and then one
+    multiplies while another does the rest. Constants were fitted to an H200.
     """
     grid = shape.blocks(t, batch)
     blocks = grid[0] * grid[1] * grid[2]
@@ -242,21 +259,25 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     tile = 1.0 if t.wgmma else 1.6
     multiplied = passes * warps * t.mt * t.nt * steps * tile * products
     reads_of_weights = t.mt * t.nt * products / 2 if t.wgmma else t.nt * 2 * parts
-    read = passes * warps * steps * (t.mt * 4 * parts + reads_of_weights)
+    read = passes * warps * steps * (t.mt * (16 if shape.pair else 4) * parts + reads_of_weights)
+    # a warp's chain of dependent steps cannot be quicker than its latency
+    step = max(60.0, t.mt * t.nt * 4 * tile) * products + (30 if t.wgmma else 0)
+    chain = passes * steps / t.wk * step
+    busy = max(1.35 * max(multiplied, read), chain)
     cells = shape.cells(t)
     pixels = t.group * (t.rows + shape.kernel // t.ksplit - 1) * shape.width
     moved = taps * shape.tap_words(t) * 4.0 * (passes if taps > t.stage else 1)
     moved += pixels * shape.cell_bytes * (2 if shape.mode >= 2 else 1)
-    moved += cells * t.nt * t.wn * 16 * (4 if t.ksplit > 1 else 1)
+    moved += cells * t.nt * t.wn * 32 * (2 if t.ksplit > 1 else 0)
+    planes = t.nt * t.wn * 8
+    issued = pixels * shape.cell_bytes * 1.25 + cells * shape.kernel**2 / t.ksplit * 3
+    issued += cells * planes * (6 + 2 * t.wk)
+    rate = min(48.0, t.threads / 4)
+    other = 2500 + moved / 16 + issued / rate + 60 * passes * -(-taps // t.stage)
+    other += 1000 * t.spread + 2500 * (t.ksplit > 1)
     resident = min(232448 // (shape.shared(t) + 1024), 65536 // (registers(shape, t) * t.threads))
-    resident = max(1, min(resident, 16))
-    start = 1500 + pixels * shape.cell_bytes / 64 + cells * shape.kernel**2 / t.ksplit / 64
-    start += 400 * (t.wk > 1) + 1500 * (t.ksplit > 1) + 60 * passes * -(-taps // t.stage)
-    # a warp's chain of dependent steps cannot be quicker than its latency
-    step = max(33.0, t.mt * t.nt * 4 * tile) * products + (30 if t.wgmma else 0)
-    chain = passes * steps / t.wk * step
-    busy = max(multiplied, read, moved / 32)
-    together = min(resident, -(-blocks // processors))
+    together = min(max(1, min(resident, 16)), -(-blocks // processors))
     waves = -(-blocks // (processors * together))
-    # blocks that share a multiprocessor hide one another's start
-    return float(waves * (max(busy * together, chain) + start * (1 + 0.3 * (together - 1))))
+    if together == 1:
+        return float(waves * (busy + other))
+    return float(waves * (together * max(busy, other) + min(busy, other)))
