@@ -1,9 +1,10 @@
 """Which tiling of the tensor-core S-layers is quickest on this GPU: tries those that rank best.
 
-    python -m benchmarks.tune OUT.json [--batches 8 128] [--precisions fp16] [--best 24]
+    python -m benchmarks.tune OUT.json --digits mnist [--batches 8 128] [--best 24]
+    python -m benchmarks.tune OUT.json --ship
 
-Each is checked against float64 before it is timed. The quickest per layer, precision and batch
-become ``neocog/cuda/tuned.json`` with ``python -m benchmarks.tune OUT.json --ship``.
+Each is checked against float64 before it is timed. With ``--ship`` the quickest per layer,
+precision and batch of OUT.json become ``neocog/cuda/tuned.json``.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import json
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,29 +21,30 @@ from typing import Any
 import numpy as np
 
 from neocog.cuda.kernel import Kernel, Launch, Layout
-from neocog.cuda.s_tensor import TensorS
+from neocog.cuda.s_tensor import TensorS, bf16
 from neocog.cuda.steps import layouts
-from neocog.cuda.tilings import Tiling, candidates, estimate
-from neocog.network.engine import cores
+from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
+from neocog.learning.datasets import open_digits
+from neocog.network.engine import Engine, cores
 from neocog.network.layers import s_constants
 from neocog.network.model import Model, load_model
 from neocog.network.registry import find_model
+from neocog.network.u0 import u0_from_digits
 
 _TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
 _LAUNCHES = 20
 
 
-def random_maps(step: TensorS, batch: int, planes: int, xp: Any) -> Any:
-    """Return maps as sparse as real ones, with their silent border."""
-    source = step.source
-    rng = np.random.default_rng(0)
-    u = np.zeros(source.shape(batch), dtype=np.float32)
-    inner = slice(source.border, source.border + source.size)
-    shape = (batch, source.size, source.size, planes)
-    u[:, inner, inner, :planes] = rng.random(shape) * (rng.random(shape) > 0.7)
-    if source.dtype == "bfloat16":
-        return xp.asarray((u.view(np.uint32) >> 16).astype(np.uint16))
-    return xp.asarray(u.astype(source.storage))
+def stored(maps: dict[str, Any], step: TensorS, batch: int, xp: Any) -> Any:
+    """Return the layer's real maps as the step reads them, with their silent border."""
+    layout = step.source
+    u = np.zeros(layout.shape(batch), dtype=np.float32)
+    inner = slice(layout.border, layout.border + layout.size)
+    real = maps[step.reads][:batch].transpose(0, 2, 3, 1)
+    u[:, inner, inner, : layout.planes] = real
+    if layout.dtype == "bfloat16":
+        return xp.asarray(bf16(u))
+    return xp.asarray(u.astype(layout.storage))
 
 
 def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
@@ -83,16 +85,15 @@ def timed(launch: Launch, machine: Any) -> float:
     return float(np.median(times[2:]))
 
 
-def easily_excited(model: Model) -> Model:
-    """Return the model with thresholds low enough for random maps to excite its cells."""
-    s1, s2, s3, s4 = (replace(s, threshold=0.25) for s in model.s)
-    return replace(model, s=(s1, s2, s3, s4))
-
-
 def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
     """Return the layouts of a model's maps."""
     k2, k3, k4 = (len(s.reference) for s in model.s[1:])
     return layouts(model.spec, (k2, k3, k4), precision)
+
+
+def shape_of(machine: Any, model: Model, layer: int, precision: Any) -> Shape:
+    """Return what a layer asks of the kernel."""
+    return TensorS(machine, model, layer, model_layouts(model, precision), precision).shape
 
 
 def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
@@ -107,14 +108,16 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
     return chosen
 
 
-def tune(machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int) -> Any:
-    """Return the tilings tried with their microseconds, quickest first."""
+def tune(
+    machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any
+) -> Any:
+    """Return the tilings tried with their microseconds, quickest first; ``real`` are maps."""
     xp = machine.xp
     lay = model_layouts(model, precision)
     rows = []
     step = TensorS(machine, model, layer, lay, precision)
     shape = step.shape
-    maps = random_maps(step, batch, model.s[layer].reference.shape[1], xp)
+    maps = stored(real, step, batch, xp)
     target = lay[step.writes]
     check = min(batch, 4)
     truth = expected(model, layer, maps[:check].astype(xp.float32), target.size, xp)
@@ -158,20 +161,36 @@ def _attempt(kernel: Kernel, arch: int) -> str | None:
     return f"{kernel}: {built.spills} bytes spilled" if built.spills else None
 
 
+def ship(rows: list[Any]) -> None:
+    """Write the quickest tilings where the package finds them."""
+    table = [
+        {"shape": row["shape"], "batch": row["batch"], "tiling": row["tried"][0]["tiling"]}
+        for row in rows
+        if "us" in row["tried"][0]
+    ]
+    lines = ",\n".join(json.dumps(row) for row in table)
+    TUNED.write_text(f"[\n{lines}\n]\n")
+
+
 def main() -> None:
     """Tune what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--digits", type=Path, default=Path("mnist"), help="folder of digits")
     parser.add_argument("--models", nargs="+", default=["neocog-small"])
     parser.add_argument("--batches", nargs="+", type=int, default=[8, 128])
     parser.add_argument("--precisions", nargs="+", default=["fp16", "tf32", "fp32"])
     parser.add_argument("--layers", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--best", type=int, default=24)
+    parser.add_argument("--ship", action="store_true")
     arguments = parser.parse_args()
+    if arguments.ship:
+        ship(json.loads(arguments.out.read_text()))
+        return
     from neocog.cuda.launcher import Gpu
 
     machine = Gpu(0, programmatic=False)
-    models = [easily_excited(load_model(find_model(name))) for name in arguments.models]
+    models = [load_model(find_model(name)) for name in arguments.models]
     jobs = list(
         itertools.product(models, arguments.precisions, arguments.batches, arguments.layers)
     )
@@ -180,10 +199,13 @@ def main() -> None:
         step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
         kernels += [step.kernel(t) for t in promising(machine, step, batch, arguments.best)]
     precompile(list(dict.fromkeys(kernels)), machine.arch)
+    digits = open_digits(arguments.digits, split="train").images[: max(arguments.batches)]
+    maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
     rows: list[Any] = []
     for model, precision, batch, layer in jobs:
-        tried = tune(machine, model, layer, precision, batch, arguments.best)
+        tried = tune(machine, model, layer, precision, batch, arguments.best, maps[model.name])
         rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
+        rows[-1]["shape"] = astuple(shape_of(machine, model, layer, precision))
         rows[-1]["tried"] = tried
         print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
         arguments.out.write_text(json.dumps(rows))

@@ -1,7 +1,11 @@
 """How the work of ``kernels/s_tensor.cu`` is dealt to blocks and warps, and which way is best."""
 
+import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from neocog.cuda.steps import up
 from neocog.errors import UsageError
@@ -139,14 +143,35 @@ _WGMMA_TILES = (2, 3, 4, 5, 6, 8, 9, 10)
 _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
 
+#: Tilings measured on an H200: rows of shape, batch, tiling.
+TUNED = Path(__file__).with_name("tuned.json")
+
+
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
-    """Return the tiling that the cost model of :func:`estimate` likes best.
+    """Return the tiling measured as the quickest, else the one that :func:`estimate` likes best.
 
     Raises
     ------
     UsageError
         If no tiling fits the device's shared memory.
     """
+    if arch == 90:
+        measured = _tuned().get(replace(shape, mode=0) if shape.mode == 1 else shape, {})
+        if measured:
+            return measured[min(measured, key=lambda b: abs(math.log2(b / batch)))]
+    return _best(shape, batch, arch, processors)
+
+
+@cache
+def _tuned() -> dict[Shape, dict[int, Tiling]]:
+    table: dict[Shape, dict[int, Tiling]] = {}
+    for row in json.loads(TUNED.read_text()) if TUNED.is_file() else ():
+        table.setdefault(Shape(*row["shape"]), {})[row["batch"]] = Tiling(**row["tiling"])
+    return table
+
+
+@cache
+def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     best = min(
         candidates(shape, batch, arch),
         key=lambda t: estimate(shape, t, batch, processors),

@@ -81,6 +81,9 @@ class SLayer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
         self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
+        # windows below this inhibition hold no stroke: contrast may be slight, later layers start
+        # near 0.01
+        self.quiet = 1e-5 if weights.reference.shape[1] == 2 else 1e-3
         self.reference = nn.Parameter(_float(weights.reference))
         self.c: Tensor
         self.register_buffer("c", _float(weights.c[None, None]))
@@ -111,7 +114,8 @@ class SLayer(nn.Module):  # type: ignore[misc]
         energy = (u * u).sum(dim=1, keepdim=True)
         v = _root(functional.conv2d(energy, self.c, padding=self.padding), self.training)
         above = functional.relu(self._excite(u, a) - self.theta / (1 - self.theta) * v)
-        return above / (v + silence)
+        # fast convolutions leave rounding noise where all is silent, and s is tiny there
+        return above / (v + silence) * (v > self.quiet)
 
     def _excite(self, u: Tensor, a: Tensor) -> Tensor:
         if self.form == "conv":
