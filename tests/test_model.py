@@ -63,7 +63,7 @@ def with_reference(value: float) -> Model:
     [
         (lambda: with_reference(np.nan), "not finite"),
         (lambda: with_reference(-1.0), "negative"),
-        (lambda: broken(labels=np.arange(1, 11)), "beyond 0..9"),
+        (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
         (lambda: broken(labels=np.arange(9)), "wanted \\(10,\\)"),
         (lambda: broken(temperature=0.0), "temperature"),
         (lambda: broken(rule="loudest"), "rule 'loudest'"),

@@ -16,6 +16,9 @@ Rules
     delta-rule top: learned there, and elsewhere a sum of signed terms says little).
 
 No response at all is no answer, label -1. Ties go to the lower label.
+
+A model may have planes that respond to what is no digit (label 10, ``REJECT``). They are read by
+the same rule; where their score is above those of all digits, the answer is label -1 as well.
 """
 
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 
 from neocog.network.arrays import array_module, to_numpy
 from neocog.network.model import Model
-from neocog.network.spec import LABELS
+from neocog.network.spec import LABELS, REJECT
 
 Array = Any
 
@@ -47,13 +50,13 @@ class Answers:
     Attributes
     ----------
     label : ndarray of int64, shape (B,)
-        0 .. 9, or -1 where no cell of UC4 responded.
+        0 .. 9, or -1 where no cell of UC4 responded or that of no digit most.
     score : ndarray of float32, shape (B, 10)
-        Response of each label.
+        Response of each digit.
     margin : ndarray of float32, shape (B,)
-        Strongest score minus the second.
+        Strongest score minus the second, that of no digit among them.
     p : ndarray of float32, shape (B,)
-        Probability of ``label``; 0 where there is none.
+        Probability of ``label``, no digit being one of the choices; 0 where there is none.
     """
 
     label: NDArray[np.int64]
@@ -89,11 +92,12 @@ class Decision:
     def __init__(self, model: Model, xp: Any = np) -> None:
         self.rule, self.temperature = model.rule, model.temperature
         self._theta = np.float32(model.s[3].threshold)
-        counts = np.bincount(model.labels, minlength=LABELS)
+        self._classes = model.classes
+        counts = np.bincount(model.labels, minlength=self._classes)
         self._planes = int(counts.max())
-        index = np.zeros((LABELS, self._planes), dtype=np.int64)
-        present = np.zeros((LABELS, self._planes), dtype=np.float32)
-        for label in range(LABELS):
+        index = np.zeros((self._classes, self._planes), dtype=np.int64)
+        present = np.zeros((self._classes, self._planes), dtype=np.float32)
+        for label in range(self._classes):
             index[label, : counts[label]] = np.flatnonzero(model.labels == label)
             present[label, : counts[label]] = 1
         self._index, self._present = xp.asarray(index), xp.asarray(present)
@@ -103,11 +107,11 @@ class Decision:
             self._apart = self._distances(model, index, xp)
 
     def _distances(self, model: Model, index: NDArray[np.int64], xp: Any) -> Array:
-        """1 - g of each two reference vectors of a label, g their cosine, (10, M, M) float64."""
+        """1 - g of each two reference vectors of a label, g their cosine, (C, M, M) float64."""
         layer = model.s[3]
         weight = xp.asarray(np.sqrt(layer.c))
-        apart = xp.ones((LABELS, self._planes, self._planes), dtype=np.float64)
-        for label in range(LABELS):
+        apart = xp.ones((self._classes, self._planes, self._planes), dtype=np.float64)
+        for label in range(self._classes):
             x = xp.asarray(layer.reference[index[label]]) * weight
             x = x.reshape(self._planes, -1).astype(np.float64)
             x /= xp.maximum(xp.sqrt((x * x).sum(axis=1, keepdims=True)), 1e-20)
@@ -115,7 +119,10 @@ class Decision:
         return apart
 
     def strongest(self, us4: Array) -> Array:
-        """Return UC4, (B, 10), from responses (B, 5, 5, K4): each label's strongest plane."""
+        """Return UC4, (B, 10), from responses (B, 5, 5, K4): each label's strongest plane.
+
+        With planes that reject, here and in :meth:`scores`, an eleventh column is theirs.
+        """
         return (us4.max(axis=(1, 2))[:, self._index] * self._present).max(axis=2)
 
     def scores(self, us4: Array) -> Array:
@@ -134,7 +141,7 @@ class Decision:
         if self._planes > limit:
             top = xp.argsort(-cosine, axis=2)[:, :, :limit]
             cosine = xp.take_along_axis(cosine, top, axis=2)
-            label = xp.arange(LABELS)[None, :, None, None]
+            label = xp.arange(self._classes)[None, :, None, None]
             apart = self._apart[label, top[:, :, :, None], top[:, :, None, :]]
         best = _best_on_segments(cosine, apart.astype(np.float32))
         if self.rule == "triples":
@@ -156,19 +163,26 @@ class Decision:
 
 
 def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Return the label of each row of scores (B, 10), -1 where none is above 0."""
-    return np.where(score.max(axis=1) > 0, score.argmax(axis=1), -1).astype(np.int64)
+    """Return the label of each row of scores, (B, 10) or (B, 11) with that of no digit.
+
+    -1 where no score is above 0, and where that of no digit is above all others.
+    """
+    label = score.argmax(axis=1)
+    return np.where((score.max(axis=1) > 0) & (label != REJECT), label, -1).astype(np.int64)
 
 
 def answers(score: NDArray[np.floating[Any]], *, temperature: float) -> Answers:
-    """Turn scores (B, 10) into labels, margins and probabilities (softmax of score/temperature)."""
+    """Turn scores into labels, margins and probabilities (softmax of score/temperature).
+
+    Scores are (B, 10), or (B, 11) with that of no digit.
+    """
     label = labels_of(score)
     ordered = np.sort(score, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
     p = 1 / np.exp((score - best[:, None]) / temperature).sum(axis=1)
     return Answers(
         label=label,
-        score=score.astype(np.float32),
+        score=score[:, :LABELS].astype(np.float32),
         margin=(best - second).astype(np.float32),
         p=np.where(label < 0, 0, p).astype(np.float32),
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
-from neocog.network.spec import LABELS, NetworkSpec, Psi, preset
+from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 
 #: How UC4 reads the planes of one label; see :mod:`neocog.network.decision`.
 Rule = Literal["strongest", "pairs", "triples", "linear"]
@@ -58,7 +58,7 @@ class Model:
     blurs : tuple of 3 ndarray of float32, shape (kernel-1, kernel-1)
         Blurs of UC1 .. UC3, each followed by 2x2 averaging.
     labels : ndarray of int64, shape (K4,)
-        Digit of each plane of US4.
+        Digit of each plane of US4; ``REJECT`` (10) for planes that respond to what is no digit.
     psi : {"sqrt", "ratio"}
         Saturation of the C-cells.
     rule : {"strongest", "pairs", "triples", "linear"}
@@ -95,6 +95,11 @@ class Model:
         """K2, K3, K4."""
         k2, k3, k4 = (layer.reference.shape[0] for layer in self.s[1:])
         return k2, k3, k4
+
+    @property
+    def classes(self) -> int:
+        """Labels that UC4 tells apart: the ten digits and, if planes of US4 reject, that."""
+        return LABELS + int((self.labels == REJECT).any())
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
         """Write the model to ``path`` (atomically) and return it as it reads from there."""
@@ -251,8 +256,8 @@ def _check(model: Model, source: str) -> None:
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
         _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur", source)
     _shape(model.labels, (model.planes[2],), "US4.labels", source)
-    if model.labels.min() < 0 or model.labels.max() >= LABELS:
-        raise ModelError(f"model {source}: labels reach beyond 0..9")
+    if model.labels.min() < 0 or model.labels.max() > REJECT:
+        raise ModelError(f"model {source}: labels reach beyond 0..9 and {REJECT}, no digit")
     if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
         raise ModelError(f"model {source}: unknown psi {model.psi!r} or rule {model.rule!r}")
     if (model.gains is not None) != (model.rule == "linear"):

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.network.fields import contrast_kernel
 from neocog.network.model import Model
-from neocog.network.spec import LABELS, ContrastSpec, Psi
+from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi
 
 Maps = NDArray[np.float64]
 
@@ -98,8 +98,11 @@ def c_response(u: Maps, blur: Maps, *, padding: int, kind: Psi) -> Maps:
 
 
 def strongest_of_label(us4: Maps, labels: NDArray[np.int64]) -> Maps:
-    """UC4: the strongest response among the planes of each label, (B, K4, 5, 5) -> (B, 10)."""
-    out = np.zeros((us4.shape[0], LABELS))
+    """UC4: the strongest response among the planes of each label, (B, K4, 5, 5) -> (B, 10).
+
+    With planes that reject (label 10) there is an eleventh column for them, here and below.
+    """
+    out = np.zeros((us4.shape[0], LABELS + int((labels == REJECT).any())))
     for label in np.unique(labels):
         out[:, label] = us4[:, labels == label].max(axis=(1, 2, 3))
     return out
@@ -135,7 +138,7 @@ def interpolated(us4: Maps, model: Model, vectors: int) -> Maps:
     theta = s4.threshold
     x = (s4.reference.astype(np.float64) * np.sqrt(s4.c)).reshape(len(s4.reference), -1)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    score = np.zeros((len(us4), LABELS))
+    score = np.zeros((len(us4), model.classes))
     for label in np.unique(model.labels):
         own = np.flatnonzero(model.labels == label)
         response = us4[:, own].reshape(len(us4), len(own), -1)
@@ -156,7 +159,7 @@ def signed_sums(us4: Maps, model: Model) -> Maps:
     """Scores of a delta-rule top, (B, 10): gain times response at the middle place, by label."""
     assert model.gains is not None
     middle = us4[:, :, us4.shape[2] // 2, us4.shape[3] // 2] * model.gains
-    score = np.zeros((len(us4), LABELS))
+    score = np.zeros((len(us4), model.classes))
     for label in np.unique(model.labels):
         score[:, label] = middle[:, model.labels == label].sum(axis=1)
     return np.maximum(score, 0)

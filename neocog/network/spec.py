@@ -17,8 +17,10 @@ Psi = Literal["sqrt", "ratio"]
 
 #: Rows and columns of the input layer U0.
 INPUT_SIZE = 65
-#: Classes of UC4.
+#: Digits that UC4 tells apart.
 LABELS = 10
+#: Label of planes of US4 that respond to what is no digit; a model may have none.
+REJECT = LABELS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""Planes of US4 that respond to what is no digit: label 10 in the model, answer -1."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import digits_of, tiny_model
+
+from neocog.errors import ModelError
+from neocog.network import reference
+from neocog.network.decision import Decision, answers
+from neocog.network.engine import Engine
+from neocog.network.model import Model, from_bytes, to_bytes
+from neocog.network.u0 import u0_from_digits
+
+
+def rejecting(rule: str = "strongest") -> Model:
+    """The tiny model, whose planes for 8 and 9 mean no digit."""
+    labels = np.arange(10)
+    labels[8:] = 10
+    return replace(tiny_model(), labels=labels, rule=rule)  # type: ignore[arg-type]
+
+
+def test_a_rejecting_model_comes_back_from_its_file(tmp_path: Path) -> None:
+    saved = rejecting().save(tmp_path / "m.safetensors")
+    assert saved.classes == 11
+    assert tiny_model().classes == 10
+    with pytest.raises(ModelError, match="labels reach beyond"):
+        from_bytes(to_bytes(replace(saved, labels=saved.labels + 1)), source="m")
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs"])
+def test_what_is_no_digit_is_answered_with_none(rule: str) -> None:
+    found = Engine(rejecting(rule)).recognise(digits_of("0123456789"))
+    assert found.label.tolist() == [*range(8), -1, -1]
+    assert found.score.shape == (10, 10)
+    assert (found.p[8:] == 0).all()
+    assert (found.p[:8] > 0.5).all()
+    assert (found.margin[8:] > 0).all()
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
+def test_scores_of_no_digit_are_the_references(rule: str) -> None:
+    model = replace(rejecting(rule), labels=np.array([0, 1, 2, 2, 2, 9, 10, 10, 10, 10]))
+    maps = reference.respond(u0_from_digits(digits_of("28196")), model)
+    assert maps["UC4"].shape == (5, 11, 1, 1)
+    want = reference.scores(maps["US4"], model)
+    us4 = maps["US4"].transpose(0, 2, 3, 1).astype(np.float32)
+    np.testing.assert_allclose(Decision(model).scores(us4), want, atol=1e-5)
+
+
+def test_a_digit_wins_a_tie_with_no_digit() -> None:
+    score = np.zeros((3, 11), dtype=np.float32)
+    score[0, [4, 10]] = 0.5
+    score[1, [4, 10]] = 0.5, 0.6
+    found = answers(score, temperature=0.1)
+    assert found.label.tolist() == [4, -1, -1]
+    assert found.p[0] == pytest.approx(1 / (2 + 9 * np.exp(-5)))
