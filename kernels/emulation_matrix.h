@@ -112,6 +112,30 @@ struct Matrices {
                 memcpy(&lanes[i]->values[m], lanes[8 * m + i / 4]->row + i % 4 * 4, 4);
     }
 };
+struct TransposedMatrices {
+    const u8* row;
+    u32 values[4];
+    static void all(u32, TransposedMatrices* const* lanes) {
+        for (u32 i = 0; i < 32; ++i)
+            for (u32 m = 0; m < 4; ++m) {
+                u16 pair[2];
+                for (u32 j = 0; j < 2; ++j)
+                    memcpy(&pair[j], lanes[8 * m + i % 4 * 2 + j]->row + i / 4 * 2, 2);
+                memcpy(&lanes[i]->values[m], pair, 4);
+            }
+    }
+};
+struct Transposed {
+    u32 pair, result;
+    static u32 half(u32 pair, u32 upper) { return upper ? pair >> 16 : pair & 0xffffu; }
+    static void all(u32, Transposed* const* lanes) {
+        for (u32 i = 0; i < 32; ++i) {
+            u32 column = i / 4, row = i % 4 * 2;  // of the matrix given
+            u32 first = lanes[row * 4 + column / 2]->pair, second = lanes[row * 4 + 4 + column / 2]->pair;
+            lanes[i]->result = half(first, column % 2) | half(second, column % 2) << 16;
+        }
+    }
+};
 
 inline void need_aligned(const char* what, const void* address, u32 bytes, const Site& site) {
     if ((uintptr_t)address % bytes)
@@ -137,6 +161,18 @@ DEVICE void load_matrix_x4(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
     emulation::Matrices got = emulation::together(FULL_WARP, emulation::Matrices{(const u8*)row, {}}, site);
     for (int i = 0; i < 4; ++i) r[i] = got.values[i];
 }
+DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
+    emulation::Site site{"load_matrix_x4_transposed", file, line};
+    emulation::need_aligned("the row of load_matrix_x4_transposed", row, 16, site);
+    emulation::TransposedMatrices got =
+        emulation::together(FULL_WARP, emulation::TransposedMatrices{(const u8*)row, {}}, site);
+    for (int i = 0; i < 4; ++i) r[i] = got.values[i];
+}
+DEVICE u32 transpose_matrix(u32 pair, NEOCOG_CALLER) {
+    emulation::Site site{"transpose_matrix", file, line};
+    return emulation::together(FULL_WARP, emulation::Transposed{pair, 0}, site).result;
+}
+DEVICE float quick_sqrt(float x) { return sqrtf(x); }
 
 // -- asynchronous copies: they happen at the wait and not before -----------------------------------
 DEVICE void copy_late(void* to, const void* from, u32 bytes, emulation::Site site) {
@@ -148,6 +184,10 @@ DEVICE void copy_late(void* to, const void* from, u32 bytes, emulation::Site sit
 }
 DEVICE void copy_async_16(void* shared, const void* global, NEOCOG_CALLER) {
     copy_late(shared, global, 16, {"copy_async_16", file, line});
+}
+DEVICE void copy_async_16_or_0(void* shared, const void* global, bool given, NEOCOG_CALLER) {
+    alignas(16) static const u8 nothing[16] = {};
+    copy_late(shared, given ? global : nothing, 16, {"copy_async_16_or_0", file, line});
 }
 DEVICE void copy_async_4(void* shared, const void* global, NEOCOG_CALLER) {
     copy_late(shared, global, 4, {"copy_async_4", file, line});

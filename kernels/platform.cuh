@@ -96,11 +96,29 @@ DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
 }
+// The same, each matrix transposed: lane i then holds column i / 4, rows 2 (i % 4) and the next.
+DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row) {
+    u32 address = (u32)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
+}
+// One 8x8 matrix of 16-bit values, in the lanes as ldmatrix gives it, transposed.
+DEVICE u32 transpose_matrix(u32 pair) {
+    u32 r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(pair));
+    return r;
+}
 
 // -- asynchronous copies of 16 or 4 bytes from global to shared memory ---------------------------
 DEVICE void copy_async_16(void* shared, const void* global) {
     u32 address = (u32)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
+}
+// The same, or 16 bytes of 0.
+DEVICE void copy_async_16_or_0(void* shared, const void* global, bool given) {
+    u32 address = (u32)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(given ? 16 : 0));
 }
 DEVICE void copy_async_4(void* shared, const void* global) {
     u32 address = (u32)__cvta_generic_to_shared(shared);
@@ -109,6 +127,13 @@ DEVICE void copy_async_4(void* shared, const void* global) {
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 template <int pending>
 DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending)); }
+
+// Square root within 2 ulp.
+DEVICE float quick_sqrt(float x) {
+    float r;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
 
 // -- the launch before this one in a graph: wait for its results; let the next one start ---------
 DEVICE void wait_for_previous() {

@@ -31,7 +31,7 @@ MOST_CHUNK = 1024
 _MODULES = {
     "UG": ("contrast",),
     "US": ("s_direct", "winograd", "s_tensor"),
-    "UC": ("c_direct_sum",),
+    "UC": ("c_direct_sum", "c_tensor"),
     "UC4": ("decide",),
 }
 #: Plans with a name: versions in order of preference, by stage or kind of stage.

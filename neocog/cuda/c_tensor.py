@@ -1,0 +1,379 @@
+"""C-cells on tensor cores: how ``kernels/c_tensor.cu`` is specialised, fed and launched."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.c_direct_sum import combined
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.tilings import shared_limit
+from neocog.errors import UsageError
+from neocog.network.model import Model
+
+#: Widest kernel: a row of it then reaches over three steps of 16 columns.
+_MOST_TAPS = 34
+#: Registers of a thread that weights may take.
+_WEIGHT_REGISTERS = 80
+#: Scales tried for weights that are rounded once.
+_SCALES = 1025
+#: Bytes of input that a multiprocessor takes in a clock cycle when all of them read.
+_BYTES_PER_CYCLE = 25.0
+#: Clock cycles: until a product's sum can be added to, between two products of a warp.
+_LATENCY, _PRODUCT = 33.0, 3.2
+#: Clock cycles of a block's start: silence, first input, last responses.
+_START = 1500.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a layer is dealt to blocks.
+
+    Attributes
+    ----------
+    stream : bool
+        Whether warps go down the input with the sums moving on (``c_stream``); else each warp
+        keeps the sums of its rows (``c_band``).
+    rows : int
+        Rows of cells a block.
+    groups : int
+        Groups of 16 planes a block.
+    steps : int
+        Pairs of input rows a stage.
+    stages : int
+        Stages in the ring of input rows; without ``stream`` it holds all rows of a block.
+    blocks : int
+        Blocks that share a multiprocessor.
+    """
+
+    stream: bool
+    rows: int
+    groups: int
+    steps: int
+    stages: int
+    blocks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a layer asks of the kernel."""
+
+    size: int
+    channels: int
+    out: int
+    taps: int
+    padding: int
+    code: int
+
+    @property
+    def live(self) -> int:
+        """Rows of cells that a pair of input rows reaches."""
+        return (self.taps + 1) // 2
+
+    @property
+    def depth(self) -> int:
+        """Products of depth 16 for a tile and an input row."""
+        return -(-(14 + self.taps) // 16)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of 8 cells a row."""
+        return -(-self.out // 8)
+
+    @property
+    def all_groups(self) -> int:
+        """Groups of 16 planes."""
+        return -(-self.channels // 16)
+
+    @property
+    def parts(self) -> int:
+        """Halves of an input."""
+        return 2 if self.code == 0 else 1
+
+    @property
+    def weight_parts(self) -> int:
+        """Parts of a weight."""
+        return 1 if self.code == 1 else 2
+
+    @property
+    def resident(self) -> bool:
+        """Whether a thread of ``c_stream`` has registers for its share of the weights."""
+        return self.weight_parts == 1 and 2 * self.live * self.depth * 2 <= _WEIGHT_REGISTERS
+
+    @property
+    def registers(self) -> int:
+        """About what a thread of ``c_stream`` takes."""
+        return (54 if self.parts == 1 else 90) + 10 * self.live
+
+    def pairs(self, rows: int) -> int:
+        """Pairs of input rows that ``rows`` rows of cells see, those outside the map left out."""
+        whole = (self.size - 1 + self.padding) // 2 - self.padding // 2 + 1
+        return min(rows + self.live - 1, whole)
+
+    def threads(self, t: Tiling) -> int:
+        """Threads of a block."""
+        return 32 * self.tiles * t.groups
+
+    def shared(self, t: Tiling) -> int:
+        """Bytes of shared memory of a block: the ring, and weights unless they are registers."""
+        seen = 16 * (self.tiles + self.depth - 1)
+        line = up(max(self.size + self.padding, seen - self.padding), 8) * 32
+        ring = t.stages * 2 * t.steps * t.groups * line + max(seen * 32 - line, 0)
+        weights = 0 if t.stream and self.resident else (2 * self.live + 1) * self.row_words * 4
+        return self.parts * ring + weights
+
+    @property
+    def row_words(self) -> int:
+        """Words of one row of packed weights."""
+        return self.weight_parts * 32 * 2 * self.depth
+
+
+def candidates(shape: Shape, arch: int) -> Iterator[Tiling]:
+    """Yield the tilings that fit the device."""
+    limit = shared_limit(arch)
+    for bands in range(1, shape.out + 1):
+        rows = -(-shape.out // bands)
+        if rows * (bands - 1) >= shape.out:
+            continue
+        pairs = shape.pairs(rows)
+        for groups in range(1, shape.all_groups + 1):
+            if shape.all_groups % groups or 32 * shape.tiles * groups > 512:
+                continue
+            if rows <= 4:
+                steps = 2 if shape.parts == 1 else pairs
+                tiling = Tiling(False, rows, groups, steps, -(-pairs // steps))
+                if shape.shared(tiling) <= limit:
+                    yield tiling
+            yield from _streams(shape, rows, groups, limit)
+
+
+def _streams(shape: Shape, rows: int, groups: int, limit: int) -> Iterator[Tiling]:
+    """Yield the deepest ring with which two blocks share a multiprocessor, else one."""
+    for blocks in (2, 1):
+        for stages in (8, 4, 2):
+            t = Tiling(True, rows, groups, 1, stages, blocks)
+            enough = shape.registers <= register_limit(shape.threads(t) * blocks)
+            if enough and blocks * (shape.shared(t) + 1024) <= limit + 1024:
+                yield t
+                return
+
+
+def register_limit(threads: int) -> int:
+    """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
+    return min(255, 65536 // up(threads, 128) // 8 * 8)
+
+
+def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
+    """Estimate the time of a launch in clock cycles, to rank tilings (rates of an H200)."""
+    blocks = -(-shape.out // t.rows) * -(-shape.all_groups // t.groups) * batch
+    pairs, warps = shape.pairs(t.rows), shape.tiles * t.groups
+    resident = max(1, min(t.blocks if t.stream else 4, -(-blocks // processors)))
+    per_scheduler = -(-warps * resident // 4)
+    products = 2 * shape.depth * (shape.live if t.stream else t.rows)
+    chain = 2 * shape.depth * _LATENCY * (1.0 if t.stream else 0.6)
+    step = max(
+        chain, per_scheduler * (products * _PRODUCT * (shape.parts + shape.weight_parts - 1) + 60)
+    )
+    loaded = 2 * pairs * shape.size * t.groups * 32 * shape.parts * resident / _BYTES_PER_CYCLE
+    waves = -(-blocks // (processors * resident))
+    return waves * (max(pairs * step, loaded) + _START)
+
+
+def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
+    """Return the tiling that :func:`estimate` likes best.
+
+    Raises
+    ------
+    UsageError
+        If none fits the device's shared memory.
+    """
+    best = min(
+        candidates(shape, arch),
+        key=lambda t: estimate(shape, t, batch, processors),
+        default=None,
+    )
+    if best is None:
+        raise UsageError(
+            f"C version 'tensor' does not fit {shared_limit(arch)} bytes of shared memory: "
+            "choose box"
+        )
+    return best
+
+
+class TensorC(Step):
+    """UC1 .. UC3 as banded matrix products on tensor cores; any blur up to 34 taps.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where to run; its architecture is 80 or above.
+    model : Model
+        Whose blur.
+    layer : int
+        0 .. 2 for UC1 .. UC3.
+    layouts : dict
+        Of :func:`neocog.cuda.steps.layouts`.
+    precision : {"fp32", "tf32", "fp16", "bf16"}
+        Operands are of 16 bits. Of float32 maps (fp32 and tf32) inputs and weights are sums of
+        two halves each, of bf16 the weights are sums of two; sums are float32.
+    tiling : Tiling, optional
+        Taken instead of what :func:`choose` picks.
+
+    Raises
+    ------
+    UsageError
+        If the blur is too wide.
+    """
+
+    version: ClassVar[str] = "tensor"
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        precision: Precision,
+        *,
+        tiling: Tiling | None = None,
+    ) -> None:
+        self.reads, self.writes = f"US{layer + 1}", f"UC{layer + 1}"
+        self._machine, self._tiling = machine, tiling
+        self._source, self._target = layouts[self.reads], layouts[self.writes]
+        self._ratio = model.psi == "ratio"
+        a, padding = combined(model.blurs[layer]), model.spec.c[layer].padding
+        if len(a) > _MOST_TAPS or padding >= len(a):
+            raise UsageError(
+                f"C version 'tensor' takes kernels of up to {_MOST_TAPS} taps; {self.writes} has "
+                f"{len(a)}, padding {padding}: choose box"
+            )
+        self.shape = Shape(
+            self._source.size,
+            self._source.channels,
+            self._target.size,
+            len(a),
+            padding,
+            self._source.code,
+        )
+        scale, words = pack(a, self.shape)
+        self._scale = np.float32(scale)
+        self._weights = machine.xp.asarray(words)
+
+    def tiling(self, batch: int) -> Tiling:
+        """Return the tiling for a batch."""
+        if self._tiling is not None:
+            return self._tiling
+        return choose(self.shape, batch, self._machine.arch, self._machine.processors)
+
+    def kernel(self, tiling: Tiling) -> Kernel:
+        """Return the kernel, specialised for a tiling."""
+        s, t = self.shape, self._target
+        threads = s.threads(tiling)
+        defines = {
+            "STREAM" if tiling.stream else "BAND": 1,
+            "MAP": s.code,
+            "SIZE": s.size,
+            "CHANNELS": s.channels,
+            "OUT": s.out,
+            "UC_WIDTH": t.width,
+            "UC_BORDER": t.border,
+            "UC_CHANNELS": t.channels,
+            "TAPS": s.taps,
+            "PADDING": s.padding,
+            "PSI": int(self._ratio),
+            "ROWS": tiling.rows,
+            "GROUPS": tiling.groups,
+            "STEPS": tiling.steps,
+            "STAGES": tiling.stages,
+            "BLOCKS": tiling.blocks,
+            "RESIDENT": int(s.resident),
+        }
+        return Kernel(
+            "c_tensor.cu",
+            "c_stream" if tiling.stream else "c_band",
+            tuple(defines.items()),
+            threads,
+            s.shared(tiling),
+            arch=80,
+            registers=register_limit(threads * tiling.blocks),
+        )
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """One launch."""
+        t = self.tiling(batch)
+        grid = -(-self.shape.out // t.rows), -(-self.shape.all_groups // t.groups), batch
+        return [Launch(self.kernel(t), grid, (source, target, self._weights, self._scale))]
+
+    def work(self) -> Work:
+        """a_C at every cell, saturation; both maps once."""
+        s, t = self._source, self._target
+        flops = t.size**2 * t.planes * (2.0 * self.shape.taps**2 + 2)
+        moved = (s.size**2 * s.planes + t.size**2 * t.planes) * s.storage.itemsize
+        return Work(flops, float(moved))
+
+
+def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32]]:
+    """Pack a_C (taps, taps) as the banded operands of its rows, in the order of a warp's lanes.
+
+    Returns
+    -------
+    scale : float
+        What sums of products are multiplied by.
+    words : ndarray of uint32
+        Flat: row of a_C (to an even number, then one of silence), higher and lower parts (but for
+        fp16), lane, step, two words.
+    """
+    rows = np.zeros((2 * shape.live + 1, shape.taps))
+    rows[: shape.taps] = a
+    # banded[dy, column, cell] = a[dy, column - 2 cell]
+    banded = np.zeros((len(rows), 16 * shape.depth, 8))
+    for cell in range(8):
+        banded[:, 2 * cell : 2 * cell + shape.taps, cell] = rows
+    code = 2 if shape.code == 2 else 1
+    if shape.weight_parts == 1:
+        scale = _best_scale(a)
+    else:
+        scale = float(2.0 ** np.floor(np.log2(np.abs(a).max() or 1.0)))
+    parts, left = [], banded / scale
+    for _ in range(shape.weight_parts):
+        parts.append(_bits(left, code))
+        left = left - _values(parts[-1], code)
+    bits = np.stack(parts, axis=1).reshape(len(rows), len(parts), shape.depth, 2, 4, 2, 8)
+    # ... step, half of its depth, t, first or second, g -> lane 4 g + t, step, half, first, second
+    lanes = np.ascontiguousarray(bits.transpose(0, 1, 6, 4, 2, 3, 5))
+    return scale, lanes.view(np.uint32).reshape(-1)
+
+
+def _bits(values: NDArray[np.float64], code: int) -> NDArray[np.uint16]:
+    """Round to half (code 1) or bfloat16 (2), as bits."""
+    if code == 1:
+        return values.astype(np.float16).view(np.uint16)
+    words = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def _values(bits: NDArray[np.uint16], code: int) -> NDArray[np.float64]:
+    if code == 1:
+        return bits.view(np.float16).astype(np.float64)
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def _best_scale(a: NDArray[np.float64]) -> float:
+    """Return the scale at which rounding to half changes the weights and their sum least.
+
+    Surround and centre of a_C cancel, and its few different values err alike wherever they stand:
+    at a scale that suits them a layer errs a third as much as at a power of two.
+    """
+    top = float(np.abs(a).max()) or 1.0
+    scales = top / np.geomspace(1.0, 2.0, _SCALES)
+    errors = [(a / s).astype(np.float16).astype(np.float64) * s - a for s in scales]
+    return float(scales[int(np.argmin([(e**2).sum() + e.sum() ** 2 for e in errors]))])
+
+
+#: By name.
+VERSIONS: dict[str, type[TensorC]] = {TensorC.version: TensorC}

@@ -1,0 +1,139 @@
+"""The C-layers on tensor cores in the emulator, held against the float64 equations."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.c_direct_sum import combined
+from neocog.cuda.c_tensor import TensorC, Tiling, candidates, choose, pack
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.plan import versions
+from neocog.cuda.steps import PRECISIONS, Precision, layouts
+from neocog.errors import UsageError
+from neocog.network import reference
+from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.test_cuda_c_direct_sum import crooked, model_of
+
+#: Largest error of a layer, as a share of its strongest response.
+BOUND = {"fp32": 1e-5, "tf32": 1e-5, "fp16": 1e-3, "bf16": 5e-3}
+#: Planes of US2, US3, US4 that make no whole group of 16, and two groups.
+PLANES = (26, 7, 7)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def step_of(
+    machine: Any, name: str, layer: int, precision: Precision, blur: Any = None, **more: Any
+) -> TensorC:
+    model = model_of(name, blur)
+    lay = layouts(model.spec, PLANES, precision)
+    return TensorC(machine, model, layer, lay, precision, **more)
+
+
+def error_of(
+    machine: Any, name: str, layer: int, precision: Precision, blur: Any = None, **more: Any
+) -> float:
+    """Error of a layer on maps as sparse as those of a digit."""
+    model = model_of(name, blur)
+    lay = layouts(model.spec, PLANES, precision)
+    source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
+    shape = (2, source.planes, source.size, source.size)
+    held = stored(sparse(shape, active=0.03), source)
+    wanted = reference.c_response(
+        read(held, source),
+        model.blurs[layer].astype(np.float64),
+        padding=model.spec.c[layer].padding,
+        kind=model.psi,
+    )
+    out = poisoned(target, 2)
+    step = step_of(machine, name, layer, precision, blur, **more)
+    for launch in step.launches(2, held, out, {}):
+        machine.launch(launch)
+    return float(np.abs(read(out, target) - wanted).max() / wanted.max())
+
+
+@pytest.mark.parametrize("name", ["fukushima2003", "ikeda2011", "neocog"])
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_few_digits_give_the_equations(machine: Emulator, name: str, layer: int) -> None:
+    assert error_of(machine, name, layer, "fp16") <= BOUND["fp16"]
+
+
+@pytest.mark.parametrize(("name", "layer"), [("fukushima2003", 2), ("ikeda2011", 1)])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_many_digits_give_the_equations(
+    machine: Emulator, name: str, layer: int, precision: Precision
+) -> None:
+    tiling = step_of(machine, name, layer, precision).tiling(1024)
+    assert tiling.stream
+    assert error_of(machine, name, layer, precision, tiling=tiling) <= BOUND[precision]
+
+
+@pytest.mark.parametrize(
+    ("precision", "tiling"),
+    [
+        ("fp16", Tiling(True, 13, 1, 1, 3, 2)),
+        ("fp16", Tiling(True, 5, 2, 2, 2, 2)),
+        ("fp16", Tiling(True, 8, 1, 3, 2, 1)),
+        ("fp16", Tiling(False, 4, 2, 2, 5)),
+        ("fp16", Tiling(False, 1, 1, 7, 1)),
+        ("bf16", Tiling(False, 3, 1, 3, 3)),
+        ("fp32", Tiling(False, 2, 2, 8, 1)),
+        ("fp32", Tiling(True, 21, 1, 2, 2, 1)),
+    ],
+)
+def test_every_way_of_dealing_it_to_blocks(
+    machine: Emulator, precision: Precision, tiling: Tiling
+) -> None:
+    error = error_of(machine, "fukushima2003", 1, precision, tiling=tiling)
+    assert error <= BOUND[precision]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_learned_blurs_need_no_symmetry(machine: Emulator, stream: bool) -> None:
+    tiling = Tiling(stream, 4, 2, 2, 3, 1)
+    error = error_of(machine, "ikeda2011", 1, "fp32", crooked, tiling=tiling)
+    assert error <= BOUND["fp32"]
+
+
+@pytest.mark.parametrize("order", ["reversed", 5])
+@pytest.mark.parametrize("batch", [8, 1024])
+def test_in_any_order_of_threads(order: Any, batch: int) -> None:
+    machine = Emulator(order=order)
+    tiling = step_of(machine, "ikeda2011", 1, "fp16").tiling(batch)
+    assert error_of(machine, "ikeda2011", 1, "fp16", tiling=tiling) <= BOUND["fp16"]
+
+
+def test_few_digits_are_dealt_to_all_processors(machine: Emulator) -> None:
+    model = model_of("fukushima2003")
+    lay = layouts(model.spec, (26, 78, 70), "fp16")
+    for layer in range(3):
+        step = TensorC(machine, model, layer, lay, "fp16")
+        for batch in (8, 64, 4096):
+            (launch,) = step.launches(batch, None, None, {})
+            assert np.prod(launch.grid) >= 100
+            for tiling in candidates(step.shape, 90):
+                assert step.shape.shared(tiling) <= 227 * 1024
+
+
+def test_weights_are_rounded_at_a_scale_that_suits_them(machine: Emulator) -> None:
+    a = combined(model_of("fukushima2003").blurs[1])
+    shape = step_of(machine, "fukushima2003", 1, "fp16").shape
+    scale, words = pack(a, shape)
+    halves = words.view(np.float16).astype(np.float64) * scale
+    # each tap stands once in each of the 8 columns of its row
+    error = halves.reshape(2 * shape.live + 1, -1).sum(axis=1)[: len(a)] / 8 - a.sum(axis=1)
+    plain = a.astype(np.float16).astype(np.float64).sum(axis=1) - a.sum(axis=1)
+    assert np.abs(error).max() < np.abs(plain).max()
+
+
+def test_what_does_not_fit_is_refused(machine: Emulator) -> None:
+    shape = step_of(machine, "neocog", 0, "fp32").shape
+    assert choose(shape, 8, 90, 132).rows <= shape.out
+    assert "tensor" in versions("UC")
+    wide = model_of("neocog", lambda w: np.pad(w, 20))
+    with pytest.raises(UsageError, match="up to 34 taps"):
+        TensorC(machine, wide, 0, layouts(wide.spec, PLANES, "fp32"), "fp32")
