@@ -22,6 +22,9 @@
 //   6  wgmma (WGMMA 1): a warpgroup multiplies 64 cells by all planes of a block, weights straight
 //      from shared memory, cells from registers, which ldmatrix fills for the next step while the
 //      tensor cores work on this one.
+//   7  COMPACT: where nothing is heard there is no response. The cells with v > 0 are listed, and
+//      the rows of the product are the cells of the list; the others are set to 0. On handwritten
+//      digits 63 % of US1, 62 % of US2 and 45 % of US3 hear nothing.
 //
 // Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
@@ -39,10 +42,11 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     float* const energy = v + (CELLS + 3) / 4 * 4;
     float* const silences = energy + (PIXELS + 3) / 4 * 4;
     float* const c_shared = silences + WN * NT * 8;
-    u8* const input = (u8*)(c_shared + (KY_PER * KSIZE + 3) / 4 * 4);
+    u16* const list = (u16*)(c_shared + (KY_PER * KSIZE + 3) / 4 * 4);
+    u8* const input = (u8*)(list + (COMPACT ? (CELLS + 7) / 8 * 8 : 0));
     u32* const stages = (u32*)(input + INPUT_BYTES * PARTS);
 
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     const int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
     const int digit = blockIdx.x / BANDS * GROUP, band = blockIdx.x % BANDS;
     const int first_row = band * ROWS, ky0 = blockIdx.z * KY_PER;
@@ -68,15 +72,20 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     const int cells_there = GROUP > 1 ? min(GROUP, batch - digit) * ROWS * OUT
                                       : min(ROWS, OUT - first_row) * OUT;
     out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
-#if HELD  // few weights: in registers for good; cells that hear nothing are passed over
+#if HELD  // few weights: in registers for good
     u32 held[TAPS * STEPS][PARTS][NT][2];
     UNROLL for (int i = 0; i < TAPS * STEPS; i++)
         UNROLL for (int part = 0; part < PARTS; part++)
             load_weights(held[i][part], stages + (i * WN + wn) * SLICE_WORDS + part * NT * 64, lane);
-    __syncthreads();
 #endif
+#if COMPACT
+    const int count = __shfl_sync(~0u, list_heard(list, v, cells_there, first, first_plane), 0);
+#else
+    const int count = cells_there;
+#endif
+    const int passes = (count + WM * MT * 16 - 1) / (WM * MT * 16);
 
-    NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
+    NO_UNROLL for (int pass = 0; pass < passes; pass++) {
         float sum[MT][NT][4] = {};
 #if FLUSH
         float total[MT][NT][4] = {};
@@ -85,9 +94,9 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
         int lower[MT];
         UNROLL for (int m = 0; m < MT; m++) {
             int row = tile_of(pass, wm, m) * 16 + (PAIR ? lane / 4 : lane % 16);
-            int window = window_of(min(row, CELLS - 1));
+            int window = window_of(cell_of(list, row, count));
             rows[m] = input + window * PITCH + (PAIR ? lane % 4 * CELL_BYTES : lane / 16 * 16);
-            lower[m] = PAIR ? (window_of(min(row + 8, CELLS - 1)) - window) * PITCH : 0;
+            lower[m] = PAIR ? (window_of(cell_of(list, row + 8, count)) - window) * PITCH : 0;
         }
         NO_UNROLL for (int stage = 0; stage < STAGES; stage++) {
             const int turn = pass * STAGES + stage;
@@ -95,7 +104,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 copy_async_wait<0>();
                 fence_async_proxy();
                 __syncthreads();
-                if (turn + 1 < PASSES * STAGES) {
+                if (turn + 1 < passes * STAGES) {
                     load_stage(stages + (turn + 1) % 2 * (STAGE_TAPS * TAP_WORDS), weights,
                                (stage + 1) % STAGES);
                     copy_async_commit();
@@ -119,6 +128,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                                   i % STEPS * (WN * SLICE_WORDS);
                 wgmma_fence();
                 UNROLL for (int m = 0; m < MT; m++) {
+                    if (m > 0 && COMPACT && tile_of(pass, wm, m) / 4 * 64 >= count) break;
                     if (SPLIT_HALF) {
                         wgmma<MODE, NT>(sum[m], a[PARTS - 1][m], from);
                         wgmma<MODE, NT>(sum[m], a[0][m], from + NT * 64);
@@ -142,8 +152,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             wgmma_wait<0>();
 #elif HELD
             UNROLL for (int m = 0; m < MT; m++) {
-                const int cell = min(tile_of(pass, wm, m) * 16 + lane / 4, CELLS - 1);
-                if (!__any_sync(~0u, v[cell] + v[min(cell + 8, CELLS - 1)] > 0.0f)) continue;
+                if (tile_of(pass, wm, m) * 16 >= count) break;
                 UNROLL for (int i = 0; i < TAPS * STEPS; i++) {
                     u32 a[PARTS][4];
                     UNROLL for (int part = 0; part < PARTS; part++) {
@@ -197,7 +206,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     }
 #endif
         }
-        if (pass == 0) __syncthreads();  // v is complete; where it is SPREAD, the input is done with
+        if (SPREAD || (pass == 0 && !COMPACT)) __syncthreads();  // v is complete, the input read
 
 #if SPREAD
         // The lanes' sums go to shared memory, four planes of a cell an item; all threads then add
@@ -234,7 +243,8 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #endif
         NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS) {
             const Item item = item_of(i);
-            if (item.cell >= cells_there || first_plane + item.plane >= OUT_C) continue;
+            if (item.row >= count || first_plane + item.plane >= OUT_C) continue;
+            const int cell = cell_of(list, item.row, count);
 #if KSPLIT > 1
             float4 e = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             UNROLL for (int z = 0; z < KSPLIT; z++) {
@@ -244,14 +254,14 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #else
             const float4 e = sum_of_warps(sums, i);
 #endif
-            respond(first + item.cell * OUT_C, silences, item.plane, item.two, e, v[item.cell],
-                    theta);
+            respond(first + cell * OUT_C, silences, item.plane, item.two, e, v[cell], theta);
         }
 #else
         UNROLL for (int m = 0; m < MT; m++) {
             UNROLL for (int half = 0; half < 2; half++) {
-                const int cell = tile_of(pass, wm, m) * 16 + half * 8 + lane / 4;
-                if (cell >= cells_there) continue;
+                const int row = tile_of(pass, wm, m) * 16 + half * 8 + lane / 4;
+                if (row >= count) continue;
+                const int cell = cell_of(list, row, count);
                 out_t* const at = first + cell * OUT_C;
                 UNROLL for (int n = 0; n < NT; n += 2) {
                     const bool two = n == NT - 1;

@@ -5,7 +5,7 @@
 
 // KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
-// block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; PASSES over the block's cells; KSPLIT
+// block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
 // blocks share a window; STAGE_TAPS taps a stage of weights; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
 #define WIDE (MODE == 2)
@@ -31,6 +31,9 @@
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
 #define HELD (PAIR && !WGMMA)
+#ifndef COMPACT
+#define COMPACT 0
+#endif
 #define FLUSH (SPLIT_HALF && STAGES > 1)
 enum { unroll_taps = UNROLL_TAPS };  // a pragma takes a constant, not a macro
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
@@ -197,6 +200,38 @@ DEVICE void inhibit(float* v, const float* energy, const float* c, float unit) {
     }
 }
 
+// Cell of a row of the product; rows beyond the last repeat it.
+DEVICE int cell_of(const u16* list, int row, int count) {
+    return COMPACT ? list[min(row, count - 1)] : min(row, CELLS - 1);
+}
+
+#if COMPACT
+// List the cells that hear anything, set the others to 0; returns how many there are. In any order:
+// no cell's response depends on its neighbours in the list.
+DEVICE int list_heard(u16* list, const float* v, int cells, out_t* first, int first_plane) {
+    __shared__ int heard;
+    if (threadIdx.x == 0) heard = 0;
+    __syncthreads();
+    const int lane = threadIdx.x % 32, planes = min(WN * NT * 8, OUT_C - first_plane);
+    NO_UNROLL for (int base = threadIdx.x - lane; base < cells; base += THREADS) {
+        const int cell = base + lane;
+        const bool hears = cell < cells && v[cell] > 0.0f;
+        const u32 vote = __ballot_sync(~0u, hears);
+        int place = 0;
+        if (lane == 0 && vote) place = atomicAdd(&heard, __popc(vote));
+        place = __shfl_sync(~0u, place, 0);
+        if (hears) list[place + __popc(vote & ((1u << lane) - 1))] = (u16)cell;
+        else if (cell < cells)
+            NO_UNROLL for (int plane = 0; plane < planes; plane += 8) {
+                uint4* at = (uint4*)(first + cell * OUT_C + plane);
+                UNROLL for (int i = 0; i < (int)sizeof(out_t) / 2; i++) at[i] = make_uint4(0, 0, 0, 0);
+            }
+    }
+    __syncthreads();
+    return heard;
+}
+#endif
+
 // Where the values of a step lie, counted from a cell's window.
 DEVICE int place_of(int tap, int step) {
 #if PAIR
@@ -280,7 +315,7 @@ DEVICE void respond(out_t* cell, const float* silences, int plane, bool two, flo
 #if SPREAD
 // What a lane holds of one half of a tile of cells and one pair of tiles of planes.
 struct Item {
-    int cell, plane;
+    int row, plane;
     bool two;
 };
 #define PAIRS ((NT + 1) / 2)
