@@ -1,16 +1,19 @@
 // Contrast cells: digits 28x28 (or U0) -> UG, the on-centre and the off-centre plane side by side.
 //
 // Ladder of versions (what each added):
-//   1  U0 lives in shared memory only: the digit is enlarged there, first down, then across.
-//   2  a thread computes STRIP cells of one column: an input row is read once for all of them, and
-//      the kernel being its own mirror image, columns left and right are added before they are
-//      multiplied: 28 multiplications a cell, 12 loads.
+//   1  U0 lives in shared memory only: the digit is enlarged there.
+//   2  a thread computes STRIP cells of COLUMNS columns: an input row is read once for all of them,
+//      and the kernel being its own mirror image, columns left and right are added before they are
+//      multiplied: 28 multiplications a cell.
 //   3  float32 with a float64 verdict: |y| <= SILENCE counts as 0, and cells that float32 cannot
-//      tell (a few in a thousand digits) are summed once more in float64.
+//      tell (a few in a thousand digits) are summed once more in float64, by one loop that most
+//      warps never enter.
+//   4  a thread enlarges one column: where that lies between the digit's columns is worked out once,
+//      two rows of U0 come from the same four pixels, and a pixel is read once for both.
 #include "platform.cuh"
 
-// WIDTH, BORDER of UG's layout; CELLS a side; SILENCE; STRIP cells of a column a thread, STRIPS of
-// them a block. FROM_U0: the input is U0 itself, float32, of any range.
+// WIDTH, BORDER of UG's layout; CELLS a side; SILENCE; STRIP cells each of COLUMNS (1 or 2) columns a
+// thread, STRIPS of them a block. FROM_U0: the input is U0 itself, float32, of any range.
 #ifndef FROM_U0
 #define FROM_U0 0
 #endif
@@ -22,8 +25,16 @@
 #define PADDING 6
 #define ROWS (STRIP * STRIPS)
 #define SEEN (ROWS + TAPS - 1)
-#define PITCH (CELLS + TAPS - 1)
-#define THREADS ((CELLS * STRIPS + 31) / 32 * 32)
+#define SEEN_COLUMNS (CELLS + TAPS - 1)
+#define PITCH ((SEEN_COLUMNS + 2) / 2 * 2)
+#define ACROSS ((CELLS + COLUMNS - 1) / COLUMNS)  // threads side by side
+#define THREADS ((ACROSS * STRIPS + 31) / 32 * 32)
+// Threads that share a column of U0, and the pairs of its rows that each enlarges.
+#define SHARERS (THREADS / SEEN_COLUMNS > 1 ? THREADS / SEEN_COLUMNS : 1)
+#define PAIRS (SEEN / 2 + 1)
+#define PAIRS_EACH ((PAIRS + SHARERS - 1) / SHARERS)
+// Rows of the digit that a block sees.
+#define INK_ROWS (PAIRS + 1 < DIGIT ? PAIRS + 1 : DIGIT)
 // float32 errs by at most (taps + 2) 2^-24 sum |a| |u|; sum |a| is 2
 #define ERROR (52.0f * 5.9604645e-8f)
 
@@ -58,39 +69,53 @@ DEVICE float mix(const Enlarged& e, float first, float second) {
     return fmaf(e.part[1], second, e.part[0] * first);
 }
 
-// Rows top .. top + SEEN - 1 of U0, with silence around it, PADDING columns on the left.
-DEVICE void enlarge(float* u0, float* down, float* ink, const u8* digit, int top) {
-    for (int i = threadIdx.x; i < DIGIT * DIGIT / 4; i += THREADS) {
-        const u32 four = ((const u32*)digit)[i];
-        UNROLL for (int n = 0; n < 4; n++) ink[4 * i + n] = ink_of((u8)(four >> 8 * n));
+DEVICE int within(int row) { return row < 0 ? 0 : row > DIGIT - 1 ? DIGIT - 1 : row; }
+
+// Rows top .. top + SEEN - 1 of U0, with silence around it, PADDING columns on the left. Rows
+// 2 s + MARGIN + 1 and the next lie between rows s and s + 1 of the digit.
+DEVICE void enlarge(float* u0, float* ink, const u8* digit, int top) {
+    const int start = (top - MARGIN - 1) >> 1;
+    int first = start < 0 ? 0 : start;
+    if (first > DIGIT - INK_ROWS) first = DIGIT - INK_ROWS;
+    for (int i = threadIdx.x; i < INK_ROWS * DIGIT / 4; i += THREADS) {
+        const u32 four = ((const u32*)(digit + first * DIGIT))[i];
+        ((float4*)ink)[i] = make_float4(ink_of((u8)four), ink_of((u8)(four >> 8)),
+                                        ink_of((u8)(four >> 16)), ink_of((u8)(four >> 24)));
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < SEEN * DIGIT; i += THREADS) {
-        int row = top + i / DIGIT, column = i % DIGIT;
-        float value = 0.0f;
-        if (!on_paper(row)) {
-            Enlarged e = enlarged(row);
-            value = mix(e, ink[e.low * DIGIT + column], ink[e.high * DIGIT + column]);
+    for (int i = threadIdx.x; i < SEEN_COLUMNS * SHARERS; i += THREADS) {
+        const int at = i % SEEN_COLUMNS, column = at - PADDING, share = i / SEEN_COLUMNS * PAIRS_EACH;
+        const bool silent = on_paper(column);
+        const Enlarged e = enlarged(column);
+        const int left = silent ? 0 : e.low, right = silent ? 0 : e.high;
+        float low[2], high[2];  // left and right pixel of the rows above and below
+        const float* row = ink + (within(start + share) - first) * DIGIT;
+        low[0] = row[left], low[1] = row[right];
+        UNROLL_BY(2) for (int n = 0; n < PAIRS_EACH; n++) {
+            const int s = start + share + n;
+            row = ink + (within(s + 1) - first) * DIGIT;
+            high[0] = row[left], high[1] = row[right];
+            UNROLL for (int odd = 0; odd < 2; odd++) {
+                const int y = 2 * s + MARGIN + 1 + odd;
+                Enlarged between;
+                between.part[0] = odd ? 0.25f : 0.75f;
+                between.part[1] = 1.0f - between.part[0];
+                const float value =
+                    mix(e, mix(between, low[0], high[0]), mix(between, low[1], high[1]));
+                if (y >= top && y < top + SEEN)
+                    u0[(y - top) * PITCH + at] = silent || on_paper(y) ? 0.0f : value;
+            }
+            low[0] = high[0], low[1] = high[1];
         }
-        down[i] = value;
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < SEEN * PITCH; i += THREADS) {
-        int row = i / PITCH, column = i % PITCH - PADDING;
-        float value = 0.0f;
-        if (!on_paper(column)) {
-            Enlarged e = enlarged(column);
-            value = mix(e, down[row * DIGIT + e.low], down[row * DIGIT + e.high]);
-        }
-        u0[i] = value;
     }
 }
 
 DEVICE void read_u0(float* u0, const float* source, int top) {
-    for (int i = threadIdx.x; i < SEEN * PITCH; i += THREADS) {
-        int row = top + i / PITCH, column = i % PITCH - PADDING;
-        bool inside = row >= 0 && row < INPUT && column >= 0 && column < INPUT;
-        u0[i] = inside ? source[row * INPUT + column] : 0.0f;
+    UNROLL_BY(4) for (int i = threadIdx.x; i < SEEN * SEEN_COLUMNS; i += THREADS) {
+        const int line = i / SEEN_COLUMNS, at = i % SEEN_COLUMNS;
+        const int row = top + line, column = at - PADDING;
+        const bool inside = row >= 0 && row < INPUT && column >= 0 && column < INPUT;
+        u0[line * PITCH + at] = inside ? source[row * INPUT + column] : 0.0f;
     }
 }
 
@@ -106,7 +131,7 @@ DEVICE double exactly(const float* window, const double* weights) {
 }
 
 // What float32 may be wrong by at a window.
-DEVICE float error_at(const float* window, const float (&w)[HALF][HALF]) {
+DEVICE float error_at(const float* window) {
     if (!FROM_U0) return ERROR * 2.0f;
     float size = 0.0f;
     for (int i = 0; i < TAPS; i++)
@@ -126,51 +151,84 @@ typedef u32 pair_t;
 DEVICE pair_t pair_of(float on, float off) { return bf16_of(on) | (u32)bf16_of(off) << 16; }
 #endif
 
-// weights: the upper left quarter of the kernel, the middle row and column included.
-#if FROM_U0
-KERNEL(THREADS) contrast(const float* source, map_t* ug, const double* weights) {
+// The columns that a thread sees of one row.
+DEVICE void read_row(float (&u)[COLUMNS + TAPS - 1], const float* from) {
+#if COLUMNS == 2  // pairs of columns begin at even places
+    UNROLL for (int j = 0; j < COLUMNS + TAPS - 1; j += 2) {
+        const float2 two = *(const float2*)(from + j);
+        u[j] = two.x, u[j + 1] = two.y;
+    }
 #else
-KERNEL(THREADS) contrast(const u8* source, map_t* ug, const double* weights) {
+    UNROLL for (int j = 0; j < COLUMNS + TAPS - 1; j++) u[j] = from[j];
 #endif
+}
+
+DEVICE void respond(pair_t* cell, float y) { *cell = pair_of(fmaxf(y, 0.0f), fmaxf(-y, 0.0f)); }
+
+// weights: the upper left quarter of the kernel, the middle row and column included; rounded: the
+// same in float32.
+#if FROM_U0
+typedef float source_t;
+#else
+typedef u8 source_t;
+#endif
+KERNEL(THREADS) contrast(const source_t* source, map_t* ug, const double* weights,
+                         const float* rounded) {
     DYNAMIC_SHARED(memory);
     float* u0 = (float*)memory;
-    float w[HALF][HALF];
-    UNROLL for (int i = 0; i < HALF; i++)
-        UNROLL for (int j = 0; j < HALF; j++) w[i][j] = (float)weights[i * HALF + j];
-    wait_for_previous();
     start_next();
+    float w[HALF][HALF];
+    UNROLL for (int i = 0; i < HALF; i++) {
+        const float4 row = ((const float4*)rounded)[i];
+        w[i][0] = row.x, w[i][1] = row.y, w[i][2] = row.z, w[i][3] = row.w;
+    }
+    wait_for_previous();
     const int first = blockIdx.x * ROWS, top = first - PADDING;
 #if FROM_U0
     read_u0(u0, source + (u64)blockIdx.z * INPUT * INPUT, top);
 #else
-    float* down = u0 + SEEN * PITCH;
-    enlarge(u0, down, down + SEEN * DIGIT, source + (u64)blockIdx.z * DIGIT * DIGIT, top);
+    enlarge(u0, u0 + SEEN * PITCH, source + (u64)blockIdx.z * DIGIT * DIGIT, top);
 #endif
     __syncthreads();
-    const int column = threadIdx.x % CELLS, strip = threadIdx.x / CELLS * STRIP;
-    if (threadIdx.x >= CELLS * STRIPS) return;
+    const int column = threadIdx.x % ACROSS * COLUMNS, strip = threadIdx.x / ACROSS * STRIP;
+    if (threadIdx.x >= ACROSS * STRIPS) return;
 
     const float* window = u0 + strip * PITCH + column;
-    float y[STRIP];
-    UNROLL for (int n = 0; n < STRIP; n++) y[n] = 0.0f;
+    float y[COLUMNS][STRIP];
+    UNROLL for (int c = 0; c < COLUMNS; c++)
+        UNROLL for (int n = 0; n < STRIP; n++) y[c][n] = 0.0f;
     UNROLL for (int i = 0; i < STRIP + TAPS - 1; i++) {
-        float seen[HALF];
-        UNROLL for (int j = 0; j < HALF - 1; j++)
-            seen[j] = window[i * PITCH + j] + window[i * PITCH + TAPS - 1 - j];
-        seen[HALF - 1] = window[i * PITCH + HALF - 1];
-        UNROLL for (int n = 0; n < STRIP; n++)
-            if (i - n >= 0 && i - n < TAPS)
-                UNROLL for (int j = 0; j < HALF; j++)
-                    y[n] = fmaf(w[i - n < HALF ? i - n : TAPS - 1 - i + n][j], seen[j], y[n]);
+        float u[COLUMNS + TAPS - 1];
+        read_row(u, window + i * PITCH);
+        UNROLL for (int c = 0; c < COLUMNS; c++) {
+            float seen[HALF];
+            UNROLL for (int j = 0; j < HALF - 1; j++) seen[j] = u[c + j] + u[c + TAPS - 1 - j];
+            seen[HALF - 1] = u[c + HALF - 1];
+            UNROLL for (int n = 0; n < STRIP; n++)
+                if (i - n >= 0 && i - n < TAPS)
+                    UNROLL for (int j = 0; j < HALF; j++)
+                        y[c][n] = fmaf(w[i - n < HALF ? i - n : TAPS - 1 - i + n][j], seen[j], y[c][n]);
+        }
     }
-    pair_t* cell = (pair_t*)ug + ((u64)blockIdx.z * WIDTH + first + strip + BORDER) * WIDTH;
-    UNROLL for (int n = 0; n < STRIP; n++) {
-        if (first + strip + n >= CELLS) break;
-        float size = fabsf(y[n]);
-        bool silent = size <= (float)SILENCE;
-        if (fabsf(size - (float)SILENCE) <= error_at(window + n * PITCH, w))
-            silent = fabs(exactly(window + n * PITCH, weights)) <= SILENCE;
-        float on = !silent && y[n] > 0.0f ? y[n] : 0.0f, off = !silent && y[n] < 0.0f ? -y[n] : 0.0f;
-        cell[n * WIDTH + column + BORDER] = pair_of(on, off);
+
+    pair_t* cell = (pair_t*)ug + ((u64)blockIdx.z * WIDTH + first + strip + BORDER) * WIDTH +
+                   column + BORDER;
+    u32 doubtful = 0;  // a bit for each cell
+    UNROLL for (int n = 0; n < STRIP; n++)
+        UNROLL for (int c = 0; c < COLUMNS; c++) {
+            if (first + strip + n >= CELLS || column + c >= CELLS) continue;
+            const float size = fabsf(y[c][n]);
+            respond(cell + n * WIDTH + c, size <= (float)SILENCE ? 0.0f : y[c][n]);
+            if (fabsf(size - (float)SILENCE) <= error_at(window + n * PITCH + c))
+                doubtful |= 1u << (c * STRIP + n);
+        }
+    while (doubtful) {
+        const int bit = __ffs(doubtful) - 1, n = bit % STRIP, c = bit / STRIP;
+        const bool silent = fabs(exactly(window + n * PITCH + c, weights)) <= SILENCE;
+        float heard = 0.0f;
+        UNROLL for (int i = 0; i < STRIP * COLUMNS; i++)
+            if (i == bit) heard = y[i / STRIP][i % STRIP];
+        respond(cell + n * WIDTH + c, silent ? 0.0f : heard);
+        doubtful &= doubtful - 1;
     }
 }

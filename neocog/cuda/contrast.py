@@ -46,13 +46,16 @@ class Contrast(Step):
         self._machine, self._target = machine, layouts["UG"]
         self._spec = model.spec.contrast
         a = contrast_kernel(self._spec)
-        self._weights = machine.xp.asarray(np.ascontiguousarray(a[:4, :4]))
+        quarter = np.ascontiguousarray(a[:4, :4])
+        self._weights = machine.xp.asarray(quarter)
+        self._rounded = machine.xp.asarray(quarter.astype(np.float32))
 
-    def kernel(self, strip: int, strips: int) -> Kernel:
-        """Return the kernel for ``strips`` strips of ``strip`` rows a block."""
+    def kernel(self, strip: int, strips: int, columns: int) -> Kernel:
+        """Return the kernel: ``strips`` strips a block of ``strip`` rows and ``columns`` columns."""
         t = self._target
         seen = strip * strips + 6
-        floats = seen * (t.size + 6) + (0 if self.from_u0 else (seen + DIGIT_SIZE) * DIGIT_SIZE)
+        ink = 0 if self.from_u0 else min(seen // 2 + 2, DIGIT_SIZE) * DIGIT_SIZE
+        floats = seen * ((t.size + 8) // 2 * 2) + ink
         defines = (
             ("MAP", t.code),
             ("FROM_U0", int(self.from_u0)),
@@ -62,9 +65,10 @@ class Contrast(Step):
             ("SILENCE", self._spec.silence),
             ("STRIP", strip),
             ("STRIPS", strips),
+            ("COLUMNS", columns),
         )
-        threads = up(t.size * strips, 32)
-        return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=80)
+        threads = up(-(-t.size // columns) * strips, 32)
+        return Kernel("contrast.cu", "contrast", defines, threads, 4 * floats, registers=128)
 
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
@@ -72,10 +76,10 @@ class Contrast(Step):
         """One launch: whole digits a block, or bands of a few rows where digits are few."""
         size = self._target.size
         bands = -(-self._machine.processors // batch)
-        strip, strips = (8, -(-size // 8)) if bands == 1 else (_short_strip(size, bands), 2)
-        kernel = self.kernel(strip, strips)
-        grid = (-(-size // (strip * strips)), 1, batch)
-        return [Launch(kernel, grid, (source, target, self._weights))]
+        shape = (8, -(-size // 8), 2) if bands == 1 else (_short_strip(size, bands), 2, 1)
+        kernel = self.kernel(*shape)
+        grid = (-(-size // (shape[0] * shape[1])), 1, batch)
+        return [Launch(kernel, grid, (source, target, self._weights, self._rounded))]
 
     def work(self) -> Work:
         """The kernel at every cell; input and UG once."""
