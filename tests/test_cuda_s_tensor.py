@@ -1,0 +1,158 @@
+"""The S-layers' tensor-core kernel in the emulator, held against the float64 equations."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.s_tensor import TensorS, bf16, tf32
+from neocog.cuda.steps import Precision, layouts
+from neocog.cuda.tilings import (
+    TUNED,
+    Shape,
+    Tiling,
+    candidates,
+    choose,
+    estimate,
+    registers,
+    shared_limit,
+)
+from neocog.errors import UsageError
+from neocog.network import fields, reference
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import preset
+from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.support import tiny_model
+
+BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
+S2 = Shape(6, 43, 16, 38, 32, 0)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Emulator:
+    return Emulator()
+
+
+def model_with(planes: tuple[int, int, int]) -> Model:
+    spec = preset("fukushima2003")
+    layers, before = [], 2
+    for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
+        x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
+        x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
+        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
+        before = k
+    s1, s2, s3, s4 = layers
+    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
+
+
+def check(
+    machine: Emulator,
+    layer: int,
+    precision: Precision,
+    tiling: Tiling | None,
+    *,
+    batch: int = 3,
+    planes: tuple[int, int, int] = (11, 19, 13),
+) -> None:
+    """A digit full of strokes, a blank one, and one with an empty upper half."""
+    model = model_with(planes)
+    lay = layouts(model.spec, model.planes, precision)
+    step = TensorS(machine, model, layer, lay, precision, {batch: tiling} if tiling else None)
+    source, target = lay[step.reads], lay[step.writes]
+    maps = sparse((batch, source.planes, source.size, source.size), active=0.4)
+    maps[1:2] = 0
+    maps[2:3, :, : source.size // 2] = 0
+    held = stored(maps, source)
+    weights, spec = model.s[layer], model.spec.s[layer]
+    wanted = reference.s_response(
+        read(held, source),
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=spec.padding,
+    )
+    assert (wanted > 0).mean() > 0.05
+    scratch = {n: np.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
+    for _ in range(2):  # the second finds the counters as the first left them
+        out = poisoned(target, batch)
+        for launch in step.launches(batch, held, out, scratch):
+            machine.launch(launch)
+        assert np.abs(read(out, target) - wanted).max() <= BOUND[precision] * wanted.max()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+def test_gives_the_equations(machine: Emulator, layer: int, precision: Precision) -> None:
+    check(machine, layer, precision, None)
+
+
+def test_gives_the_equations_in_bf16(machine: Emulator) -> None:
+    check(machine, 1, "bf16", None)
+
+
+@pytest.mark.parametrize(
+    ("layer", "precision", "tiling"),
+    [
+        (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, unroll=3)),
+        (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9)),
+        (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+        (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+        (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
+        (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, wgmma=True)),
+        (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+        (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
+        (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
+        (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
+    ],
+    ids=str,
+)
+def test_any_tiling_gives_the_equations(
+    machine: Emulator, layer: int, precision: Precision, tiling: Tiling
+) -> None:
+    check(machine, layer, precision, tiling)
+
+
+@pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
+def test_any_number_of_planes(machine: Emulator, planes: tuple[int, int, int]) -> None:
+    check(machine, 2, "fp16", None, batch=1, planes=planes)
+    check(machine, 3, "fp16", None, batch=1, planes=planes)
+
+
+@pytest.mark.parametrize("order", ["reversed", 3])
+def test_threads_may_run_in_any_order(order: Any) -> None:
+    check(Emulator(order=order), 2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3))
+    check(Emulator(order=order), 1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5))
+
+
+def test_every_candidate_fits_the_device() -> None:
+    for shape in (S2, Shape(9, 13, 80, 5, 304, 3), Shape(6, 73, 2, 68, 16, 2)):
+        for t in candidates(shape, 8, 90):
+            assert shape.shared(t) <= shared_limit(90)
+            assert t.threads * registers(shape, t) <= 65536
+            assert not t.spread or shape.passes(t) == 1
+
+
+def test_without_a_measurement_the_estimate_chooses() -> None:
+    best = choose(S2, 8, 80, 108)
+    assert best == min(candidates(S2, 8, 80), key=lambda t: estimate(S2, t, 8, 108))
+    assert not best.wgmma
+
+
+def test_measured_tilings_are_taken() -> None:
+    assert TUNED.is_file()
+    assert choose(S2, 8, 90, 132) == choose(S2, 9, 90, 132)
+    assert choose(replace(S2, mode=1), 8, 90, 132) == choose(S2, 8, 90, 132)
+
+
+def test_too_many_channels_are_refused() -> None:
+    with pytest.raises(UsageError, match="--plan direct"):
+        choose(Shape(9, 13, 1008, 5, 80, 0), 8, 80, 108)
+
+
+def test_operands_are_rounded_to_nearest() -> None:
+    x = np.float32([1 + 2**-11, 1 + 2**-12, -3.14159])
+    assert tf32(x)[:2].tolist() == [1 + 2**-10, 1.0]
+    assert bf16(np.float32([1.0, 1 + 2**-8, 1 + 3 * 2**-8])).tolist() == [0x3F80, 0x3F80, 0x3F82]
