@@ -134,7 +134,7 @@ DEVICE double exactly(const float* window, const double* weights) {
 DEVICE float error_at(const float* window) {
     if (!FROM_U0) return ERROR * 2.0f;
     float size = 0.0f;
-    for (int i = 0; i < TAPS; i++)
+    NO_UNROLL for (int i = 0; i < TAPS; i++)
         UNROLL for (int j = 0; j < TAPS; j++) size += fabsf(window[i * PITCH + j]);
     return ERROR * size;  // no |a| is above 1
 }

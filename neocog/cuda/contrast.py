@@ -51,7 +51,7 @@ class Contrast(Step):
         self._rounded = machine.xp.asarray(quarter.astype(np.float32))
 
     def kernel(self, strip: int, strips: int, columns: int) -> Kernel:
-        """Return the kernel: ``strips`` strips a block of ``strip`` rows and ``columns`` columns."""
+        """Return the kernel: ``strips`` strips a block, ``strip`` rows and ``columns`` columns."""
         t = self._target
         seen = strip * strips + 6
         ink = 0 if self.from_u0 else min(seen // 2 + 2, DIGIT_SIZE) * DIGIT_SIZE
