@@ -7,14 +7,17 @@
 //   2  pairs: only planes that respond at that place are looked at (a silent one can lie on no
 //      segment's inside), so the list is short; lanes share out the pairs of the list.
 //   3  triples: lanes share out pairs, each goes through the third vectors; float64, as there.
-// What is left is latency: responses are read once, all loads of a lane in flight together.
+//   4  tables wait in shared memory before US4 is there, and US4 is brought whole, 16 bytes a load,
+//      all of a thread's loads in flight together: one way to memory, not three one after another.
+//   5  planes that respond to what is no digit are an eleventh label (CLASSES 11).
 #include "platform.cuh"
 
-// PLACES cells of a plane, CHANNELS stored, PLANES planes, MOST planes of one label, RULE
-// 0 strongest, 1 pairs, 2 triples, 3 linear; LIMIT planes of a label that enter into pairs.
+// PLACES cells of a plane, CHANNELS stored, PLANES planes, CLASSES labels (10, or 11 with no digit),
+// MOST planes of one label, RULE 0 strongest, 1 pairs, 2 triples, 3 linear; LIMIT planes of a label
+// that enter into pairs. HELD: whether US4 lies in shared memory; HELD_APART: whether `apart` does.
 #define LABELS 10
 #define COLUMNS 16
-#define THREADS (LABELS * 32)
+#define THREADS (CLASSES * 32)
 #define ALL 0xffffffffu
 #define SAME 1e-6f
 #define FLAT 1e-12
@@ -102,7 +105,7 @@ DEVICE List shortened(const List& list, List to) {
 
 // Pair `index` of the list's pairs (first < second), counted along the first.
 DEVICE void pair_at(int index, int& first, int& second) {
-    second = (int)((1.0f + sqrtf(8.0f * index + 1.0f)) * 0.5f);
+    second = (int)((1.0f + quick_sqrt(8.0f * index + 1.0f)) * 0.5f);
     if (second * (second - 1) / 2 > index) second--;
     if (second * (second + 1) / 2 <= index) second++;
     first = index - second * (second - 1) / 2;
@@ -120,7 +123,7 @@ DEVICE float best_on_segments(const List& list, const float* apart) {
         float a = list.cosine[i], b = list.cosine[j];
         float h = apart[list.number[i] * MOST + list.number[j]], difference = a - b;
         bool inside = difference + h * b > 0.0f && h * a - difference > 0.0f && h > SAME;
-        float square = (difference * difference + 2.0f * h * a * b) / (h * (2.0f - h));
+        float square = __fdividef(difference * difference + 2.0f * h * a * b, h * (2.0f - h));
         if (inside) best = fmaxf(best, square);
     }
     return best;
@@ -157,7 +160,7 @@ DEVICE float interpolated(List list, List few, const float* at, const int* plane
     if (list.length > LIMIT) list = shortened(list, few);
     float best = sqrtf(largest(best_on_segments(list, apart)));
     if (RULE == 2) best = fmaxf(best, largest((float)sqrt(best_on_triangles(list, gram))));
-    return fmaxf(best - theta, 0.0f) / (1.0f - theta);
+    return __fdividef(fmaxf(best - theta, 0.0f), 1.0f - theta);
 }
 
 DEVICE float signed_sum(const float* us4, const int* planes, const float* gains, int count) {
@@ -173,49 +176,76 @@ DEVICE void answer(float* row, const float* score, float temperature) {
     const int lane = threadIdx.x;
     float best = score[0], second = -1.0f;
     int label = 0;
-    UNROLL for (int i = 1; i < LABELS; i++) {
+    UNROLL for (int i = 1; i < CLASSES; i++) {
         bool stronger = score[i] > best;
         second = stronger ? best : fmaxf(second, score[i]);
         label = stronger ? i : label;
         best = stronger ? score[i] : best;
     }
-    float part = lane < LABELS ? expf((score[lane] - best) / temperature) : 0.0f;
+    float part = lane < CLASSES ? expf(__fdividef(score[lane] - best, temperature)) : 0.0f;
     UNROLL for (int step = 16; step; step /= 2) part += __shfl_xor_sync(ALL, part, step);
+    const bool known = best > 0.0f && label < LABELS;
     float value = lane < LABELS ? score[lane] : 0.0f;
-    if (lane == LABELS) value = best > 0.0f ? (float)label : -1.0f;
+    if (lane == LABELS) value = known ? (float)label : -1.0f;
     if (lane == LABELS + 1) value = best - second;
-    if (lane == LABELS + 2) value = best > 0.0f ? 1.0f / part : 0.0f;
+    if (lane == LABELS + 2) value = known ? __fdividef(1.0f, part) : 0.0f;
     if (lane < COLUMNS) row[lane] = value;
 }
 
+// Copy words (floats, ints) to shared memory.
+DEVICE void hold(void* to, const void* from, int count) {
+    UNROLL_BY(2) for (int i = threadIdx.x; i < count; i += THREADS) ((u32*)to)[i] = ((const u32*)from)[i];
+}
+
+// US4 of one digit, to shared memory.
+DEVICE void hold_responses(float* to, const float* us4) {
+    const int count = PLACES * CHANNELS / 4;
+    NO_UNROLL for (int base = threadIdx.x; base < count; base += 4 * THREADS) {
+        float4 u[4];
+        UNROLL for (int j = 0; j < 4; j++)
+            if (base + j * THREADS < count) u[j] = ((const float4*)us4)[base + j * THREADS];
+        UNROLL for (int j = 0; j < 4; j++)
+            if (base + j * THREADS < count) ((float4*)to)[base + j * THREADS] = u[j];
+    }
+}
+
 // starts: where the planes of each label begin in `planes`, and where the last ends. gains, apart
-// and gram are read by the rules that want them: apart (LABELS, MOST, MOST) is 1 - cosine of two
+// and gram are read by the rules that want them: apart (CLASSES, MOST, MOST) is 1 - cosine of two
 // reference vectors of a label, gram the cosine in float64.
 KERNEL(THREADS) decide(const float* us4, float* answers, const int* starts, const int* planes,
                        const float* gains, const float* apart, const double* gram, float theta,
                        float temperature) {
     DYNAMIC_SHARED(memory);
     float* score = (float*)memory;  // 16
+    float* held = score + 16;
+    int* held_planes = (int*)(held + (HELD ? PLACES * CHANNELS : 0));
+    float* held_apart = (float*)(held_planes + (PLANES + 3) / 4 * 4);
+    float* lists = held_apart + (HELD_APART ? (CLASSES * MOST * MOST + 3) / 4 * 4 : 0);
+    start_next();
     const int label = threadIdx.x / 32;
     const int first = starts[label], count = starts[label + 1] - first;
-    planes += first;
+    hold(held_planes, planes, PLANES);
+    if (HELD_APART) hold(held_apart, apart, CLASSES * MOST * MOST);
     wait_for_previous();
-    start_next();
     us4 += (u64)blockIdx.x * PLACES * CHANNELS;
+    if (HELD) hold_responses(held, us4);
+    __syncthreads();
+    const float* responses = HELD ? held : us4;
+    const int* own_planes = held_planes + first;
     float own;
     if (RULE == 3) {
-        own = signed_sum(us4, planes, gains, count);
+        own = signed_sum(responses, own_planes, gains, count);
     } else {
-        Strongest best = strongest_of(us4, planes, count);
+        Strongest best = strongest_of(responses, own_planes, count);
         own = best.response;
         if (INTERPOLATED) {
-            float* cosines = score + 16;
-            int* numbers = (int*)(cosines + LABELS * (MOST + LIMIT));
+            int* numbers = (int*)(lists + CLASSES * (MOST + LIMIT));
             const int at = label * (MOST + LIMIT);
-            List list = {cosines + at, numbers + at, 0};
-            List few = {cosines + at + MOST, numbers + at + MOST, 0};
-            own = interpolated(list, few, us4 + best.place * CHANNELS, planes, count, theta,
-                               apart + label * MOST * MOST, gram + label * MOST * MOST);
+            List list = {lists + at, numbers + at, 0};
+            List few = {lists + at + MOST, numbers + at + MOST, 0};
+            own = interpolated(list, few, responses + best.place * CHANNELS, own_planes, count,
+                               theta, (HELD_APART ? held_apart : apart) + label * MOST * MOST,
+                               gram + label * MOST * MOST);
         }
     }
     if (threadIdx.x % 32 == 0) score[label] = own;

@@ -6,13 +6,14 @@ from typing import ClassVar, get_args
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work
+from neocog.cuda.steps import Precision, Step, Work, up
 from neocog.network.decision import PAIR_PLANES, TRIPLE_PLANES, Decision
 from neocog.network.model import Model, Rule
-from neocog.network.spec import LABELS
 
 #: RULE in the kernel.
 _RULES: dict[Rule, int] = {"strongest": 0, "pairs": 1, "triples": 2, "linear": 3}
+#: Most responses of a digit, and distances of reference vectors, that shared memory holds.
+_HELD, _HELD_APART = 8_000, 4_000
 assert set(_RULES) == set(get_args(Rule))
 
 
@@ -48,7 +49,7 @@ class Decide(Step):
     ) -> None:
         self.reads, self.writes = "US4", "answers"
         self._source, self._rule = layouts["US4"], model.rule
-        counts = np.bincount(model.labels, minlength=LABELS)
+        counts = np.bincount(model.labels, minlength=model.classes)
         self._counts = counts
         starts = np.concatenate([[0], np.cumsum(counts)])
         xp = machine.xp
@@ -67,17 +68,25 @@ class Decide(Step):
 
     def kernel(self) -> Kernel:
         """Return the kernel, specialised for the model's planes and rule."""
-        s, most = self._source, int(self._counts.max())
+        s, most, classes = self._source, int(self._counts.max()), len(self._counts)
         limit = TRIPLE_PLANES if self._rule == "triples" else PAIR_PLANES
+        interpolated = self._rule in ("pairs", "triples")
+        responses, apart = s.width**2 * s.channels, up(classes * most**2, 4)
+        held, held_apart = responses <= _HELD, interpolated and apart <= _HELD_APART
         defines = (
             ("PLACES", s.width**2),
             ("CHANNELS", s.channels),
+            ("PLANES", s.planes),
+            ("CLASSES", classes),
             ("MOST", most),
             ("RULE", _RULES[self._rule]),
             ("LIMIT", limit),
+            ("HELD", int(held)),
+            ("HELD_APART", int(held_apart)),
         )
-        listed = LABELS * (most + limit) * 8 if self._rule in ("pairs", "triples") else 0
-        return Kernel("decide.cu", "decide", defines, 32 * LABELS, 64 + listed, registers=96)
+        words = 16 + held * responses + up(s.planes, 4) + held_apart * apart
+        words += interpolated * classes * (most + limit) * 2
+        return Kernel("decide.cu", "decide", defines, 32 * classes, 4 * words, registers=96)
 
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
