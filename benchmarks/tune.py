@@ -12,8 +12,9 @@ import itertools
 import json
 import multiprocessing
 import sys
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from neocog.network.u0 import u0_from_digits
 
 _TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
 _LAUNCHES = 20
+_ALIKE = 3  # tilings tried that differ in depth and compactness alone
 
 
 def stored(maps: dict[str, Any], step: TensorS, batch: int, xp: Any) -> Any:
@@ -102,9 +104,14 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
         candidates(step.shape, batch, machine.arch),
         key=lambda t: estimate(step.shape, t, batch, machine.processors),
     )
-    chosen = []
+    chosen: list[Tiling] = []
     for wgmma in (False, True):
-        chosen += [t for t in ranked if t.wgmma == wgmma][: best // 2]
+        alike: Counter[Tiling] = Counter()
+        for t in ranked:
+            base = replace(t, depth=1, compact=False)
+            if t.wgmma == wgmma and alike[base] < _ALIKE and alike.total() < best // 2:
+                alike[base] += 1
+                chosen.append(t)
     return chosen
 
 
@@ -126,7 +133,7 @@ def tune(
         out = xp.full(target.shape(batch), 7, dtype=target.storage)
         scratch = {n: xp.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
         (launch,) = step.launches(batch, maps, out, scratch)
-        row = {
+        row: dict[str, Any] = {
             "tiling": asdict(t),
             "estimate_us": round(estimate(shape, t, batch, machine.processors) / 1755, 2),
         }

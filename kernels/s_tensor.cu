@@ -25,6 +25,8 @@
 //   7  COMPACT: where nothing is heard there is no response. The cells with v > 0 are listed, and
 //      the rows of the product are the cells of the list; the others are set to 0. On handwritten
 //      digits 63 % of US1, 62 % of US2 and 45 % of US3 hear nothing.
+//   8  DEPTH: operands of the next steps are on their way while these are multiplied (wgmma:
+//      DEPTH steps a group).
 //
 // Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
@@ -61,6 +63,11 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     wait_for_previous();
     load_input(input, maps, digit, batch, first_row + ky0);
     copy_async_commit();
+    const int first_plane = blockIdx.y * (WN * NT * 8);
+    const int cells_there = GROUP > 1 ? min(GROUP, batch - digit) * ROWS * OUT
+                                      : min(ROWS, OUT - first_row) * OUT;
+    out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
+    if (COMPACT) clear(first, cells_there, min(WN * NT * 8, OUT_C - first_plane));
     copy_async_wait<0>();
     fence_async_proxy();
     __syncthreads();
@@ -68,10 +75,6 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     __syncthreads();
     inhibit(v, energy, c_shared, unit);
 
-    const int first_plane = blockIdx.y * (WN * NT * 8);
-    const int cells_there = GROUP > 1 ? min(GROUP, batch - digit) * ROWS * OUT
-                                      : min(ROWS, OUT - first_row) * OUT;
-    out_t* const first = out + ((u64)digit * OUT + first_row) * OUT * OUT_C + first_plane;
 #if HELD  // few weights: in registers for good
     u32 held[TAPS * STEPS][PARTS][NT][2];
     UNROLL for (int i = 0; i < TAPS * STEPS; i++)
@@ -79,7 +82,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             load_weights(held[i][part], stages + (i * WN + wn) * SLICE_WORDS + part * NT * 64, lane);
 #endif
 #if COMPACT
-    const int count = __shfl_sync(~0u, list_heard(list, v, cells_there, first, first_plane), 0);
+    const int count = __shfl_sync(~0u, list_heard(list, v, cells_there), 0);
 #else
     const int count = cells_there;
 #endif
@@ -114,30 +117,36 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 stages + (STAGES > 1 ? turn % 2 : 0) * (STAGE_TAPS * TAP_WORDS) + wn * SLICE_WORDS;
             const int taps = min(STAGE_TAPS, TAPS - stage * STAGE_TAPS);
 #if WGMMA
-            const int turns = (taps - wk + WK - 1) / WK * STEPS;
-            auto gather = [&](u32(&a)[PARTS][MT][4], int i) {
-                const int at = place_of(stage * STAGE_TAPS + wk + i / STEPS * WK, i % STEPS);
-                UNROLL for (int part = 0; part < PARTS; part++)
-                    UNROLL for (int m = 0; m < MT; m++) {
-                        const u8* from = rows[m] + part * INPUT_BYTES + at;
-                        load_cells(a[part][m], from, from + lower[m]);
-                    }
+            const int turns = (taps - wk + WK - 1) / WK * STEPS / DEPTH;
+            auto gather = [&](u32(&a)[DEPTH][PARTS][MT][4], int turn) {
+                UNROLL for (int d = 0; d < DEPTH; d++) {
+                    const int i = turn * DEPTH + d;
+                    const int at = place_of(stage * STAGE_TAPS + wk + i / STEPS * WK, i % STEPS);
+                    UNROLL for (int part = 0; part < PARTS; part++)
+                        UNROLL for (int m = 0; m < MT; m++) {
+                            const u8* from = rows[m] + part * INPUT_BYTES + at;
+                            load_cells(a[d][part][m], from, from + lower[m]);
+                        }
+                }
             };
-            auto multiply = [&](const u32(&a)[PARTS][MT][4], int i) {
-                const u32* from = tap_weights + (wk + i / STEPS * WK) * TAP_WORDS +
-                                  i % STEPS * (WN * SLICE_WORDS);
+            auto multiply = [&](const u32(&a)[DEPTH][PARTS][MT][4], int turn) {
                 wgmma_fence();
-                UNROLL for (int m = 0; m < MT; m++) {
-                    if (m > 0 && COMPACT && tile_of(pass, wm, m) / 4 * 64 >= count) break;
-                    if (SPLIT_HALF) {
-                        wgmma<MODE, NT>(sum[m], a[PARTS - 1][m], from);
-                        wgmma<MODE, NT>(sum[m], a[0][m], from + NT * 64);
+                UNROLL for (int d = 0; d < DEPTH; d++) {
+                    const int i = turn * DEPTH + d;
+                    const u32* from = tap_weights + (wk + i / STEPS * WK) * TAP_WORDS +
+                                      i % STEPS * (WN * SLICE_WORDS);
+                    UNROLL for (int m = 0; m < MT; m++) {
+                        if (m > 0 && COMPACT && tile_of(pass, wm, m) / 4 * 64 >= count) break;
+                        if (SPLIT_HALF) {
+                            wgmma<MODE, NT>(sum[m], a[d][PARTS - 1][m], from);
+                            wgmma<MODE, NT>(sum[m], a[d][0][m], from + NT * 64);
+                        }
+                        wgmma<MODE, NT>(sum[m], a[d][0][m], from);
                     }
-                    wgmma<MODE, NT>(sum[m], a[0][m], from);
                 }
                 wgmma_commit();
             };
-            u32 a[PARTS][MT][4], next[PARTS][MT][4];
+            u32 a[DEPTH][PARTS][MT][4], next[DEPTH][PARTS][MT][4];
             gather(a, 0);
             NO_UNROLL for (int i = 0; i < turns; i += 2) {
                 multiply(a, i);
@@ -170,32 +179,50 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                 }
             }
 #else
-            _Pragma("unroll unroll_taps") for (int t = wk; t < taps; t += WK) {
-                UNROLL for (int step = 0; step < STEPS; step++) {
-                    const u32* from = tap_weights + t * TAP_WORDS + step * (WN * SLICE_WORDS);
-                    const int at = place_of(stage * STAGE_TAPS + t, step);
-                    u32 b[NT][2];
-                    load_weights(b, from, lane);
-#if SPLIT_HALF
-                    u32 b_low[NT][2];
-                    load_weights(b_low, from + NT * 64, lane);
-#endif
-                    UNROLL for (int m = 0; m < MT; m++) {
-                        u32 a[4];
-                        load_cells(a, rows[m] + at, rows[m] + lower[m] + at);
-#if SPLIT_HALF
-                        u32 a_low[4];
-                        load_cells(a_low, rows[m] + INPUT_BYTES + at,
-                                   rows[m] + INPUT_BYTES + lower[m] + at);
+            const int turns = (taps - wk + WK - 1) / WK * STEPS;
+            auto fetch = [&](u32(&a)[PARTS][MT][4], u32(&b)[PARTS][NT][2], int i) {
+                const int tap = wk + i / STEPS * WK, step = i % STEPS;
+                const int at = place_of(stage * STAGE_TAPS + tap, step);
+                const u32* from = tap_weights + tap * TAP_WORDS + step * (WN * SLICE_WORDS);
+                UNROLL for (int part = 0; part < PARTS; part++) {
+                    load_weights(b[part], from + part * NT * 64, lane);
+                    UNROLL for (int m = 0; m < MT; m++)
+                        load_cells(a[part][m], rows[m] + part * INPUT_BYTES + at,
+                                   rows[m] + part * INPUT_BYTES + lower[m] + at);
+                }
+            };
+            auto multiply = [&](const u32(&a)[PARTS][MT][4], const u32(&b)[PARTS][NT][2]) {
+                UNROLL for (int m = 0; m < MT; m++) {
+                    if (SPLIT_HALF) {
                         UNROLL for (int n = 0; n < NT; n++) {
-                            product(sum[m][n], a_low, b[n][0], b[n][1]);
-                            product(sum[m][n], a, b_low[n][0], b_low[n][1]);
+                            product(sum[m][n], a[PARTS - 1][m], b[0][n][0], b[0][n][1]);
+                            product(sum[m][n], a[0][m], b[PARTS - 1][n][0], b[PARTS - 1][n][1]);
                         }
-#endif
-                        UNROLL for (int n = 0; n < NT; n++) product(sum[m][n], a, b[n][0], b[n][1]);
                     }
+                    UNROLL for (int n = 0; n < NT; n++)
+                        product(sum[m][n], a[0][m], b[0][n][0], b[0][n][1]);
+                }
+            };
+#if DEPTH > 1  // the next step's operands come while this one's are multiplied
+            u32 a[PARTS][MT][4], b[PARTS][NT][2], next_a[PARTS][MT][4], next_b[PARTS][NT][2];
+            fetch(a, b, 0);
+            NO_UNROLL for (int i = 0; i < turns; i += 2) {
+                if (i + 1 < turns) fetch(next_a, next_b, i + 1);
+                multiply(a, b);
+                if (i + 1 < turns) {
+                    if (i + 2 < turns) fetch(a, b, i + 2);
+                    multiply(next_a, next_b);
                 }
             }
+#else
+            NO_UNROLL for (int tap = 0; tap < turns; tap += STEPS) {
+                UNROLL for (int step = 0; step < STEPS; step++) {
+                    u32 a[PARTS][MT][4], b[PARTS][NT][2];
+                    fetch(a, b, tap + step);
+                    multiply(a, b);
+                }
+            }
+#endif
 #endif
 #if FLUSH  // tensor cores cut sums off; short sums are added up by ordinary addition
             UNROLL for (int m = 0; m < MT; m++)

@@ -6,7 +6,8 @@
 // KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
 // block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
-// blocks share a window; STAGE_TAPS taps a stage of weights; WGMMA 1 where a warpgroup of four warps
+// blocks share a window; STAGE_TAPS taps a stage of weights; DEPTH steps of operands a warp holds;
+// COMPACT 1 where only cells that hear anything are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
 #define WIDE (MODE == 2)
 #define SPLIT_HALF (MODE == 3)
@@ -35,7 +36,6 @@
 #define COMPACT 0
 #endif
 #define FLUSH (SPLIT_HALF && STAGES > 1)
-enum { unroll_taps = UNROLL_TAPS };  // a pragma takes a constant, not a macro
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
 
 #if OUT_MAP == 0
@@ -205,14 +205,21 @@ DEVICE int cell_of(const u16* list, int row, int count) {
     return COMPACT ? list[min(row, count - 1)] : min(row, CELLS - 1);
 }
 
-#if COMPACT
-// List the cells that hear anything, set the others to 0; returns how many there are. In any order:
-// no cell's response depends on its neighbours in the list.
-DEVICE int list_heard(u16* list, const float* v, int cells, out_t* first, int first_plane) {
+// Set the block's planes of its cells to 0, 16 bytes a thread.
+DEVICE void clear(out_t* first, int cells, int planes) {
+    const int parts = planes * (int)sizeof(out_t) / 16;
+    NO_UNROLL for (int i = threadIdx.x; i < cells * parts; i += THREADS)
+        *(uint4*)(first + i / parts * OUT_C + i % parts * (16 / (int)sizeof(out_t))) =
+            make_uint4(0, 0, 0, 0);
+}
+
+// List the cells that hear anything; returns how many there are. In any order: no cell's response
+// depends on its neighbours in the list.
+DEVICE int list_heard(u16* list, const float* v, int cells) {
     __shared__ int heard;
     if (threadIdx.x == 0) heard = 0;
     __syncthreads();
-    const int lane = threadIdx.x % 32, planes = min(WN * NT * 8, OUT_C - first_plane);
+    const int lane = threadIdx.x % 32;
     NO_UNROLL for (int base = threadIdx.x - lane; base < cells; base += THREADS) {
         const int cell = base + lane;
         const bool hears = cell < cells && v[cell] > 0.0f;
@@ -221,16 +228,10 @@ DEVICE int list_heard(u16* list, const float* v, int cells, out_t* first, int fi
         if (lane == 0 && vote) place = atomicAdd(&heard, __popc(vote));
         place = __shfl_sync(~0u, place, 0);
         if (hears) list[place + __popc(vote & ((1u << lane) - 1))] = (u16)cell;
-        else if (cell < cells)
-            NO_UNROLL for (int plane = 0; plane < planes; plane += 8) {
-                uint4* at = (uint4*)(first + cell * OUT_C + plane);
-                UNROLL for (int i = 0; i < (int)sizeof(out_t) / 2; i++) at[i] = make_uint4(0, 0, 0, 0);
-            }
     }
     __syncthreads();
     return heard;
 }
-#endif
 
 // Where the values of a step lie, counted from a cell's window.
 DEVICE int place_of(int tap, int step) {

@@ -96,12 +96,13 @@ def test_gives_the_equations_in_bf16(machine: Emulator) -> None:
 @pytest.mark.parametrize(
     ("layer", "precision", "tiling"),
     [
-        (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, unroll=3)),
-        (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9)),
+        (1, "fp16", Tiling(1, 7, 3, 1, 1, 2, 2, stage=5, compact=True)),
+        (2, "fp32", Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, depth=2, compact=True)),
+        (2, "fp16", Tiling(1, 4, 2, 2, 2, 3, 2, stage=9, compact=True)),
         (2, "fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
         (2, "fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
         (3, "fp16", Tiling(2, 5, 2, 1, 3, 2, 2, ksplit=9, stage=4)),
-        (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, wgmma=True)),
+        (1, "fp16", Tiling(1, 19, 8, 1, 1, 2, 2, stage=36, depth=3, compact=True, wgmma=True)),
         (2, "fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
         (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
         (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
@@ -133,6 +134,7 @@ def test_every_candidate_fits_the_device() -> None:
             assert shape.shared(t) <= shared_limit(90)
             assert t.threads * registers(shape, t) <= 65536
             assert not t.spread or shape.passes(t) == 1
+            assert not t.compact or t.ksplit == 1
 
 
 def test_without_a_measurement_the_estimate_chooses() -> None:

@@ -35,8 +35,11 @@ class Tiling:
         Blocks that share a window; divides the kernel's rows.
     stage : int
         Taps of weights in shared memory at a time.
-    unroll : int
-        Taps that the innermost loop unrolls.
+    depth : int
+        Steps whose operands a warp holds: those of a group of ``wgmma``; otherwise 2 where the next
+        step's are brought while this one's are multiplied.
+    compact : bool
+        Whether only cells that hear anything are computed.
     wgmma : bool
         Whether four warps together multiply by ``wgmma`` (sm_90a); ``wm`` is a multiple of 4 then.
     """
@@ -50,7 +53,8 @@ class Tiling:
     nt: int
     ksplit: int = 1
     stage: int = 1
-    unroll: int = 1
+    depth: int = 1
+    compact: bool = False
     wgmma: bool = False
 
     @property
@@ -102,10 +106,6 @@ class Shape:
         """How often a block's warps go over its cells."""
         return -(-self.cells(tiling) // (tiling.wm * tiling.mt * 16))
 
-    def compact(self, tiling: Tiling) -> bool:
-        """Whether silent cells are left out; US4 has none, and parts of windows do not know."""
-        return tiling.ksplit == 1 and self.out > 8
-
     def slices(self, tiling: Tiling) -> int:
         """Blocks along the planes."""
         return -(-self.planes // (8 * tiling.wn * tiling.nt))
@@ -132,7 +132,7 @@ class Shape:
         summed = tiling.threads * tiling.mt * tiling.nt * 16 if tiling.spread else 0
         numbers = up(self.cells(tiling), 4) + up(pixels, 4) + tiling.wn * tiling.nt * 8
         numbers += up(self.kernel**2 // tiling.ksplit, 4)
-        numbers += up(self.cells(tiling), 8) // 2 if self.compact(tiling) else 0
+        numbers += up(self.cells(tiling), 8) // 2 if tiling.compact else 0
         return 4 * numbers + max(operands, summed)
 
 
@@ -234,13 +234,17 @@ def _splits(shape: Shape) -> tuple[int, ...]:
 
 def _worth(shape: Shape, t: Tiling) -> bool:
     """Whether registers suffice, no warp is idle, and a window is shared in one pass only."""
-    if t.threads * registers(shape, t) > 65536 or registers(shape, t) > 240:
+    if not _fits_registers(shape, t):
         return False
     if shape.pair and t.wk > 1:
         return False
     if (t.wm // (4 if t.wgmma else 1) - 1) * t.mt * (64 if t.wgmma else 16) >= shape.cells(t):
         return False
     return shape.passes(t) == 1 or (t.ksplit == 1 and t.wk == 1)
+
+
+def _fits_registers(shape: Shape, t: Tiling) -> bool:
+    return t.threads * registers(shape, t) <= 65536 and registers(shape, t) <= 240
 
 
 def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
@@ -253,11 +257,23 @@ def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
                 continue
             if shape.shared(staged) <= min(limit, (limit + 1024) // blocks - 1024):
                 if stage not in seen:
-                    yield staged
-                    if not (shape.pair or t.wgmma) and stage % 3 == 0:
-                        yield replace(staged, unroll=3)
+                    yield from _variants(shape, staged)
                 seen.add(stage)
                 break
+
+
+def _variants(shape: Shape, t: Tiling) -> Iterator[Tiling]:
+    """Yield the depths and, where cells may be silent, both ways of dealing with them."""
+    taps = shape.taps(t)
+    for depth in (1,) if shape.pair else (1, 2, 3) if t.wgmma else (1, 2):
+        deep = replace(t, depth=depth)
+        stages = {t.stage, taps % t.stage or t.stage}
+        uneven = any(n % t.wk or n // t.wk * shape.steps % depth for n in stages)
+        if (depth > 1 and t.wgmma and uneven) or not _fits_registers(shape, deep):
+            continue
+        yield deep
+        if t.ksplit == 1 and shape.out > 8:  # parts of windows do not know what is silent
+            yield replace(deep, compact=True)
 
 
 def _short(shape: Shape, t: Tiling) -> bool:
@@ -268,7 +284,10 @@ def _short(shape: Shape, t: Tiling) -> bool:
 def registers(shape: Shape, t: Tiling) -> int:
     """Estimate the registers of a thread."""
     parts = 2 if shape.mode == 3 else 1
-    operands = 8 * t.mt * parts if t.wgmma else (2 * t.nt + 4) * parts
+    if t.wgmma:
+        operands = 8 * t.mt * parts * t.depth
+    else:
+        operands = (2 * t.nt + 4 * (t.mt if t.depth > 1 else 1)) * parts * t.depth
     sums = t.mt * t.nt * 4 * (2 if shape.mode == 3 and t.stage < shape.taps(t) else 1)
     held = shape.taps(t) * shape.steps * t.nt * 2 * parts if shape.pair and not t.wgmma else 0
     return up(sums + operands + held + 2 * t.mt + 40, 8)
@@ -284,7 +303,7 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     """
     grid = shape.blocks(t, batch)
     blocks = grid[0] * grid[1] * grid[2]
-    heard = _HEARD if shape.compact(t) else 1.0
+    heard = _HEARD if t.compact else 1.0
     taps, warps = shape.taps(t), t.wm * t.wn
     passes = -(-int(shape.cells(t) * heard) // (t.wm * t.mt * 16))
     steps = taps * shape.steps
@@ -295,8 +314,8 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     reads_of_weights = t.mt * t.nt * products / 2 if t.wgmma else t.nt * 2 * parts
     read = passes * warps * steps * (t.mt * (16 if shape.pair else 4) * parts + reads_of_weights)
     # a warp's chain of dependent steps cannot be quicker than its latency
-    step = max(60.0, t.mt * t.nt * 4 * tile) * products + (30 if t.wgmma else 0)
-    chain = passes * steps / t.wk * step
+    waiting = 90.0 / t.depth if t.wgmma else 140.0 if t.depth == 1 else 60.0
+    chain = passes * steps / t.wk * (max(30.0, t.mt * t.nt * 4 * tile * products) + waiting)
     busy = max(1.35 * max(multiplied, read), chain)
     cells = shape.cells(t)
     pixels = t.group * (t.rows + shape.kernel // t.ksplit - 1) * shape.width
@@ -305,10 +324,10 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     moved += cells * t.nt * t.wn * 32 * (2 if t.ksplit > 1 else 0)
     planes = t.nt * t.wn * 8
     issued = pixels * shape.cell_bytes * 1.25 + cells * shape.kernel**2 / t.ksplit * 3
-    issued += cells * planes * (6 + 2 * t.wk) * heard + cells * planes * (1 - heard)
+    issued += cells * planes * ((6 + 2 * t.wk) * heard + 0.3 * t.compact)
     rate = min(48.0, t.threads / 4)
     other = 2500 + moved / 16 + issued / rate + 60 * passes * -(-taps // t.stage)
-    other += 1000 * t.spread + 2500 * (t.ksplit > 1)
+    other += 1000 * t.spread + 2500 * (t.ksplit > 1) + 400 * t.compact
     resident = min(232448 // (shape.shared(t) + 1024), 65536 // (registers(shape, t) * t.threads))
     together = min(max(1, min(resident, 16)), -(-blocks // processors))
     waves = -(-blocks // (processors * together))
