@@ -1,0 +1,302 @@
+"""Digits as other hands, pens, papers and cameras would have made them: batched, in PyTorch.
+
+Every change is made to each digit of a batch with its own strength, drawn anew at every call from
+the generator that is given; the same generator state gives the same pictures on one device.
+Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
+"""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from neocog.errors import UsageError
+from neocog.network.spec import INPUT_SIZE
+from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN
+
+Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """How strongly digits are changed; 0 leaves a change out.
+
+    Attributes
+    ----------
+    shift : float
+        Largest move, each way.
+    far : float
+        Share of digits moved by up to ``far_shift`` instead.
+    far_shift : float
+        Their largest move.
+    rotation : float
+        Largest turn (degrees).
+    scale : float
+        Largest change of size, as a share; rows and columns differ by up to half of it.
+    shear : float
+        Largest slant (columns per row).
+    elastic : float
+        Standard deviation of the displacement of a coarse grid's points.
+    stroke : float
+        Strokes grow or shrink by up to this many pixels a side.
+    blur : float
+        Largest standard deviation of a blur, given to half of the digits.
+    noise : float
+        Largest standard deviation of noise, given to a third of the digits.
+    contrast : float
+        Largest loss of ink, as a share, and strength of an uneven ink.
+    occlusion : float
+        Share of digits of which a bar or patch is missing.
+    neighbour : float
+        Share of digits beside which a piece of another digit stands.
+    binary : float
+        Share of digits that are cut to black and white.
+    """
+
+    shift: float = 3.0
+    far: float = 0.15
+    far_shift: float = 8.0
+    rotation: float = 12.0
+    scale: float = 0.12
+    shear: float = 0.2
+    elastic: float = 1.5
+    stroke: float = 1.0
+    blur: float = 0.0
+    noise: float = 0.0
+    contrast: float = 0.0
+    occlusion: float = 0.0
+    neighbour: float = 0.0
+    binary: float = 0.0
+
+    def times(self, strength: float) -> "Augmentation":
+        """Return all of it weaker or stronger; shares stay at most 1."""
+        most = {"far": 1.0, "occlusion": 1.0, "neighbour": 1.0, "binary": 1.0}
+        values = {
+            name: min(strength * value, most.get(name, float("inf")))
+            for name, value in asdict(self).items()
+        }
+        return replace(self, **values | {"far_shift": self.far_shift})
+
+
+#: Geometry alone, as measured to serve MNIST best; with strokes; and all that pages bring.
+PRESETS = {
+    "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
+    "geometry": Augmentation(stroke=0.0),
+    "strokes": Augmentation(),
+    "pages": Augmentation(
+        blur=1.2,
+        noise=0.12,
+        contrast=0.3,
+        occlusion=0.06,
+        neighbour=0.08,
+        binary=0.15,
+    ),
+}
+
+
+def augmentation(words: str) -> Augmentation:
+    """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such preset or strength.
+    """
+    name, *changes = words.split(",")
+    if name not in PRESETS:
+        raise UsageError(f"no augmentation {name!r}; there are {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Augmentation)}
+    values: dict[str, float] = {}
+    for change in changes:
+        key, _, value = change.partition("=")
+        try:
+            values[key] = float(value)
+        except ValueError:
+            values[key] = -1.0
+        if key not in known or not values[key] >= 0:
+            raise UsageError(f"augmentation {change!r}: wanted strength=number, e.g. elastic=2")
+    return replace(PRESETS[name], **values)
+
+
+class Dice:
+    """Random numbers for a batch, from one generator on one device."""
+
+    def __init__(self, generator: Tensor, batch: int) -> None:
+        self.generator, self.batch, self.device = generator, batch, generator.device
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Return numbers 0 .. 1, (B, *shape)."""
+        size = (self.batch, *shape)
+        return torch.rand(size, generator=self.generator, device=self.device)
+
+    def spread(self, *shape: int) -> Tensor:
+        """Return numbers -1 .. 1, (B, *shape)."""
+        return 2 * self.uniform(*shape) - 1
+
+    def normal(self, *shape: int) -> Tensor:
+        """Return normal numbers, (B, *shape)."""
+        size = (self.batch, *shape)
+        return torch.randn(size, generator=self.generator, device=self.device)
+
+    def happens(self, share: float) -> Tensor:
+        """Return True for about ``share`` of the batch, (B,)."""
+        return self.uniform() < share
+
+    def order(self) -> Tensor:
+        """Return the batch in another order, (B,)."""
+        return self.uniform().argsort()
+
+
+def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
+    """Change digits and lay them into U0.
+
+    Parameters
+    ----------
+    digits : Tensor of uint8, shape (B, 28, 28)
+        Ink 255 on paper 0.
+    how : Augmentation
+        How strongly.
+    generator : torch.Generator
+        On the device of the digits.
+
+    Returns
+    -------
+    Tensor of float32, shape (B, 65, 65)
+        Ink 1, paper 0. Without any change: U0 of the digits, but for the outermost pixels.
+    """
+    dice = Dice(generator, len(digits))
+    ink = digits.float() / 255
+    if how.neighbour:
+        ink = _with_neighbours(ink, how, dice)
+    u0 = functional.grid_sample(
+        ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False
+    )
+    if how.stroke:
+        u0 = _strokes(u0, how, dice)
+    if how.occlusion:
+        u0 = _occluded(u0, how, dice)
+    if how.blur:
+        u0 = _blurred(u0, how, dice)
+    if how.binary:
+        u0 = _black_and_white(u0, how, dice)
+    if how.contrast:
+        u0 = _pale(u0, how, dice)
+    if how.noise:
+        u0 = _noisy(u0, how, dice)
+    return u0[:, 0]
+
+
+def _places(how: Augmentation, dice: Dice) -> Tensor:
+    """Where each pixel of U0 is taken from, (B, 65, 65, 2), in grid_sample's units."""
+    centre = MARGIN + (ENLARGED - 1) / 2
+    line = torch.arange(INPUT_SIZE, device=dice.device) - centre
+    y, x = torch.meshgrid(line, line, indexing="ij")
+    places = torch.stack([x, y], dim=2).reshape(1, -1, 2)
+    far = torch.where(dice.happens(how.far), how.far_shift, how.shift)
+    places = places - (far[:, None] * dice.spread(2))[:, None]
+    places = (places @ _turns(how, dice)).view(dice.batch, INPUT_SIZE, INPUT_SIZE, 2)
+    if how.elastic:
+        points = how.elastic * dice.normal(2, 7, 7)
+        moved = functional.interpolate(
+            points, (INPUT_SIZE, INPUT_SIZE), mode="bicubic", align_corners=True
+        )
+        places = places + moved.permute(0, 2, 3, 1)
+    return places / (ENLARGED / 2)
+
+
+def _turns(how: Augmentation, dice: Dice) -> Tensor:
+    """Inverse of scale, shear and rotation, transposed: (B, 2, 2)."""
+    angle = torch.deg2rad(how.rotation * dice.spread())
+    cos, sin = angle.cos(), angle.sin()
+    both, apart = dice.spread(2).unbind(1)
+    wide = 1 + how.scale * (both + 0.5 * apart)
+    high = 1 + how.scale * (both - 0.5 * apart)
+    slant = how.shear * dice.spread()
+    zero = torch.zeros_like(cos)
+    turn = torch.stack([cos, sin, -sin, cos], dim=1).view(-1, 2, 2)
+    shape = torch.stack([1 / wide, slant / high, zero, 1 / high], dim=1).view(-1, 2, 2)
+    return (shape @ turn).transpose(1, 2)
+
+
+def _strokes(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Grey dilation (positive) or erosion of each digit, in part."""
+    amount = (how.stroke * dice.spread())[:, None, None, None]
+    wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
+    goal = torch.where(amount > 0, wide, thin)
+    u = u + amount.abs().clamp(max=1) * (goal - u)
+    if how.stroke <= 1:
+        return u
+    wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
+    goal = torch.where(amount > 0, wide, thin)
+    return u + (amount.abs() - 1).clamp(0, 1) * (goal - u)
+
+
+def _blurred(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    sigma = how.blur * dice.uniform() * dice.happens(0.5) + 1e-3
+    reach = max(2, round(2.5 * how.blur))
+    r = torch.arange(-reach, reach + 1, device=dice.device)
+    bell = torch.exp(-0.5 * (r / sigma[:, None]) ** 2)
+    bell = bell / bell.sum(dim=1, keepdim=True)
+    rows = functional.unfold(u, (2 * reach + 1, 1), padding=(reach, 0))
+    u = (rows * bell[:, :, None]).sum(dim=1).view_as(u)
+    columns = functional.unfold(u, (1, 2 * reach + 1), padding=(0, reach))
+    return (columns * bell[:, :, None]).sum(dim=1).view_as(u)
+
+
+def _pale(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Less ink, unevenly; and some digits with harder or softer edges."""
+    ink = 1 - how.contrast * dice.uniform()[:, None, None, None]
+    points = dice.normal(1, 4, 4)
+    size = (INPUT_SIZE, INPUT_SIZE)
+    uneven = functional.interpolate(points, size, mode="bicubic", align_corners=True)
+    gamma = torch.exp(how.contrast * dice.spread())[:, None, None, None]
+    u = u.clamp(0, 1).pow(gamma)
+    return (u * ink * (1 + 0.3 * how.contrast * uneven)).clamp(0, 1)
+
+
+def _noisy(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Noise of the size of a digit's pixels, twice those of U0."""
+    strength = how.noise * dice.uniform() * dice.happens(1 / 3)
+    coarse = dice.normal(1, DIGIT_SIZE + 5, DIGIT_SIZE + 5)
+    size = (INPUT_SIZE, INPUT_SIZE)
+    noise = functional.interpolate(coarse, size, mode="bilinear", align_corners=False)
+    return (u + strength[:, None, None, None] * noise).clamp(0, 1)
+
+
+def _black_and_white(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Cut at an uncertain threshold, coarse pixels and all, as a poor scan does."""
+    chosen = dice.happens(how.binary)[:, None, None, None]
+    threshold = 0.35 + 0.3 * dice.uniform()[:, None, None, None]
+    rough = u + 0.1 * dice.normal(1, INPUT_SIZE, INPUT_SIZE)
+    hard = ((rough - threshold) * 8 + 0.5).clamp(0, 1) * (u > 0.02)
+    return torch.where(chosen, hard, u)
+
+
+def _occluded(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """A bar through the digit, or a patch of it, is paper."""
+    chosen = dice.happens(how.occlusion)[:, None, None]
+    angle = torch.pi * dice.uniform()[:, None, None]
+    line = torch.arange(INPUT_SIZE, device=dice.device) - (INPUT_SIZE - 1) / 2
+    offset = 16 * dice.spread(2)
+    y = line[None, :, None] - offset[:, :1, None]
+    x = line[None, None, :] - offset[:, 1:, None]
+    along = angle.cos() * x + angle.sin() * y
+    across = angle.cos() * y - angle.sin() * x
+    width = 1 + 1.5 * dice.uniform()[:, None, None]
+    length = torch.where(dice.happens(0.5)[:, None, None], 60.0, 4.0)
+    hidden = chosen & (across.abs() < width) & (along.abs() < length)
+    return torch.where(hidden[:, None], 0.0, u)
+
+
+def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """A piece of another digit at the left or right border, not touching the middle."""
+    other = ink[dice.order()]
+    away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
+    eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
+    eye[:, 0, 2] = 2 * away / DIGIT_SIZE
+    eye[:, 1, 2] = 2 * 3 * dice.spread() / DIGIT_SIZE
+    grid = functional.affine_grid(eye, [dice.batch, 1, DIGIT_SIZE, DIGIT_SIZE], align_corners=False)
+    moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
+    chosen = dice.happens(how.neighbour)[:, None, None]
+    return torch.where(chosen, torch.maximum(ink, moved), ink)

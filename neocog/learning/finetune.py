@@ -1,0 +1,335 @@
+"""Gradient learning of a whole neocognitron: the loop, its schedule, its checkpoints.
+
+Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes
+reject; Adam, the rate rising and falling once in a cycle; the running mean of the weights is what
+is measured and kept. Everything drawn at random follows from the seed and the number of the step,
+so that a run which goes on from a checkpoint ends as if it had never stopped.
+"""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from neocog.errors import UsageError
+from neocog.learning.calibrate import best_temperature
+from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_curves
+from neocog.learning.lessons import Digits, Labels, Lessons
+from neocog.learning.settings import Position, Settings
+from neocog.learning.trainable import Trainable
+from neocog.network.decision import labels_of
+from neocog.network.model import Model
+from neocog.network.spec import LABELS
+
+Tensor = Any
+Report = Callable[[dict[str, float]], None]
+
+#: Rates of the kinds of parameters, as shares of the rate.
+_SHARES = {
+    "direction": 1.0, "c": 0.3, "length": 0.3, "threshold": 0.3, "blur": 0.1, "temperature": 0.3,
+}  # fmt: skip
+_EVALUATED = 500  # digits at a time that are validated
+_HELD_MARKS = 1000  # held-back marks that are measured with
+
+
+class Finetuner:
+    """One run of gradient learning.
+
+    Parameters
+    ----------
+    start : Model
+        What it starts from.
+    images, labels : ndarray
+        Digits (N, 28, 28) uint8 to learn from, and what they are.
+    validation : (images, labels)
+        Digits that the run is measured on; they choose the epoch that is kept.
+    settings : Settings
+    device : str
+        Of PyTorch: ``"cpu"``, ``"cuda"``.
+    folder : path, optional
+        Where checkpoint, curves and best model are written; a run whose checkpoint lies there
+        goes on.
+    report : callable, optional
+        Told the figures of each epoch.
+
+    Raises
+    ------
+    UsageError
+        If a setting makes no sense, there are fewer digits than a batch, or the checkpoint in the
+        folder is of an unfinished run with other settings.
+    ModelError
+        If the checkpoint cannot be read.
+    """
+
+    def __init__(
+        self,
+        start: Model,
+        images: Digits,
+        labels: Labels,
+        validation: tuple[Digits, Labels],
+        settings: Settings,
+        *,
+        device: str = "cpu",
+        folder: str | Path | None = None,
+        report: Report | None = None,
+    ) -> None:
+        settings.check()
+        self.settings, self.device = settings, torch.device(device)
+        self._report = report or (lambda figures: None)
+        self._folder = Path(folder) if folder is not None else None
+        _prepare(settings, self.device)
+        on_gpu = self.device.type == "cuda"
+        self.network = Trainable(start, precision=settings.precision, channels_last=on_gpu)
+        self.network.to(self.device)
+        self.network.train()
+        self.mean = copy.deepcopy(self.network).eval()
+        self.mean.requires_grad_(False)
+        self.mean.precision = "fp32"
+        self._best = _parameters(self.mean)
+        self._run = torch.compile(self.network) if settings.compiled else self.network
+        self._optimizer = torch.optim.Adam(
+            [
+                {"params": parameters, "share": _SHARES[kind]}
+                for kind, parameters in self.network.groups()
+            ],
+            lr=settings.rate,
+            betas=(0.9, 0.99),
+        )
+        self.lessons = Lessons(
+            images,
+            labels,
+            validation,
+            settings,
+            marks=start.classes > LABELS,
+            device=self.device,
+        )
+        self.position, self.curves = Position(), list[dict[str, float]]()
+        self._resume()
+
+    def run(self, *, until: int | None = None, end: float | None = None) -> Model:
+        """Learn to the end of the cycle and return the model.
+
+        Parameters
+        ----------
+        until : int, optional
+            Step at which to stop before, without writing a checkpoint, as a kill would.
+        end : float, optional
+            Time (of ``time.monotonic``) at which a cycle in minutes is to end, if it began late.
+        """
+        if self.position.finished:
+            self.position = self.position.next_cycle()
+        place, settings = self.position, self.settings
+        limit = 60 * settings.minutes if settings.minutes is not None else 0.0
+        begun = time.monotonic() - place.cycle_seconds
+        if end is not None and settings.minutes is not None:
+            limit = max(min(limit, end - begun), place.cycle_seconds + 1)
+        total = max(1, round(settings.epochs * self.lessons.epoch_steps))
+        losses: list[Tensor] = []
+        while not place.finished:
+            if settings.minutes is None:
+                progress = place.cycle_step / total
+            else:
+                progress = place.cycle_seconds / limit
+            losses.append(self._step(min(progress, 1.0)))
+            place.step += 1
+            place.cycle_step += 1
+            place.cycle_seconds = time.monotonic() - begun
+            if settings.minutes is None:
+                over = place.cycle_step >= total
+            else:
+                over = place.cycle_seconds >= limit
+            if place.step % self.lessons.epoch_steps == 0 or over:
+                self._end_epoch(losses)
+                losses.clear()
+                over = over or bool(settings.patience and place.since_best >= settings.patience)
+            elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
+                float(losses[-1])
+            place.finished = over
+            if until is not None and place.step >= until and not over:
+                return self.model()
+            if place.step % settings.save_every == 0 or over:
+                self._save()
+        return self.model()
+
+    def model(self) -> Model:
+        """Return the best model so far, its probabilities calibrated on the validation digits."""
+        kept = copy.deepcopy(self.mean)
+        _put(kept, self._best)
+        model: Model = kept.model()
+        with _Exactly():
+            scores = self._scores(kept, self.lessons.shown)
+        settings = asdict(self.settings)
+        for name in ("minutes", "save_every", "compiled", "deterministic", "patience"):
+            settings.pop(name)
+        card = model.card | {
+            "finetuning": settings | {"steps": self.position.step, "pictures": len(self.lessons)},
+            "validation_accuracy": round(_accuracy(scores, self.lessons.answers), 5),
+        }
+        return replace(model, temperature=best_temperature(scores, self.lessons.answers), card=card)
+
+    # --- one step ---------------------------------------------------------------------------------
+
+    def _step(self, progress: float) -> Tensor:
+        settings, place = self.settings, self.position
+        rate = settings.rate * (settings.again if place.cycle else 1.0) * self._bend(progress)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        u0, labels = self.lessons.batch(place.step)
+        soft = settings.soft if not place.cycle and progress < settings.soft_share else 0.0
+        scores = self._run(u0, soft=soft) / self.network.temperature.exp()
+        loss = functional.cross_entropy(scores, labels, label_smoothing=settings.smoothing)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
+        self._optimizer.step()
+        self.network.constrain()
+        keep = min(settings.mean, (1 + place.step) / (10 + place.step))
+        with torch.no_grad():
+            torch._foreach_lerp_(
+                list(self.mean.parameters()), list(self.network.parameters()), 1 - keep
+            )
+        return loss.detach()
+
+    def _bend(self, progress: float) -> float:
+        """Share of the largest rate: up in a line, down as a cosine."""
+        rise = self.settings.warm_up
+        if progress < rise:
+            return max(progress / rise, 0.02)
+        return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
+
+    # --- measuring --------------------------------------------------------------------------------
+
+    def _end_epoch(self, losses: list[Tensor]) -> None:
+        place = self.position
+        place.epoch += 1
+        scores = self._scores(self.mean, self.lessons.shown)
+        accuracy = _accuracy(scores, self.lessons.answers)
+        logits = torch.from_numpy(scores) / float(self.mean.temperature.exp())
+        loss = float(functional.cross_entropy(logits, torch.from_numpy(self.lessons.answers)))
+        figures = {
+            "epoch": place.step / self.lessons.epoch_steps,
+            "step": place.step,
+            "seconds": round(place.cycle_seconds, 1),
+            "rate": self._optimizer.param_groups[0]["lr"],
+            "loss": float(torch.stack(losses).mean()),
+            "validation_loss": loss,
+            "validation_accuracy": accuracy,
+        }
+        if self.lessons.held is not None:
+            passed = labels_of(self._scores(self.mean, self.lessons.held)) >= 0
+            figures["passed_marks"] = float(passed.mean())
+            figures["rejected_digits"] = float((scores.argmax(axis=1) >= LABELS).mean())
+        self.curves.append(figures)
+        place.since_best += 1
+        if (accuracy, -loss) > (place.best_accuracy, -place.best_loss):
+            place.best_accuracy, place.best_loss, place.since_best = accuracy, loss, 0
+            self._best = _parameters(self.mean)
+        self._report(figures)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:
+        parts = [network(network.enlarged(part)).cpu() for part in digits.split(_EVALUATED)]
+        found: NDArray[np.float32] = torch.cat(parts).numpy()
+        return found
+
+    # --- cycles and checkpoints -------------------------------------------------------------------
+
+    def _described(self) -> dict[str, Any]:
+        settings = asdict(self.settings)
+        for name in ("save_every", "compiled"):
+            settings.pop(name)
+        return settings
+
+    def _save(self) -> None:
+        if self._folder is None:
+            return
+        tensors: dict[str, Tensor] = {}
+        for part, values in (
+            ("network", _parameters(self.network)),
+            ("mean", _parameters(self.mean)),
+            ("best", self._best),
+        ):
+            tensors |= {f"{part}.{name}": value for name, value in values.items()}
+        for name, parameter in self.network.named_parameters():
+            for key, value in self._optimizer.state[parameter].items():
+                tensors[f"adam.{key}.{name}"] = value
+        state = {
+            "position": self.position.to_dict(),
+            "settings": self._described(),
+            "curves": self.curves,
+        }
+        save_checkpoint(self._folder / "checkpoint.safetensors", tensors, state)
+        save_curves(self._folder, self.curves)
+
+    def _resume(self) -> None:
+        path = self._folder / "checkpoint.safetensors" if self._folder else None
+        if path is None or not path.exists():
+            return
+        tensors, state = load_checkpoint(path)
+        position = Position.from_dict(state["position"])
+        if not position.finished and state["settings"] != self._described():
+            raise UsageError(
+                f"{path} is of an unfinished run with other settings; "
+                "give those again, or another folder"
+            )
+        self.position, self.curves = position, state["curves"]
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        _put(self.network, parts["network"])
+        _put(self.mean, parts["mean"])
+        self._best = {name: value.to(self.device) for name, value in parts["best"].items()}
+        for name, parameter in self.network.named_parameters():
+            slot = self._optimizer.state[parameter]
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                value = parts["adam"][f"{key}.{name}"]
+                slot[key] = value if key == "step" else value.to(self.device)
+
+
+def _prepare(settings: Settings, device: Tensor) -> None:
+    torch.use_deterministic_algorithms(settings.deterministic, warn_only=True)
+    if device.type == "cuda":
+        _allow_tf32(settings.precision != "fp32")
+        torch.backends.cudnn.benchmark = not settings.deterministic
+
+
+def _allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+class _Exactly:
+    """A block in which products are float32."""
+
+    def __enter__(self) -> None:
+        self._before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+        _allow_tf32(False)
+
+    def __exit__(self, *_: object) -> None:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = self._before
+
+
+def _parameters(network: Any) -> dict[str, Tensor]:
+    """Copies of the parameters by name."""
+    return {name: value.detach().clone() for name, value in network.named_parameters()}
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _put(network: Any, values: dict[str, Tensor]) -> None:
+    for name, parameter in network.named_parameters():
+        if name not in values or values[name].shape != parameter.shape:
+            raise UsageError(f"the checkpoint's {name} does not fit the model; give another folder")
+        parameter.copy_(values[name])
+
+
+def _accuracy(scores: NDArray[np.float32], labels: Labels) -> float:
+    return float((labels_of(scores) == labels).mean())

@@ -1,0 +1,111 @@
+"""What each step of gradient learning shows: digits in the order of the epoch, marks at random."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neocog.errors import UsageError
+from neocog.learning.augment import augment
+from neocog.learning.negatives import negatives
+from neocog.learning.settings import Settings
+from neocog.network.spec import REJECT
+
+Tensor = Any
+Digits = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+_HELD_MARKS = 1000  # held-back marks that are measured with
+
+
+class Lessons:
+    """Digits, marks that are none, and the batches made of them; all of it on the device.
+
+    A batch follows from the seed and the number of its step alone.
+
+    Parameters
+    ----------
+    images, labels : ndarray
+        Digits (N, 28, 28) uint8 to learn from, and what they are.
+    validation : (images, labels)
+        Digits that are measured with.
+    settings : Settings
+    marks : bool
+        Whether marks that are no digits are learned from as well.
+    device : str or torch.device
+
+    Attributes
+    ----------
+    shown : Tensor of uint8, shape (V, 28, 28)
+        The validation digits.
+    answers : ndarray of int64, shape (V,)
+        What they are.
+    held : Tensor of uint8, shape (M, 28, 28), or None
+        Marks of kinds and fonts that are not learned from, to measure with.
+
+    Raises
+    ------
+    UsageError
+        If there are fewer digits than a step shows.
+    """
+
+    def __init__(
+        self,
+        images: Digits,
+        labels: Labels,
+        validation: tuple[Digits, Labels],
+        settings: Settings,
+        *,
+        marks: bool,
+        device: Any,
+    ) -> None:
+        self._settings, self._device = settings, device
+        self._digits = self._tensor(images)
+        self._labels = self._tensor(labels.astype(np.int64))
+        self.shown, self.answers = self._tensor(validation[0]), validation[1].astype(np.int64)
+        self._per_step = settings.batch
+        self._marks = self.held = None
+        share = round(settings.marks * settings.batch)
+        if marks and share:
+            self._per_step -= share
+            drawn, _, _ = negatives(settings.pool, images, labels, seed=settings.seed)
+            held, _, _ = negatives(_HELD_MARKS, *validation, seed=settings.seed, held=True)
+            self._marks, self.held = self._tensor(drawn), self._tensor(held)
+        if len(images) < self._per_step:
+            raise UsageError(
+                f"{len(images)} digits came, fewer than the {self._per_step} of a step; "
+                "give more digits or a smaller batch"
+            )
+        self._generator = torch.Generator(device=device)
+        self._order: tuple[int, Tensor] = (-1, None)
+
+    def __len__(self) -> int:
+        return len(self._digits)
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps that show each digit once (a last part smaller than a step is left out)."""
+        return len(self) // self._per_step
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
+        epoch, turn = divmod(step, self.epoch_steps)
+        if self._order[0] != epoch:
+            rng = np.random.default_rng([self._settings.seed, 7, epoch])
+            self._order = epoch, self._tensor(rng.permutation(len(self)))
+        n = self._per_step
+        chosen = self._order[1][turn * n : (turn + 1) * n]
+        digits, labels = self._digits[chosen], self._labels[chosen]
+        self._generator.manual_seed(self._settings.seed * 1_000_003 + step)
+        if self._marks is not None:
+            size = (self._settings.batch - n,)
+            drawn = torch.randint(
+                len(self._marks), size, generator=self._generator, device=self._device
+            )
+            digits = torch.cat([digits, self._marks[drawn]])
+            labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
+        return augment(digits, self._settings.augmentation, self._generator), labels
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.tensor(array, device=self._device)

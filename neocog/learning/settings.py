@@ -1,0 +1,125 @@
+"""How a network learns by gradient, and how far a run has come."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from neocog.errors import UsageError
+from neocog.learning.augment import PRESETS, Augmentation
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to learn by gradient.
+
+    Attributes
+    ----------
+    seed : int
+        Fixes the order of the digits and all changes to them.
+    epochs : float
+        Length of a cycle, where no ``minutes`` are given.
+    minutes : float, optional
+        Length of a cycle by the clock.
+    batch : int
+        Pictures of a step.
+    rate : float
+        Largest rate of Adam in the first cycle; reference vectors have entries near 1.
+    again : float
+        Largest rate of each later cycle, as a share of the first's.
+    warm_up : float
+        Share of a cycle in which the rate rises.
+    soft, soft_share : float
+        Width of the smooth maximum over planes and places, and for what share of the first cycle
+        it takes the place of the strongest response.
+    smoothing : float
+        Label smoothing.
+    mean : float
+        Weight of the past in the running mean of the weights.
+    marks : float
+        Share of a batch that are marks and no digits, where the model has planes that reject.
+    pool : int
+        Marks that are drawn before learning.
+    clip : float
+        Longest gradient.
+    augmentation : Augmentation
+        How digits and marks are changed.
+    patience : int
+        Epochs without a better validation after which learning stops; 0: never.
+    save_every : int
+        Steps between checkpoints.
+    precision : {"fp32", "tf32", "bf16"}
+        Of the products.
+    deterministic : bool
+        Take slower kernels that give the same result each time.
+    compiled : bool
+        Use torch.compile.
+    """
+
+    seed: int = 0
+    epochs: float = 20.0
+    minutes: float | None = None
+    batch: int = 512
+    rate: float = 0.01
+    again: float = 0.5
+    warm_up: float = 0.05
+    soft: float = 0.02
+    soft_share: float = 0.3
+    smoothing: float = 0.01
+    mean: float = 0.999
+    marks: float = 0.15
+    pool: int = 20_000
+    clip: float = 1.0
+    augmentation: Augmentation = PRESETS["strokes"]
+    patience: int = 0
+    save_every: int = 2000
+    precision: str = "tf32"
+    deterministic: bool = False
+    compiled: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError where a value makes no sense."""
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"precision {self.precision!r}; wanted {', '.join(PRECISIONS)}")
+        length = self.epochs if self.minutes is None else self.minutes
+        if self.batch < 2 or not length > 0 or not self.rate > 0 or not 0 <= self.marks < 1:
+            raise UsageError(
+                f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}, marks "
+                f"{self.marks}: wanted 2 or more, above 0, above 0, 0 to 1"
+            )
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a run has come: what a checkpoint holds beside tensors."""
+
+    step: int = 0
+    cycle: int = 0
+    cycle_step: int = 0
+    cycle_seconds: float = 0.0
+    epoch: int = 0
+    finished: bool = False
+    best_accuracy: float = -1.0
+    best_loss: float = math.inf
+    since_best: int = 0
+
+    def next_cycle(self) -> "Position":
+        """Return where a run stands that begins another cycle."""
+        return replace(
+            self,
+            cycle=self.cycle + 1,
+            cycle_step=0,
+            cycle_seconds=0.0,
+            finished=False,
+            since_best=0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self) | {"best_loss": repr(self.best_loss)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Position":
+        """Return what :meth:`to_dict` told."""
+        return cls(**values | {"best_loss": float(values["best_loss"])})

@@ -1,0 +1,128 @@
+"""The self-organised network that gradient learning starts from, with planes that reject."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import UsageError
+from neocog.learning import top
+from neocog.learning.negatives import negatives
+from neocog.learning.recipes import Digits, Labels, Progress, Recipe, train
+from neocog.network.engine import Engine
+from neocog.network.model import Model
+from neocog.network.spec import LABELS, REJECT
+from neocog.network.u0 import u0_from_digits
+
+#: Digits that a start learns from, and marks that are none for its rejecting planes.
+DIGITS, MARKS = 4000, 1500
+_BATCH = 64
+
+_STARTS = (
+    Recipe(
+        "finetuned",
+        "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
+        preset="neocog",
+        middle="silent",
+        top="competition",
+        thresholds=(0.74, 0.79),
+        limits=(40, 160),
+        per_label=10,
+    ),
+    Recipe(
+        "finetuned-small",
+        "the same with the papers' 16/26/78/70 planes",
+        preset="neocog",
+        middle="silent",
+        top="competition",
+        thresholds=(0.72, 0.76),
+        limits=(26, 78),
+        per_label=7,
+    ),
+)
+
+#: What gradient learning starts from, by name.
+STARTS: dict[str, Recipe] = {recipe.name: recipe for recipe in _STARTS}
+
+
+def recipe_of(name: str, planes: str | None = None) -> Recipe:
+    """Return a start's recipe by name, with other plane counts if they are given.
+
+    Parameters
+    ----------
+    name : str
+        One of ``STARTS``.
+    planes : str, optional
+        K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10.
+
+    Raises
+    ------
+    UsageError
+        If there is no such recipe, or the counts make no sense.
+    """
+    if name not in STARTS:
+        raise UsageError(f"no start {name!r}; there are {', '.join(STARTS)}")
+    if planes is None:
+        return STARTS[name]
+    try:
+        k2, k3, k4 = map(int, planes.split("/"))
+    except ValueError:
+        k2 = k3 = k4 = 0
+    if min(k2, k3, k4) < 1 or k4 % LABELS:
+        raise UsageError(f"planes {planes!r}; wanted K2/K3/K4, K4 a multiple of 10: 40/160/100")
+    return replace(STARTS[name], limits=(k2, k3), per_label=k4 // LABELS)
+
+
+def start_model(
+    recipe: Recipe,
+    images: Digits,
+    labels: Labels,
+    *,
+    seed: int = 0,
+    reject: int = 0,
+    count: int = DIGITS,
+    progress: Progress | None = None,
+) -> Model:
+    """Learn the start without gradients, on the CPU.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How; see :func:`recipe_of`.
+    images, labels : ndarray
+        Digits (N, 28, 28) uint8 and what they are.
+    seed : int
+        Chooses the digits and their order.
+    reject : int
+        Planes of US4 that answer to what is no digit; they start from marks that are none.
+    count : int
+        Digits that are used.
+    progress : callable, optional
+        As for :func:`neocog.learning.recipes.train`.
+    """
+    chosen = np.random.default_rng([seed, 5]).permutation(len(images))[:count]
+    images, labels = images[chosen], labels[chosen].astype(np.int64)
+    model = train(recipe, images, labels, seed=seed, progress=progress)
+    if not reject:
+        return model
+    marks, _, _ = negatives(min(MARKS, 4 * count), images, labels, seed=seed)
+    found = top.compete_within_labels(
+        _uc3(model, marks),
+        np.zeros(len(marks), dtype=np.int64),
+        model.spec.s[3],
+        per_label=reject,
+        rng=np.random.default_rng([seed, 6]),
+    )
+    s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
+    none = np.full(len(found.labels), REJECT, dtype=np.int64)
+    return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, none]))
+
+
+def _uc3(model: Model, digits: Digits) -> NDArray[np.float32]:
+    """Maps of UC3, channel-last: (N, 13, 13, K3)."""
+    engine = Engine(model)
+    parts = [
+        engine.maps(u0_from_digits(digits[first : first + _BATCH]))["UC3"]
+        for first in range(0, len(digits), _BATCH)
+    ]
+    return np.ascontiguousarray(np.concatenate(parts).transpose(0, 2, 3, 1))

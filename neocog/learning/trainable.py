@@ -1,0 +1,261 @@
+"""The ten layers with everything learnable as parameters: what gradients flow through.
+
+The equations are those of :mod:`neocog.network.reference`; the parameters keep what a neocognitron
+must be. Of each S-plane, X = |X|_c D / |D|_c: a direction D >= 0 (kept so by :meth:`constrain`
+after each step) and a length; c = exp(..) where the preset's c is not 0; theta = sigmoid(..).
+A C-layer's blur is an outer product of two profiles >= 0, so that it stays as cheap as a Gaussian.
+
+Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = sqrt is held below
+a limit, and s = 1/(theta b) stands in the division by v + s.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from neocog.errors import UsageError
+from neocog.learning.torch_network import Contrast
+from neocog.network.layers import banded
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import CSpec, Psi, SSpec
+
+Tensor = Any
+
+#: Below this input the slope of psi = sqrt is that at it: 1 / (2 sqrt(1e-4)) = 50.
+_STEEPEST = 1e-4
+#: v^2 below this is silence: windows that see a stroke start near 1e-4.
+_SILENT = 1e-10
+#: Shortest and longest |X|_c of a plane; far longer ones answer to the noise of empty paper.
+_SHORTEST, _LONGEST = 0.01, 30.0
+#: Responses that no place of a label reaches.
+_NEVER = -1e4
+
+
+class SCells(nn.Module):  # type: ignore[misc]
+    """One layer of S-cells, (B, K', H, W) -> (B, K, H', W') float32."""
+
+    def __init__(self, spec: SSpec, weights: SWeights) -> None:
+        super().__init__()
+        self.padding, self.q = spec.padding, weights.q
+        x, c = weights.reference.astype(np.float64), weights.c.astype(np.float64)
+        length = np.sqrt((c * x**2).sum(axis=(1, 2, 3)))
+        rms = np.maximum(np.sqrt((x**2).mean(axis=(1, 2, 3), keepdims=True)), 1e-20)
+        self.direction = nn.Parameter(_float(x / rms))
+        self.length = nn.Parameter(_float(np.log(np.clip(length, _SHORTEST, _LONGEST))))
+        self.c_log = nn.Parameter(_float(np.log(np.where(c > 0, c, 1))))
+        self.c_mask: Tensor
+        self.register_buffer("c_mask", _float(c > 0))
+        self.threshold = nn.Parameter(_float(np.log(weights.threshold / (1 - weights.threshold))))
+
+    def c(self) -> Tensor:
+        """Return c, (kernel, kernel)."""
+        return self.c_log.exp() * self.c_mask
+
+    def forward(self, u: Tensor, *, half: bool = False, rectified: bool = True) -> Tensor:
+        """Respond; ``half`` rounds what is multiplied for the excitation to bf16."""
+        c, theta = self.c(), self.threshold.sigmoid()
+        d = self.direction
+        norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
+        a = d * c / ((1 - theta) * norm)[:, None, None, None]
+        silence = torch.exp(-self.length) / (theta * self.q)
+        if half:
+            e = functional.conv2d(u.bfloat16(), a.bfloat16(), padding=self.padding).float()
+        else:
+            e = functional.conv2d(u, a, padding=self.padding)
+        energy = (u * u).sum(dim=1, keepdim=True)
+        v = _root(functional.conv2d(energy, c[None, None], padding=self.padding))
+        above = e - theta / (1 - theta) * v
+        if rectified:
+            above = above.relu()
+        return above / (v + silence[:, None, None])
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def constrain(self) -> None:
+        """Put the parameters back to where they are allowed."""
+        self.direction.clamp_(min=0)
+        self.length.clamp_(np.log(_SHORTEST), np.log(_LONGEST))
+        self.c_log.clamp_(-9, 5)
+        self.threshold.clamp_(-5, 5)
+
+    def weights(self) -> SWeights:
+        """Return the layer as a model holds it."""
+        d = self.direction.detach().double().cpu().numpy()
+        c = self.c().detach().double().cpu().numpy()
+        norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
+        length = np.exp(self.length.detach().double().cpu().numpy())
+        return SWeights(
+            reference=(d * (length / norm)[:, None, None, None]).astype(np.float32),
+            c=c.astype(np.float32),
+            threshold=float(self.threshold.detach().double().sigmoid()),
+            q=self.q,
+        )
+
+
+class CCells(nn.Module):  # type: ignore[misc]
+    """One layer of C-cells, (B, K, H, W) -> (B, K, H', W'), as two products with banded matrices.
+
+    Raises
+    ------
+    UsageError
+        If the blur it starts from is no outer product of profiles >= 0.
+    """
+
+    def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
+        super().__init__()
+        self.psi = psi
+        u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
+        if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
+            raise UsageError(
+                "a blur is no outer product of weights >= 0; start from a model of preset neocog"
+            )
+        profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
+        self.profiles = nn.Parameter(_float(profiles))
+        taps = np.eye(spec.kernel)
+        basis = np.stack([banded(tap, size, spec.padding, spec.stride) for tap in taps])
+        # blur of kernel - 1 taps, then the average of two neighbours
+        pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
+        self.basis: Tensor
+        self.register_buffer("basis", _float(np.einsum("jk,khw->jhw", pair, basis)))
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Respond to the layer before."""
+        down, across = torch.einsum("pj,jhw->phw", self.profiles, self.basis).unbind(0)
+        y = functional.linear(u.contiguous(), across)  # (B, K, H, W')
+        y = functional.linear(y.transpose(2, 3).contiguous(), down)  # (B, K, W', H')
+        y = y.transpose(2, 3)
+        return _GentleRoot.apply(y) if self.psi == "sqrt" else y / (1 + y)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def constrain(self) -> None:
+        """Put the parameters back to where they are allowed."""
+        self.profiles.clamp_(min=0)
+
+    def blur(self) -> NDArray[np.float32]:
+        """Return the blur as a model holds it, (kernel-1, kernel-1)."""
+        down, across = self.profiles.detach().double().cpu().numpy()
+        blur: NDArray[np.float32] = np.outer(down, across).astype(np.float32)
+        return blur
+
+
+class Trainable(nn.Module):  # type: ignore[misc]
+    """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label.
+
+    Planes of US4 are sorted by label. The rule is ``strongest``.
+
+    Parameters
+    ----------
+    model : Model
+        What learning starts from; a rule other than ``strongest`` is replaced by it.
+    precision : {"fp32", "tf32", "bf16"}
+        Of the S-layers' products; in bf16 their inputs are rounded and all else is float32.
+    channels_last : bool
+        Memory format of the maps that the products see.
+    """
+
+    def __init__(
+        self, model: Model, *, precision: str = "fp32", channels_last: bool = False
+    ) -> None:
+        super().__init__()
+        spec = model.spec
+        order = np.argsort(model.labels, kind="stable")
+        top = replace(model.s[3], reference=model.s[3].reference[order])
+        self.start = replace(
+            model, s=(*model.s[:3], top), labels=model.labels[order], rule="strongest", gains=None
+        )
+        self.precision, self.channels_last = precision, channels_last
+        self.contrast = Contrast(spec.contrast)
+        self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
+        sizes = [spec.size(f"US{i}") for i in (1, 2, 3)]
+        self.c = nn.ModuleList(
+            CCells(c, b, size, model.psi)
+            for c, b, size in zip(spec.c, model.blurs, sizes, strict=True)
+        )
+        self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
+        own = np.arange(model.classes)[:, None] == self.start.labels
+        self.own: Tensor
+        self.register_buffer("own", torch.from_numpy(own))
+
+    def enlarged(self, digits: Tensor) -> Tensor:
+        """Digits (B, 28, 28) uint8 -> U0 (B, 65, 65), ink 1."""
+        r = self.contrast.enlarge
+        return r @ (digits.float() / 255) @ r.T
+
+    def us4(self, u0: Tensor) -> Tensor:
+        """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65)."""
+        contrast = self.contrast
+        y = functional.conv2d(255 * u0[:, None], contrast.kernel, padding=contrast.padding)
+        u = functional.threshold(y, contrast.silence, 0.0)
+        for stage, s in enumerate(self.s):
+            if self.channels_last and stage:  # UG has two planes: too few for it
+                u = u.contiguous(memory_format=torch.channels_last)
+            # while US4 learns, labels whose planes are all below threshold learn too
+            open_ended = self.training and stage == 3
+            u = s(u, half=self.precision == "bf16", rectified=not open_ended)
+            if stage < 3:
+                u = self.c[stage](u)
+        return u
+
+    def forward(self, u0: Tensor, *, soft: float = 0.0) -> Tensor:
+        """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject.
+
+        ``soft`` > 0 takes a smooth maximum of that width (a weighted mean) instead of the
+        strongest response, so that planes which are nearly strongest learn as well.
+        """
+        responses = self.us4(u0).flatten(2)
+        if soft > 0:
+            planes = (responses * (responses / soft).softmax(dim=2)).sum(dim=2)
+            own = torch.where(self.own, planes[:, None], _NEVER)
+            return ((own / soft).softmax(dim=2) * planes[:, None]).sum(dim=2)
+        return torch.where(self.own, responses.amax(dim=2)[:, None], _NEVER).amax(dim=2)
+
+    def constrain(self) -> None:
+        """Put every parameter back to where it is allowed."""
+        for layer in (*self.s, *self.c):
+            layer.constrain()
+
+    def groups(self) -> Iterator[tuple[str, list[Tensor]]]:
+        """Yield the parameters in kinds that learn at rates of their own."""
+        yield "direction", [s.direction for s in self.s]
+        yield "c", [s.c_log for s in self.s]
+        yield "length", [s.length for s in self.s]
+        yield "threshold", [s.threshold for s in self.s]
+        yield "blur", [c.profiles for c in self.c]
+        yield "temperature", [self.temperature]
+
+    def model(self) -> Model:
+        """Return the network as it is now as a model for every engine."""
+        s1, s2, s3, s4 = (s.weights() for s in self.s)
+        b1, b2, b3 = (c.blur() for c in self.c)
+        temperature = float(self.temperature.detach().exp())
+        return replace(self.start, s=(s1, s2, s3, s4), blurs=(b1, b2, b3), temperature=temperature)
+
+
+class _GentleRoot(torch.autograd.Function):  # type: ignore[misc]
+    """sqrt(x) for x >= 0, whose slope is nowhere steeper than that at _STEEPEST."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.clamp(min=0).sqrt()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return slope * (0.5 / y.clamp(min=_STEEPEST**0.5)) * (y > 0)
+
+
+def _root(x: Tensor) -> Tensor:
+    """Square root; 0, without a slope, where only the rounding of fast convolutions is left."""
+    heard = x > _SILENT
+    return torch.where(heard, torch.where(heard, x, 1.0).sqrt(), 0.0)
+
+
+def _float(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.float32)
