@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from typer.testing import CliRunner
 from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
+from neocog.cuda.steps import Step, Work
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Answers, Decision
@@ -69,6 +72,12 @@ def assert_answers_agree(got: Answers, want: Answers, near: float) -> None:
     np.testing.assert_allclose(got.score, want.score, atol=5 * near)
 
 
+def assert_adds_up(times: Any) -> None:
+    """Stages add up to the total, in every repeat."""
+    parts = sum(ms for name, ms in times.items() if name != "total")
+    np.testing.assert_allclose(parts, times["total"], rtol=1e-9)
+
+
 # --- in the emulator --------------------------------------------------------------------------
 
 
@@ -95,6 +104,61 @@ def test_whole_pass_in_the_emulator(emulator: Emulator, precision: Any) -> None:
     np.testing.assert_allclose(answers[:, 11], decided.margin, atol=PASS_BOUND[precision])
 
 
+class Noting:
+    """A machine that notes launches and makes none."""
+
+    xp, arch, processors = np, 90, 132
+
+    def __init__(self) -> None:
+        self.noted: list[Launch] = []
+
+    def launch(self, launch: Launch) -> None:
+        self.noted.append(launch)
+
+
+class Adding(Step):
+    """A step that notes which digits it takes, as a launch of nothing."""
+
+    version = "adding"
+
+    def __init__(self, reads: str, writes: str) -> None:
+        self.reads, self.writes = reads, writes
+
+    def scratch(self, batch: int) -> Any:
+        return {"sums": ((batch,), np.float32)}
+
+    def launches(self, batch: int, source: Any, target: Any, scratch: Any) -> list[Launch]:
+        assert len(source) == len(target) == len(scratch["sums"]) == batch
+        return [Launch(Kernel("", self.writes), (1, 1, 1), (source, target))]
+
+    def work(self) -> Work:
+        return Work(0.0, 0.0)
+
+
+def test_a_large_batch_goes_in_parts_up_to_uc3() -> None:
+    machine, model = Noting(), tiny_model()
+    names = ["digits", *STAGES[:-1], "answers"]
+    steps = [Adding(*ends) for ends in pairwise(names)]
+    layouts = Shelf(machine, model, "fp16").layouts
+    work = Pass(machine, steps, layouts, 10, 4)
+    work.run()
+    got = [(launch.kernel.name, len(launch.args[0])) for launch in machine.noted]
+    assert got == [
+        *((name, count) for count in (4, 4, 2) for name in STAGES[:7]),
+        ("US4", 10),
+        ("answers", 10),
+    ]
+    assert [len(work.arrays[name]) for name in names] == [10, *[4] * 6, 10, 10, 10]
+    digits = np.concatenate([launch.args[0] for launch in work.stages[0].launches])
+    assert digits.shape == work.arrays["digits"].shape
+    uc3 = [launch.args[1] for launch in work.stages[6].launches]
+    ends = [part.ctypes.data - work.arrays["UC3"].ctypes.data for part in uc3]
+    assert ends == [place * uc3[0][0].nbytes for place in (0, 4, 8)]
+    first = [launch.kernel.name for launch in work.up_to(2)]
+    assert first == ["UG", "US1"] * 3
+    assert len(list(Pass(machine, steps, layouts, 10).launches)) == 9
+
+
 def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy = cuda_fake.install(monkeypatch, emulator)
     model, digits = tiny_model(), some_digits(4)[1:]
@@ -106,6 +170,10 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
         np.testing.assert_allclose(got.score, want.score, atol=PASS_BOUND["fp32"])
         np.testing.assert_array_equal(got.label, want.label)
         np.testing.assert_allclose(got.margin, want.margin, atol=PASS_BOUND["fp32"])
+    runner = engine.runners[0]
+    whole = engine.recognise(digits, batch=2)
+    runner.use(replace(runner.plan, chunk=4, part=1))  # three passes of one digit, one decision
+    np.testing.assert_allclose(engine.recognise(digits).score, whole.score, atol=1e-6)
     u0 = u0_from_digits(digits[:2])
     assert_maps_agree(engine.maps(u0), reference.respond(u0, model), PASS_BOUND["fp32"])
     assert len(engine.recognise(digits[:0])) == 0
@@ -114,6 +182,7 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
     times = engine.stage_times(digits[:2], repeats=1)
     assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    assert_adds_up(times)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------
@@ -233,6 +302,18 @@ def test_many_chunks_are_as_few() -> None:
         got = answers.score[50 * part : 50 * part + 50]
         np.testing.assert_allclose(got, want.score, atol=2e-2)
     np.testing.assert_array_equal(engine.recognise(digits).score, answers.score)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", [64, 100, 256])
+def test_parts_are_as_the_whole(part: int) -> None:
+    engine, digits = engine_of("neocog-small"), made_digits(300)
+    want = engine.recognise(digits)
+    runner = engine.runners[0]
+    runner.use(replace(runner.plan, chunk=512, part=part))
+    for _ in range(20):
+        got = engine.recognise(digits)
+        np.testing.assert_allclose(got.score, want.score, atol=2e-2)
 
 
 @pytest.mark.gpu
@@ -473,10 +554,11 @@ def test_rules_of_decision(rule: Any) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("batch", [8, 256])
+@pytest.mark.parametrize("batch", [8, 256, 1024])
 def test_stage_times_add_up(batch: int) -> None:
     times = engine_of("neocog-small").stage_times(made_digits(batch), repeats=9)
     assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
+    assert_adds_up(times)
     medians = {name: float(np.median(ms)) for name, ms in times.items()}
     parts = sum(ms for name, ms in medians.items() if name != "total")
     assert parts == pytest.approx(medians["total"], rel=0.03)

@@ -5,6 +5,7 @@ import ctypes
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,8 +89,10 @@ def test_maps_are_of_the_type_of_the_build() -> None:
         assert found[0].elements == (wanted,)
 
 
-def test_a_kernel_of_two_builds_takes_what_either_takes() -> None:
-    found = parameters("contrast.cu", "contrast", 0)
+def test_a_kernel_of_two_builds_takes_what_either_takes(tmp_path: Path) -> None:
+    source = tmp_path / "two.cu"
+    source.write_text("KERNEL(32) two(const float* x) {}\nKERNEL(32) two(const u8* x) {}\n")
+    found = parameters(str(source), "two", 0)
     assert found is not None
     assert set(found[0].elements) == {"float32", "uint8"}
 
@@ -220,8 +223,8 @@ def test_named_stages_lie_over_the_default() -> None:
     whole = wanted.over(shipped("unknown", "fp16"))
     assert whole.preferred("US2", 8) == ("tensor",)
     assert whole.preferred("UC1", 100) == ("box",)
-    assert whole.preferred("UC2", 100)[0] == "separable"
-    assert whole.chunk == 256
+    assert whole.preferred("UC2", 100) == shipped("unknown", "fp16").preferred("UC2", 100)
+    assert (whole.chunk, whole.part) == (1024, 256)
     assert parse_plan("auto") is None
 
 
@@ -234,12 +237,16 @@ def test_named_stages_lie_over_the_default() -> None:
         ("{folder}/bad.json", "cannot be read as JSON"),
         ("{folder}/list.json", "wanted {'versions'"),
         ("{folder}/chunk.json", "a chunk of -1"),
+        ("{folder}/part.json", "a part of 65; wanted 1..64, not more than the chunk"),
+        ("{folder}/none.json", "wanted {'versions'"),
     ],
 )
 def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "chunk.json").write_text('{"versions": {}, "chunk": -1}')
+    (tmp_path / "part.json").write_text('{"versions": {}, "chunk": 64, "part": 65}')
+    (tmp_path / "none.json").write_text('{"versions": {}, "part": null}')
     with pytest.raises(UsageError) as caught:
         parse_plan(text.format(folder=tmp_path))
     assert words in str(caught.value)
@@ -250,21 +257,40 @@ def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(json.dumps(data))
     found = parse_plan(str(tmp_path / "p.json"))
     assert found is not None
-    assert found.over(Plan()).chunk == 64
+    whole = found.over(shipped("unknown", "fp16"))
+    assert (whole.chunk, whole.part) == (64, 64)  # undivided
     assert found.preferred("US2", 9) == ("direct",)
     assert found.preferred("UC3", 63) == ("box",)
     assert found.preferred("US2", 64) == ()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "chunk", "part"),
+    [({}, 1024, 256), ({"part": 64}, 1024, 64), ({"chunk": 128, "part": 32}, 128, 32)],
+)
+def test_parts_of_a_chunk(wanted: Any, chunk: int, part: int) -> None:
+    plan = Plan.from_json({"versions": {}, **wanted}, name="")
+    whole = plan.over(Plan())
+    assert (whole.chunk, whole.part) == (chunk, part)
+    assert Plan.from_json(whole.to_json(), name="") == replace(whole, name="")
+
+
+def test_stages_in_parts_are_chosen_for_a_part() -> None:
+    few, many = {"US2": ("direct",), "US4": ("direct",)}, {"US2": ("tensor",), "US4": ("tensor",)}
+    plan = Plan({64: few, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
+    steps = {s.writes: s.version for s in Shelf(Fake(), tiny_model(), "fp16").choose(plan, 512)}
+    assert (steps["US2"], steps["US4"]) == ("direct", "tensor")
+
+
 def test_measured_plans_are_kept_by_device_shape_and_precision(tmp_path: Path) -> None:
     store = Store("GPU", tiny_model(), "fp16", tmp_path)
     assert store.load() is None
-    plan = Plan({anchor: {"US2": ("direct", "tensor")} for anchor in ANCHORS}, 128)
+    plan = Plan({anchor: {"US2": ("direct", "tensor")} for anchor in ANCHORS}, 128, 32)
     store.save(plan, {"8": {}})
     found = Store("GPU", tiny_model(), "fp16", tmp_path).load()
     assert found is not None
     assert found.table == plan.table
-    assert found.chunk == 128
+    assert (found.chunk, found.part) == (128, 32)
     assert Store("another", tiny_model(), "fp16", tmp_path).load() is None
     assert Store("GPU", tiny_model(), "bf16", tmp_path).load() is None
     store.path.write_bytes(store.path.read_bytes()[:20])
@@ -288,6 +314,11 @@ def test_every_kernels_parameters_can_be_told() -> None:
 
 def test_buckets_are_powers_of_two() -> None:
     assert [bucket_of(n) for n in (0, 1, 2, 3, 8, 9, 33, 256)] == [1, 1, 2, 4, 8, 16, 64, 256]
+
+
+def test_buckets_beyond_a_part_are_whole_parts() -> None:
+    assert [bucket_of(n, 64) for n in (33, 64, 65, 128, 129, 500)] == [64, 64, 128, 128, 192, 512]
+    assert [bucket_of(n, 100) for n in (64, 65, 101)] == [64, 100, 200]
 
 
 def test_shares_are_whole_chunks_and_cover_all() -> None:
@@ -338,9 +369,10 @@ class NoGpu:
         return contextlib.nullcontext()
 
 
-def runner(chunk: int, *, memory: int = 10**9) -> Any:
+def runner(chunk: int, *, part: int = 64, memory: int = 10**9) -> Any:
     """A runner without a GPU, whose lanes together hold ``memory`` digits at most."""
     made = object.__new__(Runner)
+    made.plan = Plan({}, chunk, part)
     made.gpu, made.chunk, made.lock = NoGpu(), chunk, threading.RLock()
     made._lanes, made._most_lanes = {}, LANES
 
@@ -380,8 +412,9 @@ def test_large_batches_keep_several_lanes_at_work() -> None:
 
 
 @pytest.mark.parametrize("memory", [1, 5, 64, 100, 127])
-def test_less_memory_makes_smaller_chunks(memory: int) -> None:
-    made = runner(256, memory=memory)
+@pytest.mark.parametrize("part", [40, 64, 256])
+def test_less_memory_makes_smaller_chunks(memory: int, part: int) -> None:
+    made = runner(256, part=part, memory=memory)
     answers_of(made, 1000, 256)
     assert made.chunk <= memory
     answers_of(made, 3, 256)

@@ -108,7 +108,7 @@ class OurSide:
             self.chunk = chunk
             steps = runner.shelf.choose(runner.plan, chunk)
             self.versions = {step.writes: step.version for step in steps}
-            self._pass = Pass(gpu, steps, runner.shelf.layouts, chunk)
+            self._pass = Pass(gpu, steps, runner.shelf.layouts, chunk, runner.plan.part)
             answers = self._pass.arrays["answers"]
             self._answers = gpu.xp.zeros((batch, *answers.shape[1:]), answers.dtype)
             gpu.warmup(self._pass.launches)

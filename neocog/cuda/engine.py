@@ -167,7 +167,8 @@ class CudaEngine:
                 digits = _brought(digits, number)
             self.runner(number).run(digits, out, chunk)
             return
-        shares = shares_of(len(digits), chunk, len(self._numbers))
+        whole = min(chunk, self.runner(self._numbers[0]).plan.part)
+        shares = shares_of(len(digits), whole, len(self._numbers))
         if len(shares) == 1:
             self.runner(self._numbers[0]).run(digits, out, chunk)
             return
@@ -234,12 +235,12 @@ class CudaEngine:
         return found
 
 
-def shares_of(count: int, chunk: int, devices: int) -> list[slice]:
-    """Cut ``count`` digits into a share per device, whole chunks each; one if there are few."""
-    chunks = -(-count // chunk)
-    if devices < 2 or chunks < 2 * devices:
+def shares_of(count: int, part: int, devices: int) -> list[slice]:
+    """Cut ``count`` digits into a share per device, whole parts each; one if there are few."""
+    parts = -(-count // part)
+    if devices < 2 or parts < 2 * devices:
         return [slice(0, count)]
-    ends = [min(count, -(-chunks * i // devices) * chunk) for i in range(devices + 1)]
+    ends = [min(count, -(-parts * i // devices) * part) for i in range(devices + 1)]
     return [slice(a, b) for a, b in pairwise(ends)]
 
 

@@ -35,6 +35,8 @@ class Lane:
         Of :func:`neocog.cuda.steps.layouts`.
     batch : int
         Digits of the captured pass; fewer may come.
+    part : int
+        As :class:`neocog.cuda.passes.Pass`.
 
     Raises
     ------
@@ -43,14 +45,19 @@ class Lane:
     """
 
     def __init__(
-        self, gpu: Gpu, steps: Sequence[Step], layouts: dict[str, Layout], batch: int
+        self,
+        gpu: Gpu,
+        steps: Sequence[Step],
+        layouts: dict[str, Layout],
+        batch: int,
+        part: int = 0,
     ) -> None:
         self.gpu, self.batch = gpu, batch
         self.waiting: tuple[int, int] | None = None
         with gpu.current():
             self.stream = gpu.xp.cuda.Stream(non_blocking=True)
             with self.stream:
-                self.work = Pass(gpu, steps, layouts, batch)
+                self.work = Pass(gpu, steps, layouts, batch, part)
                 self._digits = pinned(gpu, (batch, DIGIT_SIZE, DIGIT_SIZE), np.uint8)
                 self._answers = pinned(gpu, (batch, ANSWER_COLUMNS), np.float32)
                 gpu.warmup(self.work.launches)
@@ -69,8 +76,9 @@ class Lane:
         np.copyto(self._digits[: len(digits)], digits)
 
     def elapsed(self, times: int) -> float:
-        """Return milliseconds of so many passes, one after another on the device."""
-        return elapsed(self.gpu.xp.cuda, self.stream, self._graph, times)
+        """Return milliseconds of a pass, over so many one after another on the device."""
+        self._graph.launch(self.stream)
+        return elapsed(self.gpu.xp.cuda, self.stream, self._graph, times) / times
 
     def submit(self, digits: NDArray[np.uint8], place: int) -> None:
         """Start on digits of the host; ``place`` is where their answers go."""
@@ -133,18 +141,18 @@ class Lane:
 def enqueue(
     gpu: Gpu, launches: "Iterator[Launch] | Sequence[Launch]", *, follows: bool = False
 ) -> None:
-    """Launch kernels on the current stream; ``follows``: the first one too follows a kernel."""
+    """Launch kernels on the current stream; ``follows``: the first one too follows a kernel.
+
+    A kernel may be set up while the one in front of it runs, whichever that is: it waits for its
+    end before it reads or writes maps (see :class:`neocog.cuda.passes.Pass`).
+    """
     for i, launch in enumerate(launches):
         gpu.launch(launch, follows=follows or i > 0)
 
 
-def elapsed(cuda: Any, stream: Any, graph: Any, times: int = 1) -> float:
-    """Return milliseconds of some replays of a graph.
-
-    A replay before them keeps the device at work while they are launched.
-    """
+def elapsed(cuda: Any, stream: Any, graph: Any, times: int) -> float:
+    """Return milliseconds of some replays of a graph, launched behind what is on the stream."""
     start, end = cuda.Event(), cuda.Event()
-    graph.launch(stream)
     start.record(stream)
     for _ in range(times):
         graph.launch(stream)

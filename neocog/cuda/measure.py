@@ -1,17 +1,21 @@
 """Times on the device: of each stage within the pass, and of every version of a stage.
 
 How a stage is timed. Events between the kernels of a pass would cost as much as the kernels do.
-Instead the pass is captured up to each stage: upload; upload and UG; and so on. A stage takes what
-its pass takes longer than the one before it: its kernels, and the gap in front of them. So the
-stages add up to the captured pass; what a replay of the engine's own graph takes beyond it is the
-row ``launch``.
+Instead the kernels of the pass are captured up to each stage: UG; UG and US1; and so on. A stage
+takes what its kernels take longer than those before it: themselves, and the gap in front of them.
+Copies at the ends of a graph disturb the kernels beside them, so they come last: the upload is what
+all kernels take longer with it in front, the download what that takes longer with it behind, and
+what a replay of the engine's own graph takes beyond is the row ``launch``. So the rows add up to
+the engine's pass. A graph holds many passes and is replayed until a sample lasts some milliseconds.
 """
 
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +24,7 @@ from numpy.typing import NDArray
 from neocog.cuda.lanes import Lane, captured, elapsed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
-from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, kernels_of
+from neocog.cuda.plan import ANCHORS, MOST_CHUNK, STAGES, Plan, Shelf, kernels_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import to_numpy
 
@@ -28,16 +32,19 @@ if TYPE_CHECKING:
     from neocog.cuda.runner import Runner
 
 _SAMPLES = 7
-_CHUNKS = (64, 128, 256, 512)
+_SAMPLE_MS = 2.0  # least milliseconds of one sample of a stage
+_OF = 3  # samples that a figure is the median of
+_PARTS = (64, 128, 256, 512)
+_CHUNKS = (256, 512, 1024)
 _MANY = 4096  # digits that chunks are tried on
-_WORTH = 0.98  # a larger chunk has to be this much better than a smaller one
+_WORTH = 0.98  # a larger part or chunk has to be this much better than a smaller one
 #: A version whose maps differ by more than this share of the strongest response is not taken.
 _SAME = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 
 
 def repeats_of(batch: int) -> int:
     """Return how many passes a graph holds, so that its launch does not count."""
-    return 16 if batch <= 64 else 4
+    return 32 if batch <= 64 else 4
 
 
 class Timed:
@@ -63,9 +70,18 @@ class Timed:
         self._graph.upload(stream)
         stream.synchronize()
 
-    def sample(self) -> float:
-        """Return milliseconds of the work; a replay before keeps the launch itself out."""
-        return elapsed(self._cuda, self._stream, self._graph) / self._repeats
+    def sample(self, times: int = 1) -> float:
+        """Return milliseconds of the work, over so many replays.
+
+        One more before them keeps the device at work while they are launched.
+        """
+        self.replay()
+        return elapsed(self._cuda, self._stream, self._graph, times) / (times * self._repeats)
+
+    def replay(self, times: int = 1) -> None:
+        """Enqueue the graph."""
+        for _ in range(times):
+            self._graph.launch(self._stream)
 
 
 def stage_times(
@@ -82,48 +98,55 @@ def stage_times(
     Returns
     -------
     dict
-        ``upload, UG, US1 .. UC4, download, launch, total``; ``total`` is the sum of the others.
+        ``upload, UG, US1 .. UC4, download, launch, total``; in each repeat ``total`` is the sum
+        of the others.
     """
-    from neocog.cuda.runner import bucket_of
-
-    lane = runner.lane(bucket_of(len(digits)))
+    lane = runner.lane(runner.bucket(len(digits)))
     lane.fill(digits)
+    names = [stage.name for stage in lane.work.stages]
     with runner.gpu.current():
         held = repeats_of(lane.batch)
-        names, parts = _parts(runner.gpu, lane)
-        timed = [
-            Timed(runner.gpu, _sequence(parts[: i + 1]), held, lane.stream)
-            for i in range(len(parts))
+        timed = [Timed(runner.gpu, work, held, lane.stream) for work in _works(runner.gpu, lane)]
+        times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.sample(), 1e-6))) for t in timed]
+
+        def own() -> float:  # the passes before keep the device at work while these are launched
+            timed[-1].replay(times[-1])
+            return lane.elapsed(held * times[-1])
+
+        samples: list[Callable[[], float]] = [
+            *(partial(t.sample, n) for t, n in zip(timed, times, strict=True)),
+            own,
         ]
         rows = np.array(
-            [[*(t.sample() for t in timed), lane.elapsed(held) / held] for _ in range(repeats + 1)]
+            [
+                [np.median([sample() for _ in range(_OF)]) for sample in samples]
+                for _ in range(repeats + 1)
+            ]
         )[1:]
-    spent = np.diff(rows, axis=1, prepend=0)
-    times = dict(zip([*names, "launch"], spent.T, strict=True))
-    return {**times, "total": rows[:, -1]}
+    spent = dict(
+        zip(
+            [*names, "upload", "download", "launch"],
+            np.diff(rows, axis=1, prepend=0).T,
+            strict=True,
+        )
+    )
+    order = ("upload", *names, "download", "launch")
+    return {**{name: spent[name] for name in order}, "total": rows[:, -1]}
 
 
-def _parts(gpu: Gpu, lane: Lane) -> tuple[list[str], list[Callable[[], None]]]:
-    """Name and enqueue each part of a pass."""
-    names, parts = ["upload"], [lane.upload]
-    first = True
-    for stage in lane.work.stages:
-        names.append(stage.name)
-        parts.append(_launching(gpu, stage.launches, first))
-        first = False
-    return [*names, "download"], [*parts, lane.download]
+def _works(gpu: Gpu, lane: Lane) -> Iterator[Callable[[], None]]:
+    """Yield what is captured: the kernels up to each stage, then the copies too."""
+    stages = lane.work.stages
+    for count in range(1, len(stages) + 1):
+        yield partial(enqueue, gpu, tuple(lane.work.up_to(count)))
+    kernels = partial(enqueue, gpu, tuple(lane.work.launches))
+    yield partial(_sequence, (lane.upload, kernels))
+    yield partial(_sequence, (lane.upload, kernels, lane.download))
 
 
-def _launching(gpu: Gpu, launches: Sequence[Any], first: bool) -> Callable[[], None]:
-    return lambda: enqueue(gpu, launches, follows=not first)
-
-
-def _sequence(parts: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    def work() -> None:
-        for part in parts:
-            part()
-
-    return work
+def _sequence(parts: Sequence[Callable[[], None]]) -> None:
+    for part in parts:
+        part()
 
 
 def measure_plan(runner: "Runner") -> Plan:
@@ -139,7 +162,7 @@ def measure_plan(runner: "Runner") -> Plan:
         anchor: {stage: tuple(sorted(row, key=row.__getitem__)) for stage, row in rows.items()}
         for anchor, rows in times.items()
     }
-    plan = Plan(table, runner.chunk, "measured").over(runner.plan)
+    plan = Plan(table, runner.chunk, runner.plan.part, "measured").over(runner.plan)
     plan, chunks = _with_best_chunk(runner, plan)
     micro = {
         str(anchor): {
@@ -208,22 +231,37 @@ def _version_time(
 
 
 def _with_best_chunk(runner: "Runner", plan: Plan) -> tuple[Plan, dict[str, float]]:
-    """Try how many digits should go through the pass together; microseconds of a digit by chunk."""
+    """Try how many digits should go through the pass together, and through UG .. UC3.
+
+    Returns the plan, and microseconds of a digit by ``"chunk/part"``.
+    """
     from neocog.bench.timing import made_digits
 
     digits = np.tile(made_digits(64), (_MANY // 64, 1, 1))
     out = np.empty((_MANY, 16), np.float32)
-    spent: dict[int, float] = {}
-    for chunk in _CHUNKS:
-        runner.use(replace(plan, chunk=chunk))
-        samples = []
-        for _ in range(_SAMPLES):
-            start = time.perf_counter()
-            runner.run(digits, out, chunk)
-            samples.append(time.perf_counter() - start)
-        spent[chunk] = 1e6 * float(np.median(samples)) / _MANY
-    best = _CHUNKS[0]
-    for chunk in _CHUNKS:
-        if spent[chunk] < _WORTH * spent[best]:
-            best = chunk
-    return replace(plan, chunk=best), {str(chunk): round(us, 4) for chunk, us in spent.items()}
+    spent: dict[str, float] = {}
+
+    def tried(wanted: Plan) -> float:
+        key = f"{wanted.chunk}/{wanted.part}"
+        if key not in spent:
+            runner.use(wanted)
+            ms = []
+            for _ in range(_SAMPLES):
+                start = time.perf_counter()
+                runner.run(digits, out, wanted.chunk)
+                ms.append(time.perf_counter() - start)
+            spent[key] = round(1e6 * float(np.median(ms)) / _MANY, 4)
+        return spent[key]
+
+    best = _least([replace(plan, chunk=MOST_CHUNK, part=part) for part in _PARTS], tried)
+    chunks = sorted({max(chunk, best.part) for chunk in _CHUNKS})
+    return _least([replace(best, chunk=chunk) for chunk in chunks], tried), spent
+
+
+def _least(plans: Sequence[Plan], tried: Callable[[Plan], float]) -> Plan:
+    """Return the quickest plan, an earlier one where a later is hardly better."""
+    best = plans[0]
+    for plan in plans[1:]:
+        if tried(plan) < _WORTH * tried(best):
+            best = plan
+    return best

@@ -31,6 +31,11 @@ def stage_name(step: Step) -> str:
     return "UC4" if step.writes == "answers" else step.writes
 
 
+def takes_all(stage: str) -> bool:
+    """Whether a stage takes all digits of a pass at once, where others take them in parts."""
+    return stage in ("US4", "UC4")
+
+
 def form(layer: str, layouts: Mapping[str, Layout], batch: int) -> tuple[tuple[int, ...], Any]:
     """Return shape and type of the array that holds a layer for ``batch`` digits."""
     if layer in _ENDS:
@@ -40,7 +45,7 @@ def form(layer: str, layouts: Mapping[str, Layout], batch: int) -> tuple[tuple[i
 
 
 class Stage(NamedTuple):
-    """One step with its launches."""
+    """One step with its launches, those of all parts."""
 
     name: str
     step: Step
@@ -50,7 +55,12 @@ class Stage(NamedTuple):
 class Pass:
     """Arrays and launches of a pass for batches of one size.
 
-    Every layer has an array of its own, filled with 0 once: borders and spare channels stay so.
+    A large batch goes through UG .. UC3 in parts: their maps are large, and a few digits' stay
+    in the L2 cache. The parts share one set of arrays and of scratch, and each writes its slice
+    of UC3. US4 and the decision then take the whole batch at once: they stream large weights and
+    tables, which are read the less often the more digits they serve.
+
+    Arrays are filled with 0 once: borders and spare channels stay so.
 
     Parameters
     ----------
@@ -62,48 +72,86 @@ class Pass:
         Of :func:`neocog.cuda.steps.layouts`.
     batch : int
         Digits.
+    part : int
+        Digits that go through UG .. UC3 together; 0: all. The last part takes the rest.
 
     Raises
     ------
     InputError
         If a step does not read what the one before it writes.
+
+    Notes
+    -----
+    The next part overwrites maps that kernels of this part read. With programmatic launches too
+    they have been read by then: every kernel waits for the end of the kernel in front of it
+    before it writes, which has itself waited so; what is two or more kernels back is over.
     """
 
     def __init__(
-        self, machine: Machine, steps: Sequence[Step], layouts: Mapping[str, Layout], batch: int
+        self,
+        machine: Machine,
+        steps: Sequence[Step],
+        layouts: Mapping[str, Layout],
+        batch: int,
+        part: int = 0,
     ) -> None:
-        self.machine, self.batch, self._layouts = machine, batch, layouts
-        self.arrays: dict[str, Array] = {}
-        stages = []
         written = steps[0].reads
-        self._hold(written)
         for step in steps:
             if step.reads != written:
                 raise InputError(f"a step reads {step.reads} where {written} was written")
             written = step.writes
-            stages.append(self._stage(step))
-        self.stages: tuple[Stage, ...] = tuple(stages)
+        self.machine, self.batch, self._layouts = machine, batch, layouts
+        self.part = min(part or batch, batch)
+        self.arrays: dict[str, Array] = {}
+        self._scratch: dict[tuple[int, int], dict[str, Array]] = {}
+        in_parts = sum(not takes_all(stage_name(step)) for step in steps)
+        self._hold(steps, in_parts)
+        #: Place of the stage and launch, in the order in which they are launched.
+        self._order: list[tuple[int, Launch]] = []
+        for start in range(0, batch if in_parts else 0, self.part):
+            digits = slice(start, min(start + self.part, batch))
+            for i, step in enumerate(steps[:in_parts]):
+                self._add(i, step, digits)
+        for i, step in enumerate(steps[in_parts:], in_parts):
+            self._add(i, step, slice(0, batch))
+        self.stages = tuple(
+            Stage(stage_name(step), step, tuple(found for j, found in self._order if j == i))
+            for i, step in enumerate(steps)
+        )
 
-    def _hold(self, layer: str) -> Array:
-        if layer not in self.arrays:
-            shape, dtype = form(layer, self._layouts, self.batch)
+    def _hold(self, steps: Sequence[Step], in_parts: int) -> None:
+        """Allocate: for a part what only parts write and read, for all digits the other layers."""
+        for i, layer in enumerate([steps[0].reads, *(step.writes for step in steps)]):
+            shared = 0 < i < in_parts
+            shape, dtype = form(layer, self._layouts, self.part if shared else self.batch)
             self.arrays[layer] = self.machine.xp.zeros(shape, dtype)
-        return self.arrays[layer]
 
-    def _stage(self, step: Step) -> Stage:
-        xp = self.machine.xp
-        scratch = {
-            name: xp.zeros(shape, dtype)
-            for name, (shape, dtype) in step.scratch(self.batch).items()
-        }
-        source, target = self.arrays[step.reads], self._hold(step.writes)
-        launches = step.launches(self.batch, source, target, scratch)
-        return Stage(stage_name(step), step, tuple(launches))
+    def _add(self, index: int, step: Step, digits: slice) -> None:
+        count = digits.stop - digits.start
+        source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
+        launches = step.launches(count, source, target, self._scratch_of(index, step, count))
+        self._order += [(index, launch) for launch in launches]
+
+    def _slice(self, layer: str, digits: slice) -> Array:
+        array, count = self.arrays[layer], digits.stop - digits.start
+        return array[digits] if len(array) == self.batch else array[:count]
+
+    def _scratch_of(self, index: int, step: Step, count: int) -> dict[str, Array]:
+        if (index, count) not in self._scratch:
+            self._scratch[index, count] = {
+                name: self.machine.xp.zeros(shape, dtype)
+                for name, (shape, dtype) in step.scratch(count).items()
+            }
+        return self._scratch[index, count]
 
     @property
     def launches(self) -> Iterator[Launch]:
         """Every launch, in order."""
-        return (launch for stage in self.stages for launch in stage.launches)
+        return self.up_to(len(self.stages))
+
+    def up_to(self, stages: int) -> Iterator[Launch]:
+        """Return the launches of the first so many stages, in the order of the pass."""
+        return (launch for index, launch in self._order if index < stages)
 
     def run(self) -> None:
         """Launch every step, one after another."""
@@ -111,7 +159,10 @@ class Pass:
             self.machine.launch(launch)
 
     def maps(self, layer: str) -> NDArray[np.float32]:
-        """Return a layer on the host, float32 (B, K, H, W), without border and spare channels."""
+        """Return a layer on the host, float32 (B, K, H, W), without border and spare channels.
+
+        Of a pass in parts UG .. US3 are those of the last part.
+        """
         layout, array = self._layouts[layer], to_numpy(self.arrays[layer])
         inside = slice(layout.border, layout.border + layout.size)
         values = as_float32(array[:, inside, inside, : layout.planes], layout)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from neocog.cuda.kernel import Kernel, Machine, kernel_folder
+from neocog.cuda.passes import takes_all
 from neocog.cuda.steps import Precision, Step, layouts
 from neocog.errors import DeviceError, UsageError
 from neocog.files import atomic_write
@@ -24,9 +25,10 @@ from neocog.network.model import Model
 STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
 #: Batches that plans are made for; others take the plan of the next smaller one.
 ANCHORS = (1, 8, 64, 256)
-#: Digits that go through the pass together when more come, unless measured otherwise.
-CHUNK = 256
+#: Most digits that go through the pass together.
 MOST_CHUNK = 1024
+#: Digits that do when more come, and those that go through UG .. UC3 together, where no plan says.
+CHUNK, PART = 1024, 256
 
 _MODULES = {
     "UG": ("contrast",),
@@ -76,12 +78,16 @@ class Plan:
         Anchor -> stage -> versions in order of preference; a stage may be missing.
     chunk : int
         Digits that go through the pass together when more come; 0 where the plan does not say.
+    part : int
+        Digits of a chunk that go through UG .. UC3 together (see
+        :class:`neocog.cuda.passes.Pass`); 0 where the plan does not say.
     name : str
         Where the plan comes from, for people.
     """
 
     table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     chunk: int = 0
+    part: int = 0
     name: str = "default"
 
     def preferred(self, stage: str, batch: int) -> tuple[str, ...]:
@@ -99,8 +105,10 @@ class Plan:
             }
             for anchor in ANCHORS
         }
-        name = self.name if self.table or self.chunk else other.name
-        return Plan(rows, self.chunk or other.chunk or CHUNK, name)
+        name = self.name if self.table or self.chunk or self.part else other.name
+        chunk = self.chunk or other.chunk or CHUNK
+        part = min(chunk, self.part or other.part or PART)
+        return Plan(rows, chunk, part, name)
 
     def to_json(self) -> dict[str, Any]:
         """As a plan file holds it."""
@@ -108,11 +116,11 @@ class Plan:
             str(anchor): {stage: list(names) for stage, names in row.items()}
             for anchor, row in self.table.items()
         }
-        return {"chunk": self.chunk, "versions": table}
+        return {"chunk": self.chunk, "part": self.part, "versions": table}
 
     @classmethod
     def from_json(cls, data: Any, *, name: str) -> "Plan":
-        """Build a plan from what a plan file holds.
+        """Build a plan from what a plan file holds; one without a part takes chunks undivided.
 
         Raises
         ------
@@ -129,13 +137,19 @@ class Plan:
                 for anchor, row in data["versions"].items()
             }
             chunk = int(data.get("chunk", 0))
+            part = int(data.get("part", chunk))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise wrong from None
         if not 0 <= chunk <= MOST_CHUNK:
             raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
+        if not 0 <= part <= (chunk or MOST_CHUNK):
+            raise UsageError(
+                f"plan {name}: a part of {part}; wanted 1..{chunk or MOST_CHUNK}, not more than "
+                "the chunk"
+            )
         for row in table.values():
             _check_names(row, name)
-        return cls(table, chunk, name)
+        return cls(table, chunk, part, name)
 
 
 def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
@@ -303,6 +317,8 @@ class Shelf:
     ) -> list[Step]:
         """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
 
+        Stages that a large batch goes through in parts are chosen for a part.
+
         Raises
         ------
         UsageError
@@ -311,9 +327,10 @@ class Shelf:
         steps = []
         for stage in stages:
             reads = first if stage == "UG" else None
-            names = plan.preferred(stage, batch) if first == "digits" or stage != "UG" else ()
+            count = batch if takes_all(stage) else min(batch, plan.part or batch)
+            names = plan.preferred(stage, count) if first == "digits" or stage != "UG" else ()
             for version in names or versions(kind_of(stage)):
-                if self._fits(stage, version, batch, reads):
+                if self._fits(stage, version, count, reads):
                     steps.append(self.step(stage, version))
                     break
             else:

@@ -11,7 +11,7 @@ from neocog.cuda.lanes import Lane
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Plan, Shelf, Store, shipped
-from neocog.cuda.steps import Precision
+from neocog.cuda.steps import Precision, up
 from neocog.errors import DeviceError
 from neocog.network.model import Model
 
@@ -21,9 +21,13 @@ LANES = 2
 _MAPS_AT_ONCE = 32
 
 
-def bucket_of(count: int) -> int:
-    """Return the batch of the captured pass that takes ``count`` digits: a power of two."""
-    return 1 << max(0, count - 1).bit_length()
+def bucket_of(count: int, part: int = 0) -> int:
+    """Return the batch of the captured pass that takes ``count`` digits.
+
+    It is a power of two, beyond a part (of that many digits) so many whole parts.
+    """
+    power = 1 << max(0, count - 1).bit_length()
+    return up(count, part) if part and power > part else power
 
 
 class Runner:
@@ -60,13 +64,18 @@ class Runner:
             self.plan, self.chunk = plan, plan.chunk
             self._lanes.clear()
 
+    def bucket(self, count: int) -> int:
+        """Return the batch of the pass that takes ``count`` digits."""
+        return bucket_of(count, self.plan.part)
+
     def lane(self, bucket: int, index: int = 0) -> Lane:
         """Return a lane for batches of a size, made when it is first asked for."""
         key = (bucket, index)
         if key not in self._lanes:
             with self.gpu.current():
                 steps = self.shelf.choose(self.plan, bucket)
-                self._lanes[key] = Lane(self.gpu, steps, self.shelf.layouts, bucket)
+                layouts, part = self.shelf.layouts, self.plan.part
+                self._lanes[key] = Lane(self.gpu, steps, layouts, bucket, part)
         return self._lanes[key]
 
     def warm(self, batch: int) -> None:
@@ -90,16 +99,16 @@ class Runner:
             busy: deque[Lane] = deque()
             start, turn = 0, 0
             while start < len(digits):
-                part = digits[start : start + min(chunk, self.chunk)]
-                lane = self._next(bucket_of(len(part)), turn, busy, out)
+                some = digits[start : start + min(chunk, self.chunk)]
+                lane = self._next(self.bucket(len(some)), turn, busy, out)
                 if lane is None:
                     continue  # smaller chunks from now on
                 if ready is None:
-                    lane.submit(part, start)
+                    lane.submit(some, start)
                 else:
-                    lane.submit_on_device(part, start, ready)
+                    lane.submit_on_device(some, start, ready)
                 busy.append(lane)
-                start, turn = start + len(part), turn + 1
+                start, turn = start + len(some), turn + 1
             for lane in busy:
                 lane.collect(out)
 
