@@ -89,6 +89,12 @@ def test_figures_are_those_of_the_kernel(kernel):
     assert "sm_80" in built.log
 
 
+def test_a_build_of_which_nothing_is_told_is_a_build(kernel):
+    told = build(kernel, 80)
+    built = compiler._read_log(kernel, told.cubin, "")
+    assert (built.cubin, built.registers) == (told.cubin, 0)
+
+
 def test_a_build_is_made_once(kernel, tmp_path, monkeypatch):
     first = build(kernel, 80)
     assert len(builds(tmp_path)) == 1

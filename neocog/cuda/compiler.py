@@ -15,6 +15,8 @@ from neocog.errors import DeviceError
 __all__ = ["Built", "build", "cache_folder"]
 
 _OPTIONS = ("-std=c++17", "-ftz=true", "--ptxas-options=-v")
+#: NVRTC may keep builds of its own, and has no figures of one that it takes from there.
+_NO_CACHE, _NO_CACHE_SINCE = "--no-cache", (13, 0)
 _INSTALL = "install neocog[cuda13] (or [cuda12])"
 
 
@@ -27,7 +29,7 @@ class Built:
     cubin : bytes
         What the driver loads: a cubin, or PTX for a GPU newer than this NVRTC.
     registers : int
-        Registers of a thread; 0 for PTX, as the figures below.
+        Registers of a thread; 0 for PTX and where ptxas told nothing, as the figures below.
     spills : int
         Bytes of registers stored to or loaded from local memory.
     stack : int
@@ -128,11 +130,13 @@ def _target(kernel: Kernel, arch: int) -> str:
 def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
     nvrtc = _nvrtc()
     path = source_path(kernel)
-    folders = (f"-I{kernel_folder()}", f"-I{path.parent}")
+    more = [f"-I{kernel_folder()}", f"-I{path.parent}"]
+    if _version() >= _NO_CACHE_SINCE:
+        more.append(_NO_CACHE)
     program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
     try:
         try:
-            nvrtc.compileProgram(program, (*options, *folders))
+            nvrtc.compileProgram(program, (*options, *more))
         except nvrtc.NVRTCError as error:
             lines = nvrtc.getProgramLog(program).splitlines()
             first = next((line for line in lines if "error" in line), str(error))
@@ -146,12 +150,11 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
 
 
 def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
-    """Return the build with the figures that ptxas printed for the kernel."""
-    sections = re.split(r"Compiling entry function '(\w+)'", log)
-    named = dict(zip(sections[1::2], sections[2::2], strict=True))
-    if kernel.name not in named:
+    """Return the build with the figures that ptxas printed for the kernel; 0 if it did not."""
+    if f".text.{kernel.name}\0".encode() not in cubin:  # the name of its section
         raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}")
-    text = named[kernel.name]
+    sections = re.split(r"Compiling entry function '(\w+)'", log)
+    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get(kernel.name, "")
 
     def figure(pattern: str) -> int:
         return sum(int(number) for number in re.findall(pattern, text))

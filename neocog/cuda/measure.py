@@ -103,35 +103,33 @@ def stage_times(
     """
     lane = runner.lane(runner.bucket(len(digits)))
     lane.fill(digits)
-    names = [stage.name for stage in lane.work.stages]
     with runner.gpu.current():
-        held = repeats_of(lane.batch)
-        timed = [Timed(runner.gpu, work, held, lane.stream) for work in _works(runner.gpu, lane)]
-        times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.sample(), 1e-6))) for t in timed]
-
-        def own() -> float:  # the passes before keep the device at work while these are launched
-            timed[-1].replay(times[-1])
-            return lane.elapsed(held * times[-1])
-
-        samples: list[Callable[[], float]] = [
-            *(partial(t.sample, n) for t, n in zip(timed, times, strict=True)),
-            own,
-        ]
-        rows = np.array(
-            [
-                [np.median([sample() for _ in range(_OF)]) for sample in samples]
-                for _ in range(repeats + 1)
-            ]
-        )[1:]
-    spent = dict(
-        zip(
-            [*names, "upload", "download", "launch"],
-            np.diff(rows, axis=1, prepend=0).T,
-            strict=True,
-        )
-    )
+        lane.upload()  # passes without an upload take these digits too
+        samples = _samples(runner.gpu, lane)
+        rows = np.array([[sample() for sample in samples] for _ in range(repeats + 1)])[1:]
+    names = [stage.name for stage in lane.work.stages]
+    spent = np.diff(rows, axis=1, prepend=0).T
+    times = dict(zip([*names, "upload", "download", "launch"], spent, strict=True))
     order = ("upload", *names, "download", "launch")
-    return {**{name: spent[name] for name in order}, "total": rows[:, -1]}
+    return {**{name: times[name] for name in order}, "total": rows[:, -1]}
+
+
+def _samples(gpu: Gpu, lane: Lane) -> list[Callable[[], float]]:
+    """Return what measures the parts of a pass, each with one more stage, and the whole pass."""
+    held = repeats_of(lane.batch)
+    timed = [Timed(gpu, work, held, lane.stream) for work in _works(gpu, lane)]
+    times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.sample(), 1e-6))) for t in timed]
+
+    def own() -> float:
+        timed[-1].replay(times[-1])  # the device is at work while the graphs are launched
+        return lane.elapsed(held * times[-1])
+
+    parts = [partial(t.sample, n) for t, n in zip(timed, times, strict=True)]
+    return [partial(_middle, sample) for sample in (*parts, own)]
+
+
+def _middle(sample: Callable[[], float]) -> float:
+    return float(np.median([sample() for _ in range(_OF)]))
 
 
 def _works(gpu: Gpu, lane: Lane) -> Iterator[Callable[[], None]]:
