@@ -122,3 +122,10 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         load_model(tmp_path)
     with pytest.raises(ModelError, match="not there"):
         load_model(tmp_path / "absent.safetensors")
+
+
+def test_any_length_of_the_card_can_be_read_back() -> None:
+    """Some lengths of the header begin as a pickle or an archive does."""
+    for length in range(0, 300, 8):
+        model = replace(tiny_model(), card={"note": "x" * length})
+        assert from_bytes(to_bytes(model), source="m").card == model.card

@@ -211,7 +211,8 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
     from safetensors.numpy import load
 
     wanted = "wanted a safetensors file written by 'neocog train'"
-    if data[:1] == b"\x80" or data[:2] == b"PK":
+    # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
+    if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
         raise ModelError(f"model {source}: a pickle or archive, never loaded; {wanted}")
     try:
         tensors = load(data)
