@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import digits_of
+from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch")
 
 from neocog.bench.timing import made_digits  # noqa: E402
+from neocog.cli import app  # noqa: E402
 from neocog.errors import ModelError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402
 from neocog.learning.augment import PRESETS, augment, augmentation  # noqa: E402
@@ -27,7 +31,7 @@ from neocog.learning.start import STARTS, recipe_of, start_model  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
-from neocog.network.model import Model, from_bytes, to_bytes  # noqa: E402
+from neocog.network.model import Model, from_bytes, load_model, to_bytes  # noqa: E402
 from neocog.network.u0 import u0_from_digits  # noqa: E402
 
 Set = tuple[np.ndarray, np.ndarray]
@@ -181,6 +185,22 @@ def test_a_cycle_by_the_clock_ends_in_time(
     assert run.curves[-1]["rate"] < 0.03 * QUICK.rate
 
 
+def test_a_cycle_may_take_several_slices(
+    start: Model, digits: Set, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count(100)
+    monkeypatch.setattr(finetune.time, "monotonic", lambda: float(next(now)))
+    settings = replace(QUICK, minutes=0.1, save_every=100)
+    first = begin(start, digits, settings, folder=tmp_path)
+    first.run(stop=104.0)
+    assert not first.position.finished
+    second = begin(start, digits, settings, folder=tmp_path)
+    assert second.position.step == first.position.step == 4
+    second.run(stop=1000.0)
+    assert second.position.finished
+    assert (second.position.step, second.position.cycle) == (6, 0)
+
+
 def test_learning_stops_where_nothing_improves(
     start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +326,46 @@ def test_marks_need_digits() -> None:
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
 
 
+# --- the command ----------------------------------------------------------------------------------
+
+
+def command(tmp_path: Path, *words: str) -> Result:
+    data = Path(tmp_path, "set")
+    data.mkdir(exist_ok=True)
+    images = np.concatenate([digits_of("0123456789")] * 6)
+    for name, array in (("images-idx3", images), ("labels-idx1", np.tile(np.arange(10), 6))):
+        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+        (data / f"train-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    begin = ["train", "--data", str(data), "-o", str(tmp_path / "m.safetensors")]
+    return CliRunner().invoke(app, [*begin, "--recipe", "finetuned", *words])
+
+
+def test_the_command_learns_by_gradient(tmp_path: Path) -> None:
+    options = "--planes 4/6/10 --epochs 1 --batch 20 --reject 1 --augmentation none"
+    result = command(tmp_path, *options.split(), "--checkpoints", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    assert "planes 4/4/11" in result.stdout  # these digits have no more to tell
+    assert "validation accuracy" in result.stderr
+    assert load_model(tmp_path / "m.safetensors").card["finetuning"]["steps"] == 3
+    assert (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--planes 4", 2, "K2/K3/K4"),
+        ("--augmentation storm", 2, "no augmentation"),
+        ("--split train", 2, "validation digits"),
+        ("--epochs 0", 2, "above 0"),
+        ("--device tpu", 2, "unknown"),
+    ],
+)
+def test_the_command_refuses(tmp_path: Path, words: str, code: int, message: str) -> None:
+    result = command(tmp_path, *words.split())
+    assert result.exit_code == code
+    assert message in result.stderr
+
+
 # --- a kill ---------------------------------------------------------------------------------------
 
 _RUN = """
@@ -329,20 +389,20 @@ run.run().save(sys.argv[3])
 def test_a_killed_run_ends_in_the_same_model(start: Model, tmp_path: Path) -> None:
     start.save(tmp_path / "start.safetensors")
 
-    def command(name: str) -> list[str]:
+    def words(name: str) -> list[str]:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         out = str(tmp_path / f"{name}.safetensors")
         return [sys.executable, "-c", _RUN, str(tmp_path / "start.safetensors"), str(folder), out]
 
-    subprocess.run(command("whole"), check=True)
-    killed = subprocess.Popen(command("killed"))
+    subprocess.run(words("whole"), check=True)
+    killed = subprocess.Popen(words("killed"))
     while not (tmp_path / "killed" / "checkpoint.safetensors").exists():
         time.sleep(0.05)
         assert killed.poll() is None
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "killed.safetensors").exists()
-    subprocess.run(command("killed"), check=True)
+    subprocess.run(words("killed"), check=True)
     one, other = ((tmp_path / f"{n}.safetensors").read_bytes() for n in ("whole", "killed"))
     assert one == other

@@ -1,18 +1,21 @@
-"""``neocog train``: a model from labelled digits, without gradients."""
+"""``neocog train``: a model from labelled digits."""
 
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from neocog.cli import finetune
 from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
     from neocog.learning.recipes import Recipe
+    from neocog.network.model import Model
 
 SUFFIX = ".safetensors"
 SPLITS = ("learning", "train")
@@ -21,8 +24,9 @@ SPLITS = ("learning", "train")
 def _list(wanted: bool) -> None:
     if wanted:
         from neocog.learning.recipes import RECIPES
+        from neocog.learning.start import STARTS
 
-        for recipe in RECIPES.values():
+        for recipe in (*RECIPES.values(), *STARTS.values()):
             print(f"{recipe.name:16s} {recipe.about}")
         raise typer.Exit
 
@@ -81,40 +85,69 @@ def train(
     precision: Precision = "fp32",
     device: Device = "cpu",
     recipes: Recipes = False,
+    planes: finetune.Planes = None,
+    epochs: finetune.Epochs = 20.0,
+    minutes: finetune.Minutes = None,
+    batch: finetune.Batch = 512,
+    rate: finetune.Rate = 0.02,
+    reject: finetune.Reject = 20,
+    augmentation: finetune.Changes = "strokes",
+    checkpoints: finetune.Checkpoints = None,
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""
-    from neocog.batch.device import learning_module
     from neocog.learning.datasets import open_digits
-    from neocog.learning.recipes import train as learn
+    from neocog.learning.start import STARTS
 
-    xp = learning_module(device)
-    chosen, numbers = _recipe(recipe), _precision(precision)
+    numbers = _precision(precision)
     _check_split(split)
+    by_gradient = recipe in STARTS
+    follow = None if by_gradient else _follow(recipe, device)
     place = _place(output)
     digits = open_digits(data, split=split)[:limit]
     print(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}", file=sys.stderr)
     apart = _validation(data, split)
-    model = learn(
-        chosen,
-        digits.images,
-        digits.labels,
-        seed=seed,
-        validation=(apart.images, apart.labels) if apart else None,
-        progress=Counter,
-        on_stage=_stage,
-        xp=xp,
-    )
+    if follow is None:
+        options = finetune.Options(
+            planes, epochs, minutes, batch, rate, reject, augmentation, checkpoints, device
+        )
+        model = finetune.learn(recipe, digits, apart, seed=seed, options=options)
+    else:
+        model = follow(digits, apart, seed)
     saved = model.save(place, precision=numbers)
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
 
+def _follow(name: str, device: str) -> "Callable[[Digits, Digits | None, int], Model]":
+    """Return what learns by a recipe without gradients, once it is sure that it can."""
+    from neocog.batch.device import learning_module
+    from neocog.learning.recipes import train as learn
+
+    xp, chosen = learning_module(device), _recipe(name)
+
+    def follow(digits: "Digits", apart: "Digits | None", seed: int) -> "Model":
+        return learn(
+            chosen,
+            digits.images,
+            digits.labels,
+            seed=seed,
+            validation=(apart.images, apart.labels) if apart else None,
+            progress=Counter,
+            on_stage=_stage,
+            xp=xp,
+        )
+
+    return follow
+
+
 def _recipe(name: str) -> "Recipe":
     from neocog.errors import UsageError
     from neocog.learning.recipes import RECIPES
+    from neocog.learning.start import STARTS
 
     if name not in RECIPES:
-        raise UsageError(f"recipe '{name}' is unknown: choose one of {', '.join(RECIPES)}")
+        names = ", ".join((*RECIPES, *STARTS))
+        raise UsageError(f"recipe '{name}' is unknown: choose one of {names}")
     return RECIPES[name]
 
 

@@ -114,7 +114,9 @@ class Finetuner:
         self.position, self.curves = Position(), list[dict[str, float]]()
         self._resume()
 
-    def run(self, *, until: int | None = None, end: float | None = None) -> Model:
+    def run(
+        self, *, until: int | None = None, end: float | None = None, stop: float | None = None
+    ) -> Model:
         """Learn to the end of the cycle and return the model.
 
         Parameters
@@ -123,6 +125,8 @@ class Finetuner:
             Step at which to stop before, without writing a checkpoint, as a kill would.
         end : float, optional
             Time (of ``time.monotonic``) at which a cycle in minutes is to end, if it began late.
+        stop : float, optional
+            Time at which to write a checkpoint and stop, in the middle of a cycle if need be.
         """
         if self.position.finished:
             self.position = self.position.next_cycle()
@@ -146,7 +150,8 @@ class Finetuner:
                 over = place.cycle_step >= total
             else:
                 over = place.cycle_seconds >= limit
-            if place.step % self.lessons.epoch_steps == 0 or over:
+            stopped = stop is not None and begun + place.cycle_seconds >= stop
+            if place.step % self.lessons.epoch_steps == 0 or over or stopped:
                 self._end_epoch(losses)
                 losses.clear()
                 over = over or bool(settings.patience and place.since_best >= settings.patience)
@@ -155,8 +160,10 @@ class Finetuner:
             place.finished = over
             if until is not None and place.step >= until and not over:
                 return self.model()
-            if place.step % settings.save_every == 0 or over:
+            if place.step % settings.save_every == 0 or over or stopped:
                 self._save()
+            if stopped:
+                break
         return self.model()
 
     def model(self) -> Model:
@@ -174,6 +181,35 @@ class Finetuner:
             "validation_accuracy": round(_accuracy(scores, self.lessons.answers), 5),
         }
         return replace(model, temperature=best_temperature(scores, self.lessons.answers), card=card)
+
+    def accuracy(self, model: Model, images: Digits, labels: Labels) -> float:
+        """Return the share of digits that a model reads right, computed on this run's device."""
+        network = Trainable(model).to(self.device).eval()
+        with _Exactly():
+            scores = self._scores(network, torch.tensor(images, device=self.device))
+        return round(_accuracy(scores, labels), 5)
+
+    def step_times(self, count: int) -> str:
+        """Return milliseconds of a step and of its batch, and the memory held, in words.
+
+        The run is of no use afterwards.
+        """
+        times = {}
+        for name, work in (("step", self._step), ("batch", lambda _: self.lessons.batch(0))):
+            for turn in range(count + 5):
+                if turn == 5:
+                    self._wait()
+                    begun = time.perf_counter()
+                work(0.5)
+                self.position.step = turn % self.lessons.epoch_steps
+            self._wait()
+            times[name] = 1e3 * (time.perf_counter() - begun) / count
+        held = torch.cuda.max_memory_allocated() / 2**30 if self.device.type == "cuda" else 0.0
+        return ", ".join(f"{n} {t:.2f} ms" for n, t in times.items()) + f", {held:.1f} GiB"
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     # --- one step ---------------------------------------------------------------------------------
 

@@ -69,7 +69,8 @@ class Lessons:
         share = round(settings.marks * settings.batch)
         if marks and share:
             self._per_step -= share
-            drawn, _, _ = negatives(settings.pool, images, labels, seed=settings.seed)
+            pool = min(settings.pool, len(images))
+            drawn, _, _ = negatives(pool, images, labels, seed=settings.seed)
             held, _, _ = negatives(_HELD_MARKS, *validation, seed=settings.seed, held=True)
             self._marks, self.held = self._tensor(drawn), self._tensor(held)
         if len(images) < self._per_step:

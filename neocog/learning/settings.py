@@ -40,7 +40,7 @@ class Settings:
     marks : float
         Share of a batch that are marks and no digits, where the model has planes that reject.
     pool : int
-        Marks that are drawn before learning.
+        Marks that are drawn before learning, at most one for each digit.
     clip : float
         Longest gradient.
     augmentation : Augmentation

@@ -1,0 +1,223 @@
+"""Learns networks by gradient, several at once on one GPU, in slices of a few minutes.
+
+    python benchmarks/finetune.py DATA -o OUT --jobs 40/160/100:0 40/160/100:1 26/78/70:0 \
+        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.02]
+
+DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
+``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
+checkpoint, curves and ``model.safetensors``, the best model so far by validation. The same command
+again goes on: with what a kill left, or, where the slice ended, with another cycle from there;
+with --cycle 24 one cycle takes several slices, each of which leaves a model.
+--minutes is the time of the whole command, starts and last measurement among it. --starts makes
+the starts alone (no GPU needed). --test reads the test digits too, --speed times a few steps.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+_RESERVE = 12.0  # seconds at the end for the last measurement and files
+
+
+@dataclass(frozen=True)
+class Job:
+    """Planes, seed and settings of one run."""
+
+    planes: str
+    seed: int
+    changes: str = ""
+
+    @classmethod
+    def parse(cls, words: str) -> "Job":
+        planes, seed, *changes = words.split(":")
+        return cls(planes, int(seed), *changes[:1])
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return re.sub(r"[^\w.]+", "-", f"{self.planes}-seed{self.seed}-{self.changes}").strip("-")
+
+    def words(self) -> str:
+        return f"{self.planes}:{self.seed}" + (f":{self.changes}" if self.changes else "")
+
+
+def settings_of(job: Job, args: argparse.Namespace) -> Any:
+    """Settings from the command, then from the job: fields of Settings, or strengths."""
+    from neocog.learning.augment import augmentation
+    from neocog.learning.settings import Settings
+
+    settings = Settings(
+        seed=job.seed,
+        minutes=args.cycle or args.minutes,
+        batch=args.batch,
+        rate=args.rate,
+        marks=args.marks,
+        precision=args.precision,
+        save_every=args.save_every,
+        compiled=args.compile,
+    )
+    how, strengths = args.augmentation, []
+    for change in filter(None, job.changes.split(",")):
+        key, _, value = change.partition("=")
+        if key == "augmentation":
+            how = value
+        elif hasattr(settings, key):
+            kind = type(getattr(settings, key))
+            settings = replace(settings, **{key: kind(value)})
+        else:
+            strengths.append(change)
+    return replace(settings, augmentation=augmentation(",".join([how, *strengths])))
+
+
+def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
+    """Learn the start, or read it where it was learned before."""
+    from neocog.learning.datasets import open_digits
+    from neocog.learning.start import recipe_of, start_model
+    from neocog.network.model import load_model
+
+    path = folder / "start.safetensors"
+    if not path.exists():
+        digits = open_digits(args.data / "mnist", split="learning")
+        recipe = recipe_of("finetuned", job.planes)
+        start = start_model(recipe, digits.images, digits.labels, seed=job.seed, reject=args.reject)
+        start.save(path)
+    return load_model(path)
+
+
+def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
+    """One job in this process."""
+    from neocog.learning.datasets import open_digits
+    from neocog.learning.finetune import Finetuner
+
+    folder = args.output / job.name
+    folder.mkdir(parents=True, exist_ok=True)
+    start = start_of(job, folder, args)
+    if args.starts:
+        print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
+        return
+    digits = open_digits(args.data / "mnist", split="learning")
+    kept = open_digits(args.data / "mnist", split="validation")
+    told = [0.0]
+
+    def report(figures: dict[str, float]) -> None:
+        if time.monotonic() - told[0] > 20:
+            told[0] = time.monotonic()
+            print(f"{job.name}: {_words(figures)}", flush=True)
+
+    run = Finetuner(
+        start,
+        digits.images,
+        digits.labels,
+        (kept.images, kept.labels),
+        settings_of(job, args),
+        device=args.device,
+        folder=folder,
+        report=report,
+    )
+    first, ready = run.position.step, time.monotonic()
+    end = begun + 60 * args.minutes - _RESERVE
+    model = run.run(stop=end) if args.cycle else run.run(end=end)
+    steps = run.position.step - first
+    result = {
+        "job": job.words(),
+        "steps": run.position.step,
+        "steps_per_second": round(steps / max(time.monotonic() - ready, 1e-9), 1),
+        "validation": model.card["validation_accuracy"],
+        **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
+    }
+    if args.test:
+        test = open_digits(args.data / "mnist", split="test")
+        result["test"] = run.accuracy(model, test.images, test.labels)
+    saved = model.save(folder / "model.safetensors")
+    result["model"] = saved.id
+    (folder / "result.json").write_text(json.dumps(result))
+    print(json.dumps(result), flush=True)
+
+
+def _words(figures: dict[str, float]) -> str:
+    return "  ".join(f"{key} {value:.5g}" for key, value in figures.items())
+
+
+def speed(job: Job, args: argparse.Namespace) -> None:
+    """Time steps by precision and memory format, alone on the GPU."""
+    from neocog.learning.datasets import open_digits
+    from neocog.learning.finetune import Finetuner
+
+    folder = args.output / job.name
+    folder.mkdir(parents=True, exist_ok=True)
+    start = start_of(job, folder, args)
+    digits = open_digits(args.data / "mnist", split="learning")[:5000]
+    kept = digits[:100]
+    for precision in ("fp32", "tf32", "bf16"):
+        for channels_last in (False, True):
+            settings = replace(settings_of(job, args), precision=precision, pool=600)
+            run = Finetuner(
+                start, digits.images, digits.labels, (kept.images, kept.labels), settings,
+                device=args.device,
+            )  # fmt: skip
+            run.network.channels_last = channels_last
+            times = run.step_times(30)
+            words = "channels last" if channels_last else "channels first"
+            print(f"{job.planes} batch {args.batch} {precision} {words}: {times}", flush=True)
+
+
+def main() -> int:
+    """Parse, start a process for each job, wait, print a table."""
+    begun = time.monotonic()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--jobs", nargs="+", type=Job.parse, default=[Job("40/160/100", 0)])
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--cycle", type=float, help="minutes of a cycle longer than one slice")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--reject", type=int, default=20, help="planes for what is no digit")
+    parser.add_argument("--marks", type=float, default=0.15, help="share of a batch")
+    parser.add_argument("--augmentation", default="strokes")
+    parser.add_argument("--precision", default="tf32")
+    parser.add_argument("--save-every", type=int, default=2000)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--starts", action="store_true")
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.begun is not None:
+        learn(args.jobs[0], args, args.begun)
+        return 0
+    if args.speed:
+        for job in args.jobs:
+            speed(job, args)
+        return 0
+    return _all(args.jobs, begun)
+
+
+def _all(jobs: list[Job], begun: float) -> int:
+    """Run this command once for each job, all at the same time."""
+    words, others = sys.argv[1:], []
+    if "--jobs" in words:
+        at = words.index("--jobs")
+        end = at + 1 + len(jobs)
+        others = words[:at] + words[end:]
+    else:
+        others = words
+    threads = str(max(1, (os.cpu_count() or 1) // len(jobs)))
+    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    command = [sys.executable, os.path.abspath(__file__), *others, "--begun", str(begun)]
+    running = [subprocess.Popen([*command, "--jobs", job.words()], env=environment) for job in jobs]
+    return max(process.wait() for process in running)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

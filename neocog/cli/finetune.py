@@ -1,0 +1,175 @@
+"""``neocog train --recipe finetuned``: the start without gradients, then all of it with them."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neocog.cli.progress import Counter
+
+if TYPE_CHECKING:
+    from neocog.learning.datasets import Digits
+    from neocog.network.model import Model
+
+_PANEL = "Recipes by gradient"
+
+Planes = Annotated[
+    str | None,
+    typer.Option(
+        "--planes", metavar="K2/K3/K4", help="Plane counts, e.g. 40/160/100.",
+        rich_help_panel=_PANEL,
+    ),
+]  # fmt: skip
+Epochs = Annotated[
+    float, typer.Option("--epochs", help="Times all digits are shown.", rich_help_panel=_PANEL)
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--minutes", help="Learn so long instead.", rich_help_panel=_PANEL),
+]
+Batch = Annotated[
+    int, typer.Option("--batch", help="Pictures of a step.", rich_help_panel=_PANEL)
+]  # fmt: skip
+Rate = Annotated[
+    float, typer.Option("--rate", help="Largest rate of Adam.", rich_help_panel=_PANEL)
+]
+Reject = Annotated[
+    int,
+    typer.Option(
+        "--reject", min=0, help="Planes that answer to what is no digit.", rich_help_panel=_PANEL
+    ),
+]
+Changes = Annotated[
+    str,
+    typer.Option(
+        "--augmentation",
+        metavar="NAME[,STRENGTH=X]",
+        help="How digits are changed: none, geometry, strokes or pages; e.g. strokes,elastic=2.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoints",
+        metavar="FOLDER",
+        help="Where the run keeps what it needs to go on after it was stopped, and its curves.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of the recipes by gradient, as they were given."""
+
+    planes: str | None
+    epochs: float
+    minutes: float | None
+    batch: int
+    rate: float
+    reject: int
+    augmentation: str
+    checkpoints: str | None
+    device: str
+
+
+def learn(
+    name: str, digits: "Digits", validation: "Digits | None", *, seed: int, options: Options
+) -> "Model":
+    """Learn a start and fine-tune it.
+
+    Raises
+    ------
+    UsageError
+        If PyTorch is not installed, there are no digits to validate with, or an option is wrong.
+    DeviceError
+        If PyTorch finds no GPU where one is asked for.
+    """
+    from neocog.errors import UsageError
+    from neocog.learning.start import recipe_of, start_model
+    from neocog.network.model import load_model
+
+    if validation is None:
+        raise UsageError("recipes by gradient need validation digits: give --split learning")
+    device = _device(options.device, name)
+    from neocog.learning.augment import augmentation
+    from neocog.learning.finetune import Finetuner
+    from neocog.learning.settings import Settings
+
+    settings = Settings(
+        seed=seed,
+        epochs=options.epochs,
+        minutes=options.minutes,
+        batch=options.batch,
+        rate=options.rate,
+        augmentation=augmentation(options.augmentation),
+        precision="fp32" if device == "cpu" else "tf32",
+    )
+    settings.check()
+    recipe = recipe_of(name, options.planes)
+    folder = _folder(options.checkpoints)
+    kept = folder / "start.safetensors" if folder else None
+    if kept is not None and kept.exists():
+        start = load_model(kept)
+    else:
+        start = start_model(
+            recipe,
+            digits.images,
+            digits.labels,
+            seed=seed,
+            reject=options.reject,
+            progress=Counter,
+        )
+        if kept is not None:
+            start.save(kept)
+    run = Finetuner(
+        start,
+        digits.images,
+        digits.labels,
+        (validation.images, validation.labels),
+        settings,
+        device=device,
+        folder=folder,
+        report=_report,
+    )
+    return run.run()
+
+
+def _device(name: str, recipe: str) -> str:
+    from neocog.errors import DeviceError, UsageError
+
+    try:
+        import torch
+    except ImportError:
+        raise UsageError(
+            f"recipe '{recipe}' needs PyTorch, which is not installed; install neocog[train]"
+        ) from None
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
+    return "cuda" if there and name != "cpu" else "cpu"
+
+
+def _folder(name: str | None) -> Path | None:
+    from neocog.errors import UsageError
+
+    if name is None:
+        return None
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{name}: cannot be made a folder ({error.strerror}); give another --checkpoints"
+        ) from None
+    return folder
+
+
+def _report(figures: dict[str, float]) -> None:
+    words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
+    print(words, file=sys.stderr, flush=True)
