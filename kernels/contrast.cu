@@ -69,7 +69,10 @@ DEVICE float mix(const Enlarged& e, float first, float second) {
     return fmaf(e.part[1], second, e.part[0] * first);
 }
 
-DEVICE int within(int row) { return row < 0 ? 0 : row > DIGIT - 1 ? DIGIT - 1 : row; }
+// Row of the digit among those that the block sees; rows that no thread needs are the last one.
+DEVICE int within(int row, int first) {
+    return min(max(0, min(row, DIGIT - 1)) - first, INK_ROWS - 1);
+}
 
 // Rows top .. top + SEEN - 1 of U0, with silence around it, PADDING columns on the left. Rows
 // 2 s + MARGIN + 1 and the next lie between rows s and s + 1 of the digit.
@@ -89,11 +92,11 @@ DEVICE void enlarge(float* u0, float* ink, const u8* digit, int top) {
         const Enlarged e = enlarged(column);
         const int left = silent ? 0 : e.low, right = silent ? 0 : e.high;
         float low[2], high[2];  // left and right pixel of the rows above and below
-        const float* row = ink + (within(start + share) - first) * DIGIT;
+        const float* row = ink + within(start + share, first) * DIGIT;
         low[0] = row[left], low[1] = row[right];
         UNROLL_BY(2) for (int n = 0; n < PAIRS_EACH; n++) {
             const int s = start + share + n;
-            row = ink + (within(s + 1) - first) * DIGIT;
+            row = ink + within(s + 1, first) * DIGIT;
             high[0] = row[left], high[1] = row[right];
             UNROLL for (int odd = 0; odd < 2; odd++) {
                 const int y = 2 * s + MARGIN + 1 + odd;
