@@ -96,6 +96,8 @@ def all_kernels(
     precisions: Iterable[Precision] = PRECISIONS,
     batches: Iterable[int] = (1, 8, 64, 256),
     arch: int = 90,
+    *,
+    usual: bool = False,
 ) -> Iterator[Kernel]:
     """Yield each kernel that a step of some models uses, once.
 
@@ -107,6 +109,8 @@ def all_kernels(
     batches : iterable of int
     arch : int
         Compute capability of the device that the steps plan for.
+    usual : bool
+        Whether only versions that the default plan takes first are asked for.
     """
     seen: set[Kernel] = set()
     batches = tuple(batches)
@@ -114,11 +118,19 @@ def all_kernels(
         for precision in precisions:
             shelf = plan.Shelf(machine(arch), shipped(model), precision)
             for stage in plan.STAGES:
-                for version in families(stage):
+                for version in _usual(shelf, stage) if usual else families(stage):
                     for kernel in _kernels(shelf, stage, version, batches):
                         if runs_on(kernel, arch) and kernel not in seen:
                             seen.add(kernel)
                             yield kernel
+
+
+def _usual(shelf: plan.Shelf, stage: str) -> list[str]:
+    """Return the version of a stage that a device nobody knows takes."""
+    wanted = plan.shipped("", shelf.precision)
+    reads = "digits" if stage == "UG" else None
+    usable = shelf.usable(stage, 8, reads=reads)
+    return [name for name in wanted.preferred(stage, 8) if name in usable][:1] or usable
 
 
 def runs_on(kernel: Kernel, arch: int) -> bool:

@@ -16,13 +16,13 @@ __all__ = ["nvrtc"]  # fixture
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
-#: What is built in every run: each architecture, each precision, few and many digits.
-CHOICE = [
-    (75, "fp32", 8),
-    (80, "tf32", 8),
+#: What is built in every run: all versions for three architectures, few digits; ...
+CHOICE = [(75, "fp32", 8), (80, "tf32", 8), (90, "fp16", 8)]
+#: ... what the default plan takes for each architecture, each precision, few and many digits.
+USUAL = [
     (86, "fp16", 64),
     (89, "bf16", 8),
-    (90, "fp16", 8),
+    (90, "fp16", 256),
     (100, "tf32", 256),
     (120, "fp32", 64),
 ]
@@ -42,8 +42,8 @@ def fault(kernel: Kernel, arch: int) -> str | None:
     return None
 
 
-def check(models, precisions, batches, arch):
-    kernels = list(all_kernels(models, precisions, batches, arch))
+def check(models, precisions, batches, arch, *, usual=False):
+    kernels = list(all_kernels(models, precisions, batches, arch, usual=usual))
     assert kernels
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [text for text in pool.map(lambda kernel: fault(kernel, arch), kernels) if text]
@@ -53,6 +53,11 @@ def check(models, precisions, batches, arch):
 @pytest.mark.parametrize(("arch", "precision", "batch"), CHOICE)
 def test_kernels_build_within_their_registers(arch, precision, batch):
     check(("neocog-small",), (precision,), (batch,), arch)
+
+
+@pytest.mark.parametrize(("arch", "precision", "batch"), USUAL)
+def test_usual_kernels_build_within_their_registers(arch, precision, batch):
+    check(("neocog-small",), (precision,), (batch,), arch, usual=True)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import layouts
 from neocog.network.decision import Answers, Decision
 from neocog.network.model import Model, Rule
+from neocog.network.spec import REJECT
 from tests.cuda_maps import sparse
 from tests.support import tiny_model
 
@@ -74,6 +75,24 @@ def test_every_rule_decides_as_the_cpu(
     us4 = responses(model, 7, active)
     terms = max(counts) if rule == "linear" else 1
     agree(decided(machine, model, us4), Decision(model)(us4), terms=terms)
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs"])
+def test_planes_of_no_digit_may_win(machine: Emulator, rule: Rule) -> None:
+    model = model_with(SEVEN, rule)
+    model = replace(model, labels=np.where(np.arange(70) % 9 == 0, REJECT, model.labels))
+    us4 = responses(model, 12, 0.1)
+    got = decided(machine, model, us4)
+    agree(got, Decision(model)(us4))
+    assert (got.label[:-1] == -1).any()
+    assert (got.label >= 0).any()
+
+
+@pytest.mark.parametrize("planes", [200, 700])
+def test_tables_larger_than_shared_memory(machine: Emulator, planes: int) -> None:
+    model = model_with([planes // 10] * 10, "pairs")
+    us4 = responses(model, 2, 0.2)
+    agree(decided(machine, model, us4), Decision(model)(us4))
 
 
 def test_many_planes_of_one_label(machine: Emulator) -> None:

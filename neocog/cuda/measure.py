@@ -124,8 +124,10 @@ def _samples(gpu: Gpu, lane: Lane) -> list[Callable[[], float]]:
         timed[-1].replay(times[-1])  # the device is at work while the graphs are launched
         return lane.elapsed(held * times[-1])
 
-    parts = [partial(t.sample, n) for t, n in zip(timed, times, strict=True)]
-    return [partial(_middle, sample) for sample in (*parts, own)]
+    samples: list[Callable[[], float]] = [
+        partial(t.sample, n) for t, n in zip(timed, times, strict=True)
+    ]
+    return [partial(_middle, sample) for sample in (*samples, own)]
 
 
 def _middle(sample: Callable[[], float]) -> float:
