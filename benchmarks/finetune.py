@@ -85,7 +85,8 @@ def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
     path = folder / "start.safetensors"
     if not path.exists():
         digits = open_digits(args.data / "mnist", split="learning")
-        recipe = recipe_of("finetuned", job.planes)
+        few = int(job.planes.partition("/")[0]) < 33
+        recipe = recipe_of("finetuned-small" if few else "finetuned", job.planes)
         start = start_model(recipe, digits.images, digits.labels, seed=job.seed, reject=args.reject)
         start.save(path)
     return load_model(path)
@@ -130,6 +131,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         "steps": run.position.step,
         "steps_per_second": round(steps / max(time.monotonic() - ready, 1e-9), 1),
         "validation": model.card["validation_accuracy"],
+        "validation_pairs": pairs(model, kept, args.device),
         **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
     }
     if args.test:
@@ -139,6 +141,20 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     result["model"] = saved.id
     (folder / "result.json").write_text(json.dumps(result))
     print(json.dumps(result), flush=True)
+
+
+def pairs(model: Any, digits: Any, device: str) -> float:
+    """Share of digits read right if the same planes are read by interpolating pairs."""
+    import torch
+
+    from neocog.learning.torch_network import Network
+    from neocog.network.decision import labels_of
+
+    network = Network(replace(model, rule="pairs")).to(device).freeze()
+    shown = torch.tensor(digits.images, device=device)
+    with torch.no_grad():
+        scores = torch.cat([network(part).cpu() for part in shown.split(500)]).numpy()
+    return float((labels_of(scores) == digits.labels).mean())
 
 
 def _words(figures: dict[str, float]) -> str:

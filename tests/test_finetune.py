@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from neocog.bench.timing import made_digits  # noqa: E402
 from neocog.cli import app  # noqa: E402
-from neocog.errors import ModelError, UsageError  # noqa: E402
+from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402
 from neocog.learning.augment import PRESETS, augment, augmentation  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
@@ -28,6 +28,7 @@ from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
 from neocog.learning.recipes import score  # noqa: E402
 from neocog.learning.settings import Settings  # noqa: E402
 from neocog.learning.start import STARTS, recipe_of, start_model  # noqa: E402
+from neocog.learning.torch_network import Network  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
@@ -148,6 +149,24 @@ def test_the_model_reads_in_numpy_as_in_pytorch(
     np.testing.assert_array_equal(labels_of(got), labels_of(want))
     half = score(from_bytes(to_bytes(model, precision="fp16"), source="model"), shown)
     assert (labels_of(half) == labels_of(want)).mean() >= 0.98
+
+
+@pytest.mark.parametrize("rule", ["strongest", "pairs"])
+def test_the_peer_network_knows_planes_that_reject(
+    digits: Set, learned: tuple[Finetuner, Model], rule: str
+) -> None:
+    model = replace(learned[1], rule=rule)  # type: ignore[arg-type]
+    shown = digits[0][:20]
+    got = Network(model).freeze()(torch.from_numpy(shown)).numpy()
+    np.testing.assert_allclose(got, score(model, shown), atol=1e-4)
+
+
+def test_a_loss_that_is_no_number_stops(start: Model, digits: Set) -> None:
+    run = begin(start, digits)
+    with torch.no_grad():
+        run.network.s[1].direction.fill_(torch.nan)
+    with pytest.raises(NeocogError, match="rate below"):
+        run.run()
 
 
 def test_a_run_goes_on_from_its_checkpoint(start: Model, digits: Set, tmp_path: Path) -> None:

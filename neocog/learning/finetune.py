@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from neocog.errors import UsageError
+from neocog.errors import NeocogError, UsageError
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_curves
 from neocog.learning.lessons import Digits, Labels, Lessons
@@ -245,6 +245,12 @@ class Finetuner:
 
     def _end_epoch(self, losses: list[Tensor]) -> None:
         place = self.position
+        mean = float(torch.stack(losses).mean())
+        if not math.isfinite(mean):
+            raise NeocogError(
+                f"the loss is {mean} near step {place.step}; begin anew with a rate below "
+                f"{self.settings.rate}"
+            )
         place.epoch += 1
         scores = self._scores(self.mean, self.lessons.shown)
         accuracy = _accuracy(scores, self.lessons.answers)
@@ -255,7 +261,7 @@ class Finetuner:
             "step": place.step,
             "seconds": round(place.cycle_seconds, 1),
             "rate": self._optimizer.param_groups[0]["lr"],
-            "loss": float(torch.stack(losses).mean()),
+            "loss": mean,
             "validation_loss": loss,
             "validation_accuracy": accuracy,
         }

@@ -20,7 +20,7 @@ from neocog.network.decision import PAIR_PLANES
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import banded
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import INPUT_SIZE, LABELS, ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
 from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
@@ -191,6 +191,8 @@ class CLayer(nn.Module):  # type: ignore[misc]
 class Scores(nn.Module):  # type: ignore[misc]
     """Score of each label from US4, (B, K4, 5, 5) -> (B, 10), by the model's rule.
 
+    With planes that reject, an eleventh column is theirs.
+
     Raises
     ------
     UsageError
@@ -202,10 +204,10 @@ class Scores(nn.Module):  # type: ignore[misc]
         if model.rule == "triples":
             raise UsageError("rule 'triples' is not written in PyTorch; choose a model of another")
         self.rule, self.theta = model.rule, model.s[3].threshold
-        own = [np.flatnonzero(model.labels == label) for label in range(LABELS)]
+        own = [np.flatnonzero(model.labels == label) for label in range(model.classes)]
         self.planes = max(map(len, own))
-        index = np.zeros((LABELS, self.planes), dtype=np.int64)
-        present = np.zeros((LABELS, self.planes))
+        index = np.zeros((len(own), self.planes), dtype=np.int64)
+        present = np.zeros((len(own), self.planes))
         for label, found in enumerate(own):
             index[label, : len(found)] = found
             present[label, : len(found)] = 1
@@ -239,7 +241,7 @@ class Scores(nn.Module):  # type: ignore[misc]
         apart = self.apart[None]
         if self.planes > PAIR_PLANES:
             s, top = s.topk(PAIR_PLANES, dim=2)
-            label = torch.arange(LABELS, device=s.device)[None, :, None, None]
+            label = torch.arange(len(self.index), device=s.device)[None, :, None, None]
             apart = self.apart[label, top[:, :, :, None], top[:, :, None, :]]
         a, b = s[..., :, None], s[..., None, :]
         difference = a - b
