@@ -56,9 +56,9 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 
     start_next();
     load_stage(stages, weights, 0);
-    for (int i = threadIdx.x; i < KY_PER * KSIZE; i += THREADS)
+    NO_UNROLL for (int i = threadIdx.x; i < KY_PER * KSIZE; i += THREADS)
         copy_async_4(c_shared + i, c + ky0 * KSIZE + i);
-    for (int i = threadIdx.x; i < WN * NT * 8; i += THREADS)
+    NO_UNROLL for (int i = threadIdx.x; i < WN * NT * 8; i += THREADS)
         copy_async_4(silences + i, silence + blockIdx.y * (WN * NT * 8) + i);
     wait_for_previous();
     load_input(input, maps, digit, batch, first_row + ky0);
@@ -250,9 +250,9 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
         const int tile = blockIdx.y * gridDim.x + blockIdx.x;
         const int part = ITEMS * 4 + (CELLS + 3) / 4 * 4;
         float* const parts = partial + (u64)tile * KSPLIT * part;
-        for (int i = threadIdx.x; i < ITEMS; i += THREADS)
+        NO_UNROLL for (int i = threadIdx.x; i < ITEMS; i += THREADS)
             ((float4*)(parts + blockIdx.z * part))[i] = sum_of_warps(sums, i);
-        for (int i = threadIdx.x; i < CELLS; i += THREADS)
+        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS)
             parts[blockIdx.z * part + ITEMS * 4 + i] = v[i];
         __threadfence();
         __syncthreads();
@@ -261,7 +261,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
         if (came != KSPLIT - 1) return;  // the last to come sums them in the order of the window
         __threadfence();
         if (threadIdx.x == 0) arrivals[tile] = 0;
-        for (int i = threadIdx.x; i < CELLS; i += THREADS) {
+        NO_UNROLL for (int i = threadIdx.x; i < CELLS; i += THREADS) {
             float all = 0.0f;
             UNROLL for (int z = 0; z < KSPLIT; z++) all += __ldcg(parts + z * part + ITEMS * 4 + i);
             v[i] = finished(all, unit);

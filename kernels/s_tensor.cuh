@@ -114,7 +114,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
         const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C;
         u8* to = input + g * IN_ROWS * IN_W * PITCH;
 #if MODE <= 1
-        UNROLL_BY(4) for (int i = threadIdx.x; i < count; i += THREADS) {
+        NO_UNROLL for (int i = threadIdx.x; i < count; i += THREADS) {
 #if PAIR
             u8* at = to + i * 4;
             if (i < inside) copy_async_4(at, from + i * 2);
@@ -149,7 +149,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
 
 // Sum over planes of u^2 at every input cell.
 DEVICE void sum_planes(float* energy, const u8* input) {
-    for (int i = threadIdx.x; i < PIXELS; i += THREADS) {
+    NO_UNROLL for (int i = threadIdx.x; i < PIXELS; i += THREADS) {
         const u8* at = input + i * PITCH;
         float sum = 0.0f;
 #if SPLIT_HALF
@@ -162,7 +162,7 @@ DEVICE void sum_planes(float* energy, const u8* input) {
 #elif PAIR
         UNROLL for (int word = 0; word < CELL_BYTES / 4; word++) sum += square(((const u32*)at)[word]);
 #else
-        UNROLL for (int part = 0; part < CELL_BYTES / 16; part++) {
+        UNROLL_BY(2) for (int part = 0; part < CELL_BYTES / 16; part++) {
             uint4 u = ((const uint4*)at)[part];
             sum += square(u.x) + square(u.y) + square(u.z) + square(u.w);
         }
@@ -254,7 +254,7 @@ DEVICE int tile_of(int pass, int wm, int m) {
 DEVICE void load_stage(u32* to, const u32* weights, int stage) {
     int taps = min(STAGE_TAPS, TAPS - stage * STAGE_TAPS);
     const u32* from = weights + stage * STAGE_TAPS * TAP_WORDS;
-    for (int i = threadIdx.x; i < taps * TAP_WORDS / 4; i += THREADS)
+    NO_UNROLL for (int i = threadIdx.x; i < taps * TAP_WORDS / 4; i += THREADS)
         copy_async_16(to + i * 4, from + i * 4);
 }
 
