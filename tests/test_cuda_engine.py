@@ -40,6 +40,14 @@ STEP_BOUND = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}
 WINOGRAD_FP32 = 5e-5
 #: The same of a layer at its place in the pass, where errors add up.
 PASS_BOUND = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+#: Maps in bfloat16 are rounded by 2^-9 of themselves, as are weights and fields. S-cells: four such
+#: roundings (input, weights, inhibition, result) enlarged by 1 / (1 - theta) = 2.4 make 2e-2, and
+#: a little comes from the layers before. C-cells: centre and surround of a field weigh up to 310
+#: and cancel, so that a weak response is the difference of two strong ones. With independent
+#: roundings of input, weights and sums, 2^-9 sqrt(sum (a u)^2) / (1 + x)^2 is 0.022, 0.038, 0.017
+#: of UC1 .. UC3 at the worst place of ten digits; four times that is allowed at one place among
+#: the 10^5, and the root of the mean square shows an error of any other kind.
+BF16_S, BF16_C, BF16_RMS = 2.5e-2, 1.6e-1, 5e-3
 #: Answers whose margin is below this share of the best score may differ.
 NEAR = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 6e-2}
 
@@ -58,11 +66,15 @@ def reference_of(name: str, count: int) -> Any:
     return reference.respond(u0_from_digits(some_digits(count)), model_of(name))
 
 
-def assert_maps_agree(got: Any, want: Any, bound: float) -> None:
+def assert_maps_agree(got: Any, want: Any, precision: str) -> None:
     for layer, values in want.items():
         if layer in got:
-            error = np.abs(got[layer] - values).max() / np.abs(values).max()
-            assert error <= bound, f"{layer}: {error:.1e}"
+            errors = np.abs(got[layer] - values) / np.abs(values).max()
+            bound = PASS_BOUND[precision]
+            if precision == "bf16":
+                bound = BF16_C if layer in ("UC1", "UC2", "UC3") else BF16_S
+                assert np.sqrt((errors**2).mean()) <= BF16_RMS, layer
+            assert errors.max() <= bound, f"{layer}: {errors.max():.1e}"
 
 
 def assert_answers_agree(got: Answers, want: Answers, near: float) -> None:
@@ -96,7 +108,7 @@ def test_whole_pass_in_the_emulator(emulator: Emulator, precision: Any) -> None:
     work.run()
     want = reference.respond(u0_from_digits(digits), model)
     got = {name: work.maps(name) for name in shelf.layouts}
-    assert_maps_agree(got, want, PASS_BOUND[precision])
+    assert_maps_agree(got, want, precision)
     answers = work.arrays["answers"]
     decided = Decision(model)(want["US4"].transpose(0, 2, 3, 1).astype(np.float32))
     np.testing.assert_allclose(answers[:, :10], decided.score, atol=PASS_BOUND[precision])
@@ -175,7 +187,7 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
     runner.use(replace(runner.plan, chunk=4, part=1))  # three passes of one digit, one decision
     np.testing.assert_allclose(engine.recognise(digits).score, whole.score, atol=1e-6)
     u0 = u0_from_digits(digits[:2])
-    assert_maps_agree(engine.maps(u0), reference.respond(u0, model), PASS_BOUND["fp32"])
+    assert_maps_agree(engine.maps(u0), reference.respond(u0, model), "fp32")
     assert len(engine.recognise(digits[:0])) == 0
     with pytest.raises(InputError, match="wanted uint8"):
         engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
@@ -201,7 +213,7 @@ def test_maps_are_the_references(name: str, precision: str) -> None:
     assert list(got) == list(want)
     assert all(got[layer].shape == want[layer].shape for layer in want)
     assert all(got[layer].dtype == np.float32 for layer in want)
-    assert_maps_agree(got, want, PASS_BOUND[precision])
+    assert_maps_agree(got, want, precision)
 
 
 @pytest.mark.gpu
