@@ -6,10 +6,9 @@
 // the same for every tile, plane and row of cells: NB small fragments, packed offline.
 //
 // Ladder of versions (what each added):
-//   1  c_band: a warp holds ROWS rows of one tile of 8 cells, takes one input row after another from
-//      shared memory and multiplies it for each of its rows of cells. Weights come from shared
-//      memory; the row of weights that an input row needs may be silent. Small code, short chains:
-//      for few digits.
+//   1  c_band: a warp for every row of a tile of 8 cells; the input rows of a band of ROWS rows of
+//      cells lie in shared memory, brought by all threads at once. Small code, short chains, many
+//      threads to bring little: for few digits.
 //   2  c_stream: for many digits. A warp goes down the input once; LIVE rows of cells are under way
 //      at a time, the oldest is finished every second input row and its sums move on. No input row
 //      is read twice and no weights are read at all: they stay in registers, each in the place
@@ -35,7 +34,11 @@
 #define LIVE ((TAPS + 1) / 2)        // rows of cells that a pair of input rows reaches
 #define NB ((14 + TAPS + 15) / 16)   // products of depth 16 for a tile and an input row
 #define TILES ((OUT + 7) / 8)
+#ifdef BAND
+#define WARPS (TILES * GROUPS * ROWS)  // a warp for every row of a tile
+#else
 #define WARPS (TILES * GROUPS)
+#endif
 #define THREADS (WARPS * 32)
 #define PARTS (MAP == 0 ? 2 : 1)     // halves of an input
 #define WEIGHT_PARTS (MAP == 1 ? 1 : 2)
@@ -46,11 +49,7 @@
 #define STAGE (2 * STEPS * GROUPS * LINE)
 #define TAIL ((SEEN * CELL > LINE ? SEEN * CELL - LINE : 0))
 #define INPUT (STAGES * STAGE + TAIL)            // bytes of one half of the ring
-#ifdef BAND  // the ring holds all that a block sees
-#define AHEAD STAGES
-#else
 #define AHEAD (STAGES - 1)  // stages that are under way
-#endif
 #define WEIGHT_ROW (WEIGHT_PARTS * 32 * 2 * NB)         // words of a row of weights
 #define SILENT_ROW (2 * LIVE)                    // the row of weights that is 0
 #define PER_COLUMN (GROUPS * (MAP == 0 ? 4 : 2)) // 16 bytes each
@@ -104,6 +103,15 @@ DEVICE Share share_of_row() {
     return share;
 }
 
+// Four values as their higher and lower halves.
+DEVICE void put(u8* to, float4 x) {
+    const u32 xy = half2_of(x.x, x.y), zw = half2_of(x.z, x.w);
+    const float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
+    *(uint2*)to = make_uint2(xy, zw);
+    *(uint2*)(to + INPUT) =
+        make_uint2(half2_of(x.x - a.x, x.y - a.y), half2_of(x.z - b.x, x.w - b.y));
+}
+
 // Rows y .. y + 2 STEPS - 1 of the map, silent where there is no such row.
 DEVICE void load_stage(u8* stage, const map_t* map, int y, const Share& share) {
 #if MAP
@@ -129,13 +137,7 @@ DEVICE void load_stage(u8* stage, const map_t* map, int y, const Share& share) {
         UNROLL for (int r = 0; r < rows_at_once; r++)
             UNROLL for (int n = 0; n < PER_THREAD; n++) {
                 if (share.from[n] < 0 || first + r >= 2 * STEPS) continue;
-                u8* to = stage + (first + r) * (GROUPS * LINE) + share.to[n];
-                const float4 x = u[r][n];
-                const u32 xy = half2_of(x.x, x.y), zw = half2_of(x.z, x.w);
-                const float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
-                *(uint2*)to = make_uint2(xy, zw);
-                *(uint2*)(to + INPUT) =
-                    make_uint2(half2_of(x.x - a.x, x.y - a.y), half2_of(x.z - b.x, x.w - b.y));
+                put(stage + (first + r) * (GROUPS * LINE) + share.to[n], u[r][n]);
             }
     }
 #endif
@@ -153,7 +155,7 @@ struct Band {
 
 DEVICE Band band_of(map_t* uc) {
     Band band;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / TILES;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / TILES % GROUPS;
     const int tile = warp % TILES, column = tile * 8 + (MAP ? lane / 4 : lane % 4 * 2);
     const int plane = (blockIdx.y * GROUPS + group) * 16 + (MAP ? lane % 4 * 2 : lane / 4);
     band.first = blockIdx.x * ROWS;
@@ -191,10 +193,7 @@ DEVICE const u8* next_stage(u8* ring, const map_t* us, const Band& band, const S
                             int stage) {
     copy_async_wait<AHEAD - 1>();
     __syncthreads();
-    if (AHEAD < STAGES)
-        load_pairs(ring, us, band, share, stage + AHEAD);
-    else
-        copy_async_commit();  // of nothing: the wait counts groups
+    load_pairs(ring, us, band, share, stage + AHEAD);
     return ring + stage % STAGES * STAGE + band.lane_at;
 }
 
@@ -263,44 +262,70 @@ DEVICE const uint2* lane_of(const u32* weights) {
 // us (batch, SIZE, SIZE, CHANNELS); uc as its layout; weights packed by neocog/cuda/c_tensor.py.
 // Grid: bands of rows of cells, groups of planes, digits.
 #ifdef BAND
+// All rows that the block sees, `rows` from row `top` of the map on: the block's threads share them.
+DEVICE void load_band(u8* ring, const map_t* map, int top, int rows) {
+    const int count = rows * PER_ROW;
+#if MAP
+    NO_UNROLL for (int i = threadIdx.x; i < count; i += THREADS) {
+        const int row = i / PER_ROW, x = i % PER_ROW / PER_COLUMN, part = i % PER_COLUMN;
+        const int channel = blockIdx.y * (GROUPS * 16) + part * 8, y = top + row;
+        const bool given = (u32)y < SIZE && channel < CHANNELS;
+        copy_async_16_or_0(
+            ring + (row * GROUPS + part / 2) * LINE + place_of(x + PADDING, part % 2),
+            map + (given ? (y * SIZE + x) * CHANNELS + channel : 0), given);
+    }
+#else
+    // eight loads are under way before the first of them is needed
+    NO_UNROLL for (int base = threadIdx.x; base < count; base += 8 * THREADS) {
+        float4 u[8];
+        UNROLL for (int n = 0; n < 8; n++) {
+            const int i = base + n * THREADS, x = i % PER_ROW / PER_COLUMN, part = i % PER_COLUMN;
+            const int channel = blockIdx.y * (GROUPS * 16) + part * 4, y = top + i / PER_ROW;
+            u[n] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (i < count && (u32)y < SIZE && channel < CHANNELS)
+                u[n] = *(const float4*)(map + (y * SIZE + x) * CHANNELS + channel);
+        }
+        UNROLL for (int n = 0; n < 8; n++) {
+            const int i = base + n * THREADS, x = i % PER_ROW / PER_COLUMN, part = i % PER_COLUMN;
+            if (i >= count) continue;
+            put(ring + (i / PER_ROW * GROUPS + part / 4) * LINE +
+                    place_of(x + PADDING, part / 2) + part % 2 * 8,
+                u[n]);
+        }
+    }
+#endif
+}
+
 KERNEL(BOUNDS) c_band(const map_t* us, map_t* uc, const u32* weights, float scale) {
     DYNAMIC_SHARED(ring);
     u32* const held = (u32*)(ring + PARTS * INPUT);
     start_next();
     copy_weights(held, weights);
     const Band band = band_of(uc);
-    const Share share = share_of_row();
     silence(ring);
     wait_for_previous();
-    NO_UNROLL for (int first = 0; first < AHEAD; first++) load_pairs(ring, us, band, share, first);
+    load_band(ring, map_of(us), 2 * band.start - PADDING, 2 * (band.last + 1 - band.start));
+    copy_async_commit();
+    copy_async_wait<0>();
+    __syncthreads();
 
+    const int row = band.first + (int)threadIdx.x / (32 * TILES * GROUPS);
+    if (row >= band.end) return;
     enum { chains = MAP ? 2 : 1 };  // sums that a cell has under way, so that products wait less
-    float sum[ROWS * chains][4];
-    UNROLL for (int n = 0; n < ROWS * chains; n++)
-        UNROLL for (int i = 0; i < 4; i++) sum[n][i] = 0.0f;
+    float sum[chains][4] = {};
     const uint2* own = lane_of(held);
-    int stage = 0;
-    NO_UNROLL for (int pair = band.start; pair <= band.last; pair += STEPS, stage++) {
-        const u8* from = next_stage(ring, us, band, share, stage);
-        const int rows = 2 * min(STEPS, band.last + 1 - pair);
-        UNROLL_BY(2) for (int i = 0; i < rows; i++) {
-            u32 a[PARTS][NB][4];
-            load_row(a, from + i * (GROUPS * LINE));
-            const uint2* w[ROWS];
-            UNROLL for (int n = 0; n < ROWS; n++) {
-                const u32 dy = 2 * (pair - band.first - n) + i;
-                w[n] = own + (dy < SILENT_ROW ? dy : SILENT_ROW) * (WEIGHT_ROW / 2);
-            }
-            multiply<ROWS>(
-                sum, a, [&](int n, int part, int b) { return w[n][part * (32 * NB) + b]; },
-                [](int n, int b) { return n * chains + b % chains; });
-        }
+    const int first = max(row, band.start), last = min(row + LIVE - 1, band.last);
+    UNROLL_BY(2) for (int i = 2 * first; i < 2 * last + 2; i++) {
+        u32 a[PARTS][NB][4];
+        load_row(a, ring + band.lane_at + (i - 2 * band.start) * (GROUPS * LINE));
+        const uint2* w = own + (i - 2 * row) * (WEIGHT_ROW / 2);
+        multiply<1>(
+            sum, a, [&](int, int part, int b) { return w[part * (32 * NB) + b]; },
+            [](int, int b) { return b % chains; });
     }
-    UNROLL for (int n = 0; n < ROWS; n++) {
-        UNROLL for (int i = 0; i < 4; i++)
-            if (chains == 2) sum[n * chains][i] += sum[n * chains + chains - 1][i];
-        if (band.first + n < band.end) respond(band, sum[n * chains], band.first + n, scale);
-    }
+    if (chains == 2)
+        UNROLL for (int i = 0; i < 4; i++) sum[0][i] += sum[chains - 1][i];
+    respond(band, sum[0], row, scale);
 }
 #endif
 

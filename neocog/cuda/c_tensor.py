@@ -36,7 +36,7 @@ class Tiling:
     ----------
     stream : bool
         Whether warps go down the input with the sums moving on (``c_stream``); else each warp
-        keeps the sums of its rows (``c_band``).
+        has one row of a tile (``c_band``).
     rows : int
         Rows of cells a block.
     groups : int
@@ -115,7 +115,7 @@ class Shape:
 
     def threads(self, t: Tiling) -> int:
         """Threads of a block."""
-        return 32 * self.tiles * t.groups
+        return 32 * self.tiles * t.groups * (1 if t.stream else t.rows)
 
     def shared(self, t: Tiling) -> int:
         """Bytes of shared memory of a block: the ring, and weights unless they are registers."""
@@ -142,10 +142,9 @@ def candidates(shape: Shape, arch: int) -> Iterator[Tiling]:
         for groups in range(1, shape.all_groups + 1):
             if shape.all_groups % groups or 32 * shape.tiles * groups > 512:
                 continue
-            if rows <= 4:
-                steps = 2 if shape.parts == 1 else pairs
-                tiling = Tiling(False, rows, groups, steps, -(-pairs // steps))
-                if shape.shared(tiling) <= limit:
+            if rows <= 6:
+                tiling = Tiling(False, rows, groups, pairs, 1)
+                if shape.shared(tiling) <= limit and shape.threads(tiling) <= 768:
                     yield tiling
             yield from _streams(shape, rows, groups, limit)
 
@@ -169,17 +168,32 @@ def register_limit(threads: int) -> int:
 def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     """Estimate the time of a launch in clock cycles, to rank tilings (rates of an H200)."""
     blocks = -(-shape.out // t.rows) * -(-shape.all_groups // t.groups) * batch
-    pairs, warps = shape.pairs(t.rows), shape.tiles * t.groups
-    resident = max(1, min(t.blocks if t.stream else 4, -(-blocks // processors)))
+    pairs, warps = shape.pairs(t.rows), shape.threads(t) // 32
+    if not t.stream:
+        return _estimate_of_band(shape, t, blocks, processors)
+    resident = max(1, min(t.blocks, -(-blocks // processors)))
     per_scheduler = -(-warps * resident // 4)
-    products = 2 * shape.depth * (shape.live if t.stream else t.rows)
-    chain = 2 * shape.depth * _LATENCY * (1.0 if t.stream else 0.6)
+    products = 2 * shape.depth * shape.live
+    chain = 2 * shape.depth * _LATENCY
     step = max(
         chain, per_scheduler * (products * _PRODUCT * (shape.parts + shape.weight_parts - 1) + 60)
     )
     loaded = 2 * pairs * shape.size * t.groups * 32 * shape.parts * resident / _BYTES_PER_CYCLE
     waves = -(-blocks // (processors * resident))
     return waves * (max(pairs * step, loaded) + _START)
+
+
+def _estimate_of_band(shape: Shape, t: Tiling, blocks: int, processors: int) -> float:
+    warps = shape.threads(t) // 32
+    resident = max(1, min(2048 // shape.threads(t), 232448 // (shape.shared(t) + 1024)))
+    together = min(resident, -(-blocks // processors))
+    waves = -(-blocks // (processors * together))
+    parts = shape.parts + shape.weight_parts - 1
+    products = 2 * shape.live * shape.depth * parts * warps * _PRODUCT / 4
+    chain = 2 * shape.live * shape.depth * _LATENCY * parts / (2 if shape.parts == 1 else 1)
+    loaded = 2 * shape.pairs(t.rows) * shape.size * t.groups * 32 * shape.parts
+    brought = max(loaded / _BYTES_PER_CYCLE, loaded / 16 * 20 / min(warps, 16) / 8)
+    return waves * (together * max(products, brought) + chain + _START)
 
 
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
