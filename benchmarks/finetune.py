@@ -1,7 +1,7 @@
 """Learns networks by gradient, several at once on one GPU, in slices of a few minutes.
 
     python benchmarks/finetune.py DATA -o OUT --jobs 40/160/100:0 40/160/100:1 26/78/70:0 \
-        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.02]
+        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.03]
 
 DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
 ``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
@@ -196,7 +196,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--cycle", type=float, help="minutes of a cycle longer than one slice")
     parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--rate", type=float, default=0.03)
     parser.add_argument("--reject", type=int, default=20, help="planes for what is no digit")
     parser.add_argument("--marks", type=float, default=0.15, help="share of a batch")
     parser.add_argument("--augmentation", default="strokes")

@@ -124,6 +124,7 @@ def test_the_loss_falls_and_constraints_hold(
     shown, labels = digits[0][160:], digits[1][160:]
     before = (labels_of(score(start, shown)) == labels).mean()
     assert model.card["validation_accuracy"] > before
+    assert run.accuracy(model, shown, labels) == model.card["validation_accuracy"]
     from_bytes(to_bytes(model), source="model")  # holds what no neocognitron can have? it raises
     assert all(layer.reference.min() >= 0 and layer.c.min() >= 0 for layer in model.s)
     assert all(0 < layer.threshold < 1 for layer in model.s)

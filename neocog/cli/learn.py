@@ -89,7 +89,7 @@ def train(
     epochs: finetune.Epochs = 20.0,
     minutes: finetune.Minutes = None,
     batch: finetune.Batch = 512,
-    rate: finetune.Rate = 0.02,
+    rate: finetune.Rate = 0.03,
     reject: finetune.Reject = 20,
     augmentation: finetune.Changes = "strokes",
     checkpoints: finetune.Checkpoints = None,

@@ -61,7 +61,7 @@ class Settings:
     epochs: float = 20.0
     minutes: float | None = None
     batch: int = 512
-    rate: float = 0.02
+    rate: float = 0.03
     again: float = 0.5
     warm_up: float = 0.05
     soft: float = 0.02
