@@ -28,6 +28,11 @@ ARCHITECTURES = tuple(SHARED)
 Run = Callable[..., None]
 
 
+def thinned(cases: Iterable[tuple[Any, ...]], quick: Callable[..., bool]) -> list[Any]:
+    """Return cases of a test, slow those that are not quick: each builds a kernel or two."""
+    return [case if quick(*case) else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 @pytest.fixture(scope="session")
 def emulator() -> Emulator:
     """A machine that runs kernels on the CPU."""

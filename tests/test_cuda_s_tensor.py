@@ -1,6 +1,7 @@
 """The S-layers' tensor-core kernel in the emulator, held against the float64 equations."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from neocog.network import fields, reference
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.cuda_support import thinned
 from tests.support import tiny_model
 
 BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
@@ -83,8 +85,13 @@ def check(
         assert np.abs(read(out, target) - wanted).max() <= BOUND[precision] * wanted.max()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("layer", "precision"),
+    thinned(
+        product(range(4), ("fp32", "tf32", "fp16")),
+        lambda layer, precision: precision == "fp16" or (layer % 2 == 1) == (precision == "tf32"),
+    ),
+)
 def test_gives_the_equations(machine: Emulator, layer: int, precision: Precision) -> None:
     check(machine, layer, precision, None)
 
