@@ -23,6 +23,7 @@ _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
+_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
 
 
 class Gpu:
@@ -35,6 +36,9 @@ class Gpu:
     programmatic : bool, optional
         Whether a kernel may be set up while the one before it still runs (programmatic dependent
         launch); by default where the device can, from compute capability 9.0.
+    carveout : int, optional
+        Percent of a multiprocessor's cache that every kernel wants as shared memory; by default
+        the driver decides for each.
 
     Raises
     ------
@@ -42,7 +46,9 @@ class Gpu:
         If the device cannot be used.
     """
 
-    def __init__(self, number: int = 0, *, programmatic: bool | None = None) -> None:
+    def __init__(
+        self, number: int = 0, *, programmatic: bool | None = None, carveout: int | None = None
+    ) -> None:
         import cupy
 
         self.xp = cupy
@@ -57,6 +63,7 @@ class Gpu:
             raise DeviceError(f"device 'cuda:{number}': {_first_line(error)}") from None
         able = self.arch >= _PROGRAMMATIC_ARCH
         self.programmatic = able if programmatic is None else programmatic and able
+        self.carveout = carveout
         self._functions: dict[Kernel, Any] = {}
         self._lock = threading.Lock()
 
@@ -130,6 +137,8 @@ class Gpu:
                 if kernel.shared > _PLAIN_SHARED:
                     most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
+                if self.carveout is not None:
+                    cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, self.carveout)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver does not take it ({_first_line(error)}); "
