@@ -34,7 +34,7 @@
 // maps (batch, IN_W, IN_W, IN_C); weights packed by neocog/cuda/s_tensor.py; c (KSIZE, KSIZE);
 // silence (planes, padded), in the units of the weights as unit 1/scale makes v; out (batch, OUT, OUT, OUT_C). partial and arrivals serve KSPLIT.
 // Grid: groups of digits x BANDS, slices of planes, KSPLIT.
-KERNEL(THREADS)
+KERNEL(BOUNDS)
 s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
          const float* __restrict__ c, const float* __restrict__ silence, out_t* __restrict__ out,
          float* __restrict__ partial, u32* __restrict__ arrivals, int batch, float theta,

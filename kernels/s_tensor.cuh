@@ -28,6 +28,7 @@
 #define BUFFERS (STAGES > 1 ? 2 : 1)
 #define WARPS (WM * WN * WK)
 #define THREADS (WARPS * 32)
+#define BOUNDS THREADS, 1  // registers as many as are of use
 #define SLICE_WORDS (NT * 64 * (SPLIT_HALF ? 2 : 1))  // weights of one step for one warp's planes
 #define TAP_WORDS (STEPS * WN * SLICE_WORDS)
 #define SPREAD (WK > 1 || KSPLIT > 1)  // more than one warp has a part of a window
