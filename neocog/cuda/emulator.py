@@ -29,7 +29,7 @@ from neocog.errors import DeviceError, InputError
 Order = Literal["forward", "reversed"] | int
 
 _FLAGS = (
-    "-std=gnu++17 -x c++ -O2 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
+    "-std=gnu++17 -x c++ -O1 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
     "-fno-strict-aliasing -fwrapv -ffp-contract=off -fvisibility=hidden"
 ).split()
 #: Addresses and indices that a GPU would not take end the launch (see emulation_launch.h).
