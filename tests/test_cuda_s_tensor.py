@@ -153,6 +153,8 @@ def test_without_a_measurement_the_estimate_chooses() -> None:
 def test_measured_tilings_are_taken() -> None:
     assert TUNED.is_file()
     assert choose(S2, 8, 90, 132) == choose(S2, 9, 90, 132)
+    guess = min(candidates(S2, 8, 90), key=lambda t: estimate(S2, t, 8, 60))
+    assert choose(S2, 8, 90, 60) == guess  # half the processors: another device
     assert choose(replace(S2, mode=1), 8, 90, 132) == choose(S2, 8, 90, 132)
 
 

@@ -1,12 +1,14 @@
 """How the work of ``kernels/s_tensor.cu`` is dealt to blocks and warps, and which way is best."""
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from neocog.cuda import cache as builds
 from neocog.cuda.steps import up
 from neocog.errors import UsageError
 
@@ -152,21 +154,41 @@ _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
 #: Tilings measured on an H200: rows of shape, batch, tiling.
 TUNED = Path(__file__).with_name("tuned.json")
+_TUNED_PROCESSORS = 132
+#: A measured tiling serves batches up to this factor away.
+_NEAR = 1.5
+#: Bytes that the kernel takes beside its dynamic shared memory.
+_STATIC = 32
 
 
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
-    """Return the tiling measured as the quickest, else the one that :func:`estimate` likes best.
+    """Return the tiling measured for about this batch on a device like this, else the best guess.
+
+    Between measured batches the least :func:`estimate` counts, among the tilings measured on
+    either side and the one that ranks best of all.
 
     Raises
     ------
     UsageError
         If no tiling fits the device's shared memory.
     """
-    if arch == 90:
+    measured: dict[int, Tiling] = {}
+    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
         measured = _tuned().get(replace(shape, mode=0) if shape.mode == 1 else shape, {})
-        if measured:
-            return measured[min(measured, key=lambda b: abs(math.log2(b / batch)))]
-    return _best(shape, batch, arch, processors)
+    near = [b for b in measured if max(b, batch) <= _NEAR * min(b, batch)]
+    if near:
+        return measured[min(near, key=lambda b: abs(math.log2(b / batch)))]
+    beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
+    return min(beside, key=lambda t: estimate(shape, t, batch, processors))
+
+
+def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
+    """Yield the tilings measured at the next smaller and the next larger batch."""
+    smaller, larger = [b for b in measured if b < batch], [b for b in measured if b > batch]
+    if smaller:
+        yield measured[max(smaller)]
+    if larger and all(measured[b].group <= batch for b in larger):
+        yield measured[min(larger)]
 
 
 @cache
@@ -179,6 +201,12 @@ def _tuned() -> dict[Shape, dict[int, Tiling]]:
 
 @cache
 def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
+    """Return the candidate that ranks best; to rank them all takes a second, so it is kept."""
+    what = repr((shape, batch, arch, processors)).encode() + Path(__file__).read_bytes()
+    name = f"tiling-{hashlib.sha256(what).hexdigest()[:32]}.json"
+    kept = builds.load(name)
+    if kept is not None:
+        return Tiling(**json.loads(kept))
     best = min(
         candidates(shape, batch, arch),
         key=lambda t: estimate(shape, t, batch, processors),
@@ -189,12 +217,13 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
             f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
             f"fits {shared_limit(arch)} bytes of shared memory; use --plan direct"
         )
+    builds.store(name, json.dumps(asdict(best)).encode())
     return best
 
 
 def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
     """Yield the tilings that fit the device and waste little."""
-    limit = shared_limit(arch)
+    limit = shared_limit(arch) - _STATIC
     for wgmma in (False, True) if arch == 90 else (False,):
         for nt in _tiles(shape, wgmma):
             for mt in (1, 2, 3, 4):
