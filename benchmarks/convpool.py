@@ -2,8 +2,10 @@
 
     python benchmarks/convpool.py -o benchmarks/results/convpool.json [options]
 
-32x32 places, 3x3 filter, 2x2 pooling, as many channels out as in (papers/000, section V). Each
-way is held against float64 before it is timed, in both memory formats, as a CUDA graph.
+32x32 places, 3x3 filter, 2x2 pooling, as many channels out as in: the measurements of the paper
+that names the fused filter and the direct sum of convolution and average pooling on the GPU (its
+section V). Each way is held against float64 before it is timed, in both memory formats, as a CUDA
+graph.
 """
 
 import argparse
@@ -24,7 +26,7 @@ SIZE = 32
 CHECKED = 2  # pictures that float64 computes
 REPEATS = 5  # in one graph
 TOLERANCES = {"fp32": 5e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 5e-2}
-#: Direct sum as a matrix product by naive library calls at 512 channels (papers/000, V100).
+#: Direct sum as a matrix product by naive library calls at 512 channels (the same paper, V100).
 PAPER = {"fp32": 1.8, "fp16": 4.4}
 COLUMNS = {
     "batch": "batch",

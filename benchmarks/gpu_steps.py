@@ -14,9 +14,9 @@ from neocog.network import reference
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 
-#: Kernel times of one character on a GTX 280, microseconds (papers/002, Table 5, T5).
+#: Kernel times of one character on a GTX 280, microseconds (Ikeda et al. 2011, Table 5, T5).
 PAPER_S = {"US1": 168.0, "US2": 547.0, "US3": 627.0, "US4": 736.0}
-#: One character in all, and its transfers (papers/002, section 6.3), microseconds.
+#: One character in all, and its transfers (Ikeda et al. 2011, section 6.3), microseconds.
 PAPER_CHARACTER, PAPER_TRANSFERS = 3400.0, 270.0
 #: Largest error in fp32 of a layer that is fed with the reference's maps: direct, Winograd.
 ALLOWED = (1e-5, 5e-5)

@@ -2,7 +2,7 @@
 
     python benchmarks/winograd.py -o benchmarks/results/winograd.json [--batches 1 16 64]
 
-Layers of Table 2 of papers/001 (ConvNeXt stages with dense filters). Every way is checked against
+Layers of Table 2 of Lee and Kwak (ConvNeXt stages with dense filters). Every way is checked against
 float64 before it is timed, in graphs of many passes; PyTorch takes the better of its two layouts.
 Rows "filters" are the transform of the filters alone, channel-wise and thread-wise.
 """

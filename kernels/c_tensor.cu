@@ -60,7 +60,7 @@ enum { rows_at_once = 8 / PER_THREAD > 1 ? 8 / PER_THREAD : 1 };
 
 DEVICE float saturated(float x) {
     x = x > 0.0f ? x : 0.0f;
-    return PSI == 0 ? quick_sqrt(x) : __fdividef(x, 1.0f + x);
+    return PSI == 0 ? sqrt_of(x) : __fdividef(x, 1.0f + x);
 }
 
 DEVICE void product(float (&d)[4], const u32 (&a)[4], uint2 b) {

@@ -105,7 +105,7 @@ DEVICE List shortened(const List& list, List to) {
 
 // Pair `index` of the list's pairs (first < second), counted along the first.
 DEVICE void pair_at(int index, int& first, int& second) {
-    second = (int)((1.0f + quick_sqrt(8.0f * index + 1.0f)) * 0.5f);
+    second = (int)((1.0f + sqrt_of(8.0f * index + 1.0f)) * 0.5f);
     if (second * (second - 1) / 2 > index) second--;
     if (second * (second + 1) / 2 <= index) second++;
     first = index - second * (second - 1) / 2;

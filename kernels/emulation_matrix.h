@@ -172,7 +172,6 @@ DEVICE u32 transpose_matrix(u32 pair, NEOCOG_CALLER) {
     emulation::Site site{"transpose_matrix", file, line};
     return emulation::together(FULL_WARP, emulation::Transposed{pair, 0}, site).result;
 }
-DEVICE float quick_sqrt(float x) { return sqrtf(x); }
 
 // -- asynchronous copies: they happen at the wait and not before -----------------------------------
 DEVICE void copy_late(void* to, const void* from, u32 bytes, emulation::Site site) {

@@ -128,13 +128,6 @@ DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 template <int pending>
 DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending)); }
 
-// Square root within 2 ulp.
-DEVICE float quick_sqrt(float x) {
-    float r;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-
 // -- the launch before this one in a graph: wait for its results; let the next one start ---------
 DEVICE void wait_for_previous() {
 #if defined(PROGRAMMATIC) && __CUDA_ARCH__ >= 900

@@ -10,7 +10,7 @@
 //            in registers; V and W never leave the multiprocessor. Float32, parts of one size.
 //
 // Filters are transformed once, in float64, where they stay the same; filter_transform is for
-// filters that change. Within a warp the channel varies and the part does not (papers/001,
+// filters that change. Within a warp the channel varies and the part does not (Lee and Kwak,
 // channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
 // with there, thread-wise: neighbouring lanes take different parts.
 //

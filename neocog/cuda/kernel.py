@@ -75,7 +75,9 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a layer's maps lie in memory: channel-last, (B, size + 2 border, size + 2 border, channels).
+    """How a layer's maps lie in memory: channel-last, (B, width, width, channels).
+
+    ``width`` is size + 2 border.
 
     Attributes
     ----------

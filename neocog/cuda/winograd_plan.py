@@ -203,7 +203,7 @@ class Plan:
     def filter_launch(self, w: Array, u: Array, *, indexing: int = 0) -> Launch:
         """Return the launch that makes U of float32 filters, as :meth:`arrange` gives them.
 
-        ``indexing`` 0 is channel-wise, 1 thread-wise (papers/001, Fig. 3).
+        ``indexing`` 0 is channel-wise, 1 thread-wise (Lee and Kwak, Fig. 3).
         """
         filters = self.channels * self.shape.planes
         parts = len(self.split.sizes) ** 2
