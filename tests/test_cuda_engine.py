@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from neocog.batch import device as batch_device
 from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
@@ -195,6 +196,21 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
     times = engine.stage_times(digits[:2], repeats=1)
     assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
     assert_adds_up(times)
+
+
+def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cuda_fake.install(monkeypatch, emulator)
+    batch_device._said.clear()
+    assert open_engine(tiny_model(), precision="fp32").device == "cuda"
+    monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
+    assert open_engine(tiny_model(), precision="fp32").device == "cuda"
+    assert open_engine(tiny_model(), plan="US1=tensor").device == "cpu"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "US1 cannot be done by tensor" in said
+    batch_device._said.clear()
 
 
 # --- on a GPU ---------------------------------------------------------------------------------

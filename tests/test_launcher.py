@@ -20,8 +20,10 @@ from neocog.cuda.engine import shares_of
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
 from neocog.cuda.runner import LANES, Runner, bucket_of
+from neocog.cuda.tilings import shared_limit
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.engine import cores, open_engine
+from neocog.network.model import load_model
 from tests.cuda_support import all_kernels
 from tests.support import tiny_model
 
@@ -190,7 +192,10 @@ def test_auto_without_a_driver_says_nothing(
 class Fake:
     """A machine that is only asked what it is."""
 
-    xp, arch, processors = np, 90, 132
+    xp, processors = np, 132
+
+    def __init__(self, arch: int = 90) -> None:
+        self.arch, self.shared = arch, shared_limit(arch)
 
     def launch(self, launch: Launch) -> None:
         raise AssertionError(launch)
@@ -205,6 +210,28 @@ def test_plans_that_ship_name_what_there_is() -> None:
             assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
             assert steps[0].reads == "digits"
             assert shelf.choose(found, batch, first="U0")[0].reads == "U0"
+
+
+@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("name", ["default", "card", "direct"])
+def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
+    wanted = parse_plan(name)
+    assert wanted is not None
+    for precision in ("fp32", "tf32", "fp16", "bf16"):
+        shelf = Shelf(Fake(arch), tiny_model(), precision)
+        whole = wanted.over(shipped("a GPU that nobody knows", precision))
+        for batch in (1, 8):
+            steps = shelf.choose(whole, batch)
+            assert [step.writes for step in steps] == [*STAGES[:-1], "answers"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("name", ["neocog", "fukushima"])
+def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) -> None:
+    for precision in ("fp32", "tf32", "fp16", "bf16"):
+        shelf = Shelf(Fake(arch), load_model(name), precision)
+        shelf.choose(shipped("a GPU that nobody knows", precision), 8)
 
 
 def test_card_and_direct_name_what_there_is() -> None:

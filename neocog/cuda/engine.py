@@ -12,7 +12,7 @@ from neocog.cuda.devices import numbers
 from neocog.cuda.kernel import Array
 from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import ANSWER_COLUMNS, stage_name
-from neocog.cuda.plan import MOST_CHUNK, STAGES, kernels_of, parse_plan
+from neocog.cuda.plan import MOST_CHUNK, kernels_of, parse_plan
 from neocog.cuda.runner import Runner
 from neocog.cuda.steps import PRECISIONS, Precision
 from neocog.errors import DeviceError, InputError, UsageError
@@ -106,7 +106,7 @@ class CudaEngine:
         return self._runners[number]
 
     def check(self) -> None:
-        """Compile and load the first kernel of the pass, to see whether this machine can.
+        """See whether this machine can: choose every step, compile and load the first kernel.
 
         Raises
         ------
@@ -114,8 +114,12 @@ class CudaEngine:
             If it cannot.
         """
         runner = self.runner(self._numbers[0])
-        first = runner.shelf.choose(runner.plan, _TYPICAL, stages=STAGES[:1])[0]
-        runner.gpu.prepare(kernels_of(first, _TYPICAL))
+        try:
+            for batch in (1, _TYPICAL):
+                steps = runner.shelf.choose(runner.plan, batch)
+        except UsageError as error:
+            raise DeviceError(f"device '{self.device}': {error}") from None
+        runner.gpu.prepare(kernels_of(steps[0], _TYPICAL))
 
     def warm(self, batch: int) -> None:
         """Compile, allocate and capture what batches of a size need, so that none pays for it."""

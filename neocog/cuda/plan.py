@@ -36,15 +36,14 @@ _MODULES = {
     "UC": ("c_direct_sum", "c_tensor"),
     "UC4": ("decide",),
 }
-#: Plans with a name: versions in order of preference, by stage or kind of stage.
+#: Plans with a name: versions in order of preference, by stage or kind of stage. ``direct`` needs
+#: compute capability 8.0; ``winograd`` and ``naive`` run on 7.5 too.
 NAMED: dict[str, dict[str, tuple[str, ...]]] = {
-    "direct": {"US": ("direct",), "UC": ("box",)},
+    "direct": {"US": ("direct", "winograd", "naive"), "UC": ("box",)},
     "card": {
-        "US1": ("direct",),
+        "US1": ("direct", "winograd", "naive"),
+        "US": ("winograd", "naive"),
         "UC": ("box",),
-        "US2": ("winograd",),
-        "US3": ("winograd",),
-        "US4": ("winograd",),
     },
 }
 
