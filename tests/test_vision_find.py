@@ -118,6 +118,26 @@ def test_soft_shadow_across_the_writing():
     assert counts(canvas.astype(np.uint8)) == [2, 1, 3]
 
 
+@pytest.mark.parametrize("broad", [84, 130])
+@pytest.mark.parametrize("angle", [0.2, 0.8, 2.4])
+def test_stripes_of_shade_across_the_writing(broad, angle):
+    rows, columns = np.mgrid[:768, :1024]
+    along = columns * np.sin(angle) - rows * np.cos(angle)
+    shade = 1 - 0.3 / (1 + np.exp(-9 * np.sin(2 * np.pi * along / broad)))
+    canvas = page(768, 1024)
+    for column, draw in enumerate((zero, seven, one, zero)):
+        draw(canvas, 300 + 80 * column, 400)
+    assert counts((canvas * shade).astype(np.uint8)) == [4]
+
+
+def test_rule_along_a_strip_that_digits_touch():
+    strip = page(60, 180)
+    for column, draw in enumerate((zero, seven, one, zero)):
+        draw(strip, 25 + 42 * column, 31, tall=46, pen=4)
+    strip[53:56, 4:176] = INK + 40
+    assert counts(strip) == [4]
+
+
 def test_light_that_falls_off():
     light = np.linspace(0.25, 1, 640)[None, :]
     assert counts((three_lines() * light).astype(np.uint8)) == [2, 1, 3]

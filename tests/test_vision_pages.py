@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from neocog.batch.reader import Policy
 from neocog.cli import app
 from neocog.learning.datasets import open_dataset
 from neocog.learning.pages.conditions import (
@@ -127,3 +128,11 @@ def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
     done = make(tmp_path, "--conditions", "plain", *words)
     assert done.exit_code == code
     assert done.stderr.strip()
+
+
+def test_a_strip_is_not_given_up_as_no_writing():
+    policy, doubt = Policy(), np.full(6, 0.7)
+    assert policy.unwritten(doubt, (768, 1024))
+    assert not policy.unwritten(doubt, (60, 180))
+    assert not policy.unwritten(doubt[:4], (768, 1024))
+    assert not Policy(min_p=0).unwritten(doubt, (768, 1024))

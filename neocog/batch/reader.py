@@ -39,7 +39,8 @@ class Policy:
         share of the best, else as ``low confidence``.
     writing, many : float, int
         Where the median probability of at least so many marks of a page is lower, they are
-        letters, a texture or a drawing, and all are rejected as ``no writing``.
+        letters, a texture or a drawing, and all are rejected as ``no writing``. A strip is
+        spared: who cuts one line out of a page knows what stands there.
     """
 
     min_p: float = 0.4
@@ -51,9 +52,13 @@ class Policy:
         if not 0.0 <= self.min_p <= 1.0:
             raise UsageError(f"min_p {self.min_p}: a probability is wanted, 0 (keep all) to 1")
 
-    def unwritten(self, p: NDArray[np.floating]) -> bool:
-        """Whether a page's marks are, by their probabilities, no digits at all."""
-        return self.min_p > 0 and len(p) >= self.many and float(np.median(p)) < self.writing
+    def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
+        """Whether the marks of a page (height, width) are, by their probabilities, no digits."""
+        from neocog.vision.filters import is_strip
+
+        if self.min_p == 0 or len(p) < self.many or is_strip(page):
+            return False
+        return float(np.median(p)) < self.writing
 
     def reason(self, label: int, p: float, best: float, margin: float) -> str | None:
         """Why an answer is rejected, or None if it stands."""
@@ -184,7 +189,7 @@ class Reader:
         start = time.perf_counter()
         lines = self.find(page.grey)
         found = time.perf_counter()
-        digits = self._recognise(lines, page.scale)
+        digits = self._recognise(lines, page)
         done = time.perf_counter()
         rest = iter(digits)
         text = "\n".join("".join(next(rest).char for _ in line.digits) for line in lines)
@@ -205,14 +210,14 @@ class Reader:
         """How well the network knows each of some digits (N, 28, 28)."""
         return self.engine.recognise(digits, batch=self.batch).p
 
-    def _recognise(self, lines: "list[Line]", scale: float) -> tuple[DigitReading, ...]:
+    def _recognise(self, lines: "list[Line]", page: "Page") -> tuple[DigitReading, ...]:
         places = [place for line in lines for place in line.digits]
         if not places:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
-        unwritten = self.policy.unwritten(answers.p)
+        unwritten = self.policy.unwritten(answers.p, page.grey.shape)
         return tuple(
-            self._digit(answers, index, _box(place.box, scale), unwritten)
+            self._digit(answers, index, _box(place.box, page.scale), unwritten)
             for index, place in enumerate(places)
         )
 

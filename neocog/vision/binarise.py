@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.rules import remove_rules
+from neocog.vision.rules import remove_border_rules, remove_rules
 
 WINDOW = 0.15
 """Side of the window that averages the paper, as a share of the picture's long side."""
@@ -135,6 +135,15 @@ def settle_marks(marks: Marks) -> Marks:
     mask = (marks.labels > 0).view(np.uint8)
     mask.ravel()[marks.where[level <= share[marks.owner]]] = 0
     return _marks(mask, marks.contrast, marks.threshold, marks.rule, marks.bright, marks.shaded)
+
+
+def off_border(marks: Marks) -> Marks:
+    """Take out rules along a strip's border.
+
+    They are one with the pattern of the paper until each mark has its own threshold.
+    """
+    mask, rule = remove_border_rules((marks.labels > 0).view(np.uint8), marks.contrast)
+    return relabel(marks, mask, marks.contrast) if rule else marks
 
 
 def lift_shade(marks: Marks, ink: NDArray[np.uint8], *, broad: float, least: float = 0.0) -> Marks:

@@ -207,10 +207,15 @@ def without_frames(
     return kept
 
 
+def is_strip(page: tuple[int, int]) -> bool:
+    """Whether a picture (height, width) is so low that it may be one line of writing."""
+    high, wide = page
+    return high < _STRIP * wide
+
+
 def _fills(c: Component, page: tuple[int, int]) -> bool:
     """Whether a mark is as high as the strip that the picture is: a digit may touch its border."""
-    high, wide = page
-    return high < _STRIP * wide and c.height > _FILLS * high
+    return is_strip(page) and c.height > _FILLS * page[0]
 
 
 def _reaches_in(c: Component) -> bool:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, excursions, find_marks, lift_shade, settle_marks, smooth
+from neocog.vision.binarise import (
+    Marks,
+    excursions,
+    find_marks,
+    lift_shade,
+    off_border,
+    settle_marks,
+    smooth,
+)
 from neocog.vision.components import Box, Component, measure
 from neocog.vision.cut import Piece, Score, cut_lines
 from neocog.vision.filters import (
@@ -19,6 +27,7 @@ from neocog.vision.filters import (
     Reference,
     dark_ground,
     evidence,
+    is_strip,
     reference,
     without_faint,
     without_frames,
@@ -31,7 +40,10 @@ from neocog.vision.shade import oversized, set_free
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
-_SHADE = 0.035  # at first, what is broader than this share of the long side is shade
+_SHADE = (0.035, 0.024, 0.017)
+"""What is broader than the first share of the long side is shade; where broad marks are left then,
+shade is narrower (slanting stripes count by the square's diagonal), and the next one is tried."""
+
 _BROAD = 4.5  # then what is broader than so many strokes
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 _MINOR = 8  # power of the share of the page that is left to the paper
@@ -156,7 +168,9 @@ def _choose_ink(
     if settings.ink == "auto":
         dark = _is_dark(page, noise, settings)
     ink = page if dark else np.bitwise_not(page)
-    marks = _settled(page, noise, dark, settings)
+    marks = _settled(page, noise, dark, settings, least=settings.least_height)
+    if is_strip(page.shape):
+        marks = off_border(marks)
     components = measure(marks, least=least)
     ref = reference(components, page.shape, settings.limits)
     large = oversized(components, ref, settings.limits) if ref else []
@@ -176,33 +190,40 @@ def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
     return _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
 
 
-def _settled(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> Marks:
-    """Find the marks of one polarity, those in shadows among them."""
+def _settled(
+    page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings, *, least: int
+) -> Marks:
+    """Find the marks of one polarity, those in shadows among them; ``least`` is their height."""
     limits = settings.limits
     first = find_marks(page, dark=dark, noise=noise)
-    plain = settle_marks(first)
-    if not dark_ground(measure(first, least=settings.least_height), page.shape, limits):
-        return plain
+    best = settle_marks(first)
+    if not dark_ground(measure(first, least=least), page.shape, limits):
+        return best
     ink = page if dark else np.bitwise_not(page)
-    lifted = settle_marks(lift_shade(first, ink, broad=_SHADE * max(page.shape)))
-    components = measure(lifted, least=settings.least_height)
-    ref = reference(components, page.shape, limits)
-    if ref is None:
-        return plain
-    lifted = settle_marks(
-        lift_shade(first, ink, broad=max(_BROAD * ref.stroke, 9), least=ref.contrast / 3)
-    )
-    worth = [
-        evidence(measure(marks, least=settings.least_height), page.shape, limits, power=2)
-        for marks in (plain, lifted)
-    ]
-    return plain if worth[0] > worth[1] else lifted
+    most = evidence(measure(best, least=least), page.shape, limits, power=2)
+    for share in _SHADE:
+        broad = share * max(page.shape)
+        lifted = settle_marks(lift_shade(first, ink, broad=broad))
+        components = measure(lifted, least=least)
+        ref = reference(components, page.shape, limits)
+        if ref is None:
+            break
+        own = max(_BROAD * ref.stroke, 9)
+        if share < _SHADE[0]:  # a broader square was seen to leave shade behind
+            own = min(own, broad)
+        bare = settle_marks(lift_shade(first, ink, broad=own, least=ref.contrast / 3))
+        worth = evidence(measure(bare, least=least), page.shape, limits, power=2)
+        if worth >= most:
+            best, most = bare, worth
+        if not dark_ground(components, page.shape, limits):
+            break
+    return best
 
 
 def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> float:
     """Say, from the page at half its size, how much one polarity looks like writing."""
     small, _ = _reduce(page, max(settings.long_side // 2, 64))
-    marks = settle_marks(find_marks(small, dark=dark, noise=noise / 2))
+    marks = _settled(small, noise / 2, dark, settings, least=4)
     part = [c for c in measure(marks, least=4) if dark or not _is_sheet(c, small.size)]
     worth = evidence(part, small.shape, settings.limits)
     paper = 1.0 - marks.where.size / small.size

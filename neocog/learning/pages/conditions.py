@@ -3,9 +3,8 @@
 `HELD_BACK` are never looked at while the search for digits is tuned; they show what an unforeseen
 photograph costs. What was counted of them is published, and ``stained`` and ``folded`` came out
 worst; ``creased``, ``taped`` and ``blotched`` were then made as conditions of a like kind to tune
-on, and ``blind_shadow`` and ``plastic_sleeve`` were added to those held back, so that two are
-left that had no such follower. ``phone_shadow``, ``desk_edge`` and ``crumpled`` were held back at
-first too, and tuned for after they had been counted once.
+on. ``phone_shadow``, ``desk_edge``, ``crumpled`` and ``blind_shadow`` were held back at first too,
+and tuned for after they had been counted once; ``fence_shadow`` took the place of the last.
 
 Pages without digits come in two halves: the kinds of `BLANK` may be looked at, those of
 `BLANK_HELD_BACK` (other typefaces, other drawings, other patterns) may not.
@@ -20,7 +19,7 @@ from neocog.learning.pages.page import Colour, Plan, uniform_colour
 
 HELD_BACK = (
     "glare", "coloured_ink", "broken_pen", "dotted_paper", "stained", "folded", "small_photo",
-    "turned", "blind_shadow", "plastic_sleeve",
+    "turned", "plastic_sleeve", "fence_shadow",
 )  # fmt: skip
 
 BLANK = ("empty_paper", "empty_ruled", "texture", "print", "drawing", "noise_face")
@@ -104,6 +103,7 @@ CONDITIONS: dict[str, Callable[[Plan], None]] = {
     "taped": _set(over=[drawn.tape]),
     "blotched": _set(over=[drawn.blotches]),
     "blind_shadow": _set(lens=[light.blind_shadow]),
+    "fence_shadow": _set(lens=[light.fence_shadow]),
     "plastic_sleeve": _set(lens=[light.plastic_sleeve]),
     "empty_paper": _set(lines=(0, 0)),
     "empty_ruled": _set(lines=(0, 0), behind=[lambda c: drawn.rule_lines(c, squared=False)]),

@@ -169,6 +169,30 @@ def blind_shadow(image: Image, rng: Rng) -> Image:
     return image * as_image(1 - rng.uniform(0.2, 0.5) * stripes)[:, :, None]
 
 
+def fence_shadow(image: Image, rng: Rng) -> Image:
+    """The shadow of a fence: pickets of uneven width with rails across them, lying askew."""
+    high, wide = image.shape[:2]
+    reach = float(np.hypot(high, wide))
+    shade = np.zeros((high, wide), np.float32)
+    angle = rng.uniform(0, np.pi)
+    along = np.array([np.cos(angle), np.sin(angle)])
+    across = np.array([-along[1], along[0]])
+    middle = np.array([wide / 2, high / 2])
+
+    def bar(at: float, broad: float, way: NDArray[Any], side: NDArray[Any]) -> None:
+        ends = [middle + side * (at + b) + way * e * reach for b, e in
+                ((0, -1), (broad, -1), (broad, 1), (0, 1))]  # fmt: skip
+        cv2.fillPoly(shade, [np.array(ends).astype(np.int32)], 1.0, cv2.LINE_AA)
+
+    step = rng.uniform(110, 260)
+    for at in np.arange(-reach / 2, reach / 2, step):
+        bar(at + rng.normal(0, 0.06) * step, step * rng.uniform(0.3, 0.6), along, across)
+    for at in rng.uniform(-0.4, 0.4, 2) * high:
+        bar(at, rng.uniform(30, 90), across, along)
+    soft = as_image(cv2.GaussianBlur(shade, (0, 0), rng.uniform(1.5, 12)))
+    return image * as_image(1 - rng.uniform(0.2, 0.5) * soft)[:, :, None]
+
+
 def plastic_sleeve(image: Image, rng: Rng) -> Image:
     """A clear sleeve over the sheet: curved bright streaks and an edge that shades the paper."""
     high, wide = image.shape[:2]
