@@ -10,6 +10,7 @@ import threading
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.passes import Pass
+from neocog.cuda.lanes import Lane
+from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
 from neocog.cuda.steps import Step, Work
 from neocog.errors import DeviceError, InputError, UsageError
@@ -196,6 +198,61 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
     times = engine.stage_times(digits[:2], repeats=1)
     assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
     assert_adds_up(times)
+
+
+def weigh() -> Any:
+    """Return what stands in for the kernels: the first score is the ink of the digit."""
+    ink: list[Any] = []
+
+    def launch(self: Emulator, launch: Launch) -> None:
+        for array in launch.args:
+            if np.shape(array)[1:] == (28, 28):
+                ink[:] = [array.sum(axis=(1, 2))]
+            elif np.shape(array)[1:] == (ANSWER_COLUMNS,) and launch.kernel.file == "decide.cu":
+                array[:, 0] = ink[0]
+
+    return launch
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, cuda_fake.CUDAError])
+@pytest.mark.parametrize("where", ["submit", "collect"])
+def test_a_run_that_breaks_off_leaves_no_old_answers(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], where: str
+) -> None:
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(Emulator, "launch", weigh())
+    engine: Any = open_engine(tiny_model(), precision="fp32")
+    digits = some_digits(4)
+    want = digits.sum(axis=(1, 2))
+    np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
+    calls = 0
+    whole = getattr(Lane, where)
+
+    def breaks(self: Lane, *args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the other lane is at work, or its answers are
+            raise error("stop")
+        whole(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lane, where, breaks)
+        with pytest.raises((KeyboardInterrupt, DeviceError)):
+            engine.recognise(digits, batch=1)
+    assert all(lane.waiting is None for lane in engine.runners[0]._lanes.values())
+    again = engine.recognise(digits[::-1], batch=1)
+    np.testing.assert_array_equal(again.score[:, 0], want[::-1])
+
+
+def test_answers_are_still_awaited_after_a_broken_wait() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    lane: Any = object.__new__(Lane)
+    lane.waiting, lane.stream = (0, 1), SimpleNamespace(synchronize=stop)
+    with pytest.raises(KeyboardInterrupt):
+        lane.collect(np.zeros((1, 16), np.float32))
+    assert lane.waiting == (0, 1)
 
 
 def test_auto_takes_the_cpu_where_a_step_cannot_be_done(

@@ -364,6 +364,7 @@ class FakeLane:
 
     def __init__(self, batch: int) -> None:
         self.batch, self.waiting, self.started = batch, None, 0
+        self.stream = SimpleNamespace(synchronize=lambda: None)
 
     def submit(self, digits: Any, place: int) -> None:
         assert self.waiting is None, "filled while it was at work"

@@ -121,10 +121,6 @@ class CudaEngine:
             raise DeviceError(f"device '{self.device}': {error}") from None
         runner.gpu.prepare(kernels_of(steps[0], _TYPICAL))
 
-    def warm(self, batch: int) -> None:
-        """Compile, allocate and capture what batches of a size need, so that none pays for it."""
-        self.recognise(np.zeros((batch, 28, 28), np.uint8), batch=batch)
-
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
         """Recognise isolated digits.
 

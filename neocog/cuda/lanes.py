@@ -5,7 +5,7 @@ the answers back. While one lane computes, the host fills the next.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -66,11 +66,6 @@ class Lane:
             self._graph = self._capture(upload=True)
         self._graph_on_device: Any = None
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the layers' arrays."""
-        return sum(int(array.nbytes) for array in self.work.arrays.values())
-
     def fill(self, digits: NDArray[np.uint8]) -> None:
         """Put digits where the pass takes them from; the lane has none on their way."""
         np.copyto(self._digits[: len(digits)], digits)
@@ -107,8 +102,8 @@ class Lane:
         if self.waiting is None:
             return
         place, count = self.waiting
-        self.waiting = None
         self.stream.synchronize()
+        self.waiting = None
         out[place : place + count] = self._answers[:count]
 
     def upload(self) -> None:
@@ -138,16 +133,14 @@ class Lane:
         return graphs[0]
 
 
-def enqueue(
-    gpu: Gpu, launches: "Iterator[Launch] | Sequence[Launch]", *, follows: bool = False
-) -> None:
-    """Launch kernels on the current stream; ``follows``: the first one too follows a kernel.
+def enqueue(gpu: Gpu, launches: Iterable[Launch]) -> None:
+    """Launch kernels on the current stream.
 
     A kernel may be set up while the one in front of it runs, whichever that is: it waits for its
     end before it reads or writes maps (see :class:`neocog.cuda.passes.Pass`).
     """
     for i, launch in enumerate(launches):
-        gpu.launch(launch, follows=follows or i > 0)
+        gpu.launch(launch, follows=i > 0)
 
 
 def elapsed(cuda: Any, stream: Any, graph: Any, times: int) -> float:

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,13 +79,10 @@ class Runner:
                 self._lanes[key] = Lane(self.gpu, steps, layouts, bucket, part)
         return self._lanes[key]
 
-    def warm(self, batch: int) -> None:
-        """Compile, allocate and capture what batches of a size need."""
-        silence = np.zeros((batch, 28, 28), np.uint8)
-        self.run(silence, np.empty((batch, 16), np.float32), self.chunk)
-
     def run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
         """Recognise digits (N, 28, 28) of the host or this device into ``out``, (N, 16).
+
+        If it breaks off, what is on its way is waited for and thrown away.
 
         Raises
         ------
@@ -92,25 +90,42 @@ class Runner:
             If the device has no memory even for one digit.
         """
         with self.lock, self.gpu.current():
-            ready = None
-            if not isinstance(digits, np.ndarray):
-                digits = self.gpu.xp.ascontiguousarray(digits)
-                ready = self.gpu.xp.cuda.get_current_stream().record()
-            busy: deque[Lane] = deque()
-            start, turn = 0, 0
-            while start < len(digits):
-                some = digits[start : start + min(chunk, self.chunk)]
-                lane = self._next(self.bucket(len(some)), turn, busy, out)
-                if lane is None:
-                    continue  # smaller chunks from now on
-                if ready is None:
-                    lane.submit(some, start)
-                else:
-                    lane.submit_on_device(some, start, ready)
-                busy.append(lane)
-                start, turn = start + len(some), turn + 1
-            for lane in busy:
-                lane.collect(out)
+            try:
+                self._deal(digits, out, chunk)
+            except BaseException:
+                self._break_off()
+                raise
+
+    def _deal(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
+        """Deal chunks to the lanes and collect their answers."""
+        ready = None
+        if not isinstance(digits, np.ndarray):
+            digits = self.gpu.xp.ascontiguousarray(digits)
+            ready = self.gpu.xp.cuda.get_current_stream().record()
+        busy: deque[Lane] = deque()
+        start, turn = 0, 0
+        while start < len(digits):
+            some = digits[start : start + min(chunk, self.chunk)]
+            lane = self._next(self.bucket(len(some)), turn, busy, out)
+            if lane is None:
+                continue  # smaller chunks from now on
+            if ready is None:
+                lane.submit(some, start)
+            else:
+                lane.submit_on_device(some, start, ready)
+            busy.append(lane)
+            start, turn = start + len(some), turn + 1
+        for lane in busy:
+            lane.collect(out)
+
+    def _break_off(self) -> None:
+        """Forget what is on its way, so that the next digits do not get its answers."""
+        lanes = tuple(self._lanes.values())
+        for lane in lanes:  # all of them first: waiting may be broken off too
+            lane.waiting = None
+        for lane in lanes:
+            with suppress(Exception):  # what went wrong first is told
+                lane.stream.synchronize()
 
     def _next(
         self, bucket: int, turn: int, busy: deque[Lane], out: NDArray[np.float32]
