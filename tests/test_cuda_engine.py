@@ -255,6 +255,49 @@ def test_answers_are_still_awaited_after_a_broken_wait() -> None:
     assert lane.waiting == (0, 1)
 
 
+@pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
+def test_failures_of_the_device_are_told_in_a_line(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: type[Exception],
+) -> None:
+    cuda_fake.install(monkeypatch, emulator)
+    engine: Any = open_engine(tiny_model(), precision="fp32")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error("out of luck\nmore words")
+
+    monkeypatch.setattr("neocog.cuda.runner.Runner.run", fail)
+    monkeypatch.setattr("neocog.cuda.runner.Runner.maps", fail)
+    monkeypatch.setattr("neocog.cuda.plan.Shelf.choose", fail)
+    monkeypatch.setattr("neocog.cuda.roofline.peaks", fail)
+    calls = (
+        engine.check,
+        lambda: engine.recognise(some_digits(2)),
+        lambda: engine.maps(np.zeros((1, 65, 65))),
+        lambda: engine.stage_times(some_digits(2)),
+        lambda: engine.bounds(2),
+    )
+    for call in calls:
+        with pytest.raises(DeviceError, match=r"^device 'cuda' failed: out of luck$"):
+            call()
+    monkeypatch.setattr(engine, "recognise", lambda digits: None)
+    monkeypatch.setattr("neocog.cuda.measure.stage_times", fail)
+    with pytest.raises(DeviceError, match=r"out of luck$"):
+        engine.stage_times(some_digits(2))
+    monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
+    with pytest.raises(DeviceError, match=r"out of luck$"):
+        open_engine(tiny_model(), device="cuda")
+    batch_device._said.clear()
+    capsys.readouterr()
+    for _ in range(2):
+        assert open_engine(tiny_model()).device == "cpu"
+    said = "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
+    assert capsys.readouterr().err == said
+    batch_device._said.clear()
+
+
 def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

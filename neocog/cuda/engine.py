@@ -1,7 +1,9 @@
 """The engine on CUDA devices: digits in, answers out; maps and stage times as on the CPU."""
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -67,19 +69,24 @@ class CudaEngine:
         self._numbers = numbers(device)
         self._programmatic = programmatic
         first = gpu(self._numbers[0], programmatic)
-        self.precision: Precision = _precision(precision, first.arch)
+        self.precision: Precision = precision_on(first.arch, precision)
         self._wanted = parse_plan(plan)
         self._runners: dict[int, Runner] = {}
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         cuda = first.xp.cuda
-        self._failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
+        self._failures: tuple[type[Exception], ...] = (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
         self._decision = Decision(model)
-        runner = self.runner(self._numbers[0])
-        if self._wanted is None and not runner.measured:
-            from neocog.cuda.measure import measure_plan
+        with self._failing():
+            runner = self.runner(self._numbers[0])
+            if self._wanted is None and not runner.measured:
+                from neocog.cuda.measure import measure_plan
 
-            measure_plan(runner)
+                measure_plan(runner)
 
     @property
     def batch(self) -> int:
@@ -115,11 +122,21 @@ class CudaEngine:
         """
         runner = self.runner(self._numbers[0])
         try:
-            for batch in (1, _TYPICAL):
-                steps = runner.shelf.choose(runner.plan, batch)
+            with self._failing(), runner.gpu.current():
+                for batch in (1, _TYPICAL):
+                    steps = runner.shelf.choose(runner.plan, batch)
+                runner.gpu.prepare(kernels_of(steps[0], _TYPICAL))
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
-        runner.gpu.prepare(kernels_of(steps[0], _TYPICAL))
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
+        try:
+            yield
+        except self._failures as error:
+            first = str(error).strip().partition("\n")[0]
+            raise DeviceError(f"device '{self.device}' failed: {first}") from None
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
         """Recognise isolated digits.
@@ -151,12 +168,8 @@ class CudaEngine:
         if len(digits) == 0:
             return Answers.none()
         out = np.empty((len(digits), ANSWER_COLUMNS), np.float32)
-        try:
-            with self._lock:
-                self._run(digits, out, min(batch or self.batch, MOST_CHUNK))
-        except self._failures as error:
-            first = str(error).strip().partition("\n")[0]
-            raise DeviceError(f"device '{self.device}' failed: {first}") from None
+        with self._failing(), self._lock:
+            self._run(digits, out, min(batch or self.batch, MOST_CHUNK))
         return _answers(out)
 
     def _run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
@@ -193,9 +206,16 @@ class CudaEngine:
         -------
         dict
             ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
+
+        Raises
+        ------
+        InputError
+            If they have another shape or hold what is no number.
+        DeviceError
+            If the device fails.
         """
         u = pictures(u0)
-        with self._lock:
+        with self._failing(), self._lock:
             out = {"U0": u[:, None], **self.runner(self._numbers[0]).maps(u)}
         us4 = out["US4"].transpose(0, 2, 3, 1)
         out["UC4"] = self._decision.strongest(us4)[:, :, None, None]
@@ -209,6 +229,13 @@ class CudaEngine:
         ``total`` is the pass as the device makes it, from upload to download; the stages add up
         to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger than a chunk is
         measured by the chunk and counted as so many chunks.
+
+        Raises
+        ------
+        InputError
+            If the digits have another shape or type.
+        DeviceError
+            If the device fails.
         """
         from neocog.cuda.measure import stage_times
 
@@ -216,18 +243,26 @@ class CudaEngine:
         runner = self.runner(self._numbers[0])
         self.recognise(digits)
         count = min(len(digits), runner.chunk)
-        with self._lock:
+        with self._failing(), self._lock:
             times = stage_times(runner, digits[:count], repeats=repeats)
         return {name: ms * (len(digits) / count) for name, ms in times.items()}
 
     def bounds(self, batch: int) -> dict[str, Bound]:
-        """Return what each stage does for a batch, and its roofline on the first GPU."""
+        """Return what each stage does for a batch, and its roofline on the first GPU.
+
+        Raises
+        ------
+        DeviceError
+            If the device fails.
+        """
         from neocog.cuda.roofline import peaks
 
         runner = self.runner(self._numbers[0])
-        rates = peaks(runner.gpu)
+        with self._failing():
+            rates = peaks(runner.gpu)
+            steps = runner.shelf.choose(runner.plan, min(batch, runner.chunk))
         found = {}
-        for step in runner.shelf.choose(runner.plan, min(batch, runner.chunk)):
+        for step in steps:
             work = step.work()
             ms = 1e3 * batch * rates.seconds(work, step.version, self.precision)
             flops, moved = batch * work.flops, batch * work.bytes
@@ -244,7 +279,14 @@ def shares_of(count: int, part: int, devices: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(ends)]
 
 
-def _precision(wanted: str | None, arch: int) -> Precision:
+def precision_on(arch: int, wanted: str | None = None) -> Precision:
+    """Return the precision that is wanted, by default that of a compute capability.
+
+    Raises
+    ------
+    UsageError
+        If there is no such precision.
+    """
     if wanted is None:
         return "fp16" if arch >= _HALVES_ARCH else "fp32"
     for known in PRECISIONS:

@@ -120,6 +120,8 @@ def _product(gpu: Gpu, kind: str) -> float | None:
             return 2.0 * _SIDE**3 / _seconds(gpu, lambda: xp.matmul(a, a, out=out))
         finally:
             linalg.set_compute_type(dtype, before)
+    except xp.cuda.memory.OutOfMemoryError:  # says nothing about cuBLAS
+        raise
     except Exception:  # CuPy's own errors, and whatever loading cuBLAS raises
         return None
 
