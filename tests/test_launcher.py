@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from neocog.batch import device as batch_device
-from neocog.cuda import devices, launcher, plan
+from neocog.cuda import devices, launcher, plan, roofline, tilings
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.engine import shares_of
 from neocog.cuda.kernel import Kernel, Launch
@@ -266,6 +266,8 @@ def test_named_stages_lie_over_the_default() -> None:
         ("{folder}/chunk.json", "a chunk of -1"),
         ("{folder}/part.json", "a part of 65; wanted 1..64, not more than the chunk"),
         ("{folder}/none.json", "wanted {'versions'"),
+        ("{folder}/endless.json", "wanted {'versions'"),
+        ("{folder}/anchor.json", "a batch of 16; choose 1, 8, 64, 256, or 0 for all"),
     ],
 )
 def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:
@@ -273,6 +275,8 @@ def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "chunk.json").write_text('{"versions": {}, "chunk": -1}')
     (tmp_path / "part.json").write_text('{"versions": {}, "chunk": 64, "part": 65}')
+    (tmp_path / "endless.json").write_text('{"versions": {}, "chunk": 1e999}')
+    (tmp_path / "anchor.json").write_text('{"versions": {"16": {"US2": "direct"}}}')
     (tmp_path / "none.json").write_text('{"versions": {}, "part": null}')
     with pytest.raises(UsageError) as caught:
         parse_plan(text.format(folder=tmp_path))
@@ -323,6 +327,30 @@ def test_measured_plans_are_kept_by_device_shape_and_precision(tmp_path: Path) -
     store.path.write_bytes(store.path.read_bytes()[:20])
     assert store.load() is None
     Store("GPU", tiny_model(), "fp16", tmp_path / "p.json" / "no").save(plan, {})
+
+
+def test_what_was_measured_holds_for_the_code_and_the_tilings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device: Any = SimpleNamespace(
+        name="GPU", arch=90, processors=132, current=contextlib.nullcontext
+    )
+    measured: list[str] = []
+    monkeypatch.setattr(roofline, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(roofline, "_fma", lambda gpu: measured.append("fma") or 1.0)
+    monkeypatch.setattr(roofline, "_copy", lambda gpu: 1.0)
+    monkeypatch.setattr(roofline, "_product", lambda gpu, kind: None)
+    hashes = []
+    for text in ("[]", "[1]"):
+        (tmp_path / "tuned.json").write_text(text)
+        monkeypatch.setattr(tilings, "TUNED", tmp_path / "tuned.json")
+        plan.code_hash.cache_clear()
+        hashes.append(plan.code_hash())
+        for _ in range(2):
+            roofline.peaks(device)
+    plan.code_hash.cache_clear()
+    assert hashes[0] != hashes[1]
+    assert len(measured) == 2
 
 
 def test_batches_take_the_plan_of_the_next_smaller_anchor() -> None:

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from neocog.cuda import tilings
 from neocog.cuda.kernel import Kernel, Machine, kernel_folder
 from neocog.cuda.passes import takes_all
 from neocog.cuda.steps import Precision, Step, layouts
@@ -137,8 +138,15 @@ class Plan:
             }
             chunk = int(data.get("chunk", 0))
             part = int(data.get("part", chunk))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise wrong from None
+        for anchor in table:
+            if anchor not in (0, *ANCHORS):
+                known = ", ".join(map(str, ANCHORS))
+                raise UsageError(
+                    f"plan {name}: no versions are looked up for a batch of {anchor}; choose "
+                    f"{known}, or 0 for all"
+                )
         if not 0 <= chunk <= MOST_CHUNK:
             raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
         if not 0 <= part <= (chunk or MOST_CHUNK):
@@ -256,10 +264,11 @@ class Store:
 
 @cache
 def code_hash() -> str:
-    """Return a hash of the kernels and of what launches them."""
+    """Return a hash of the kernels, of what launches them and of the tilings found quickest."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*kernel_folder().glob("*.cu*"), *here.glob("*.py")]):
+    tuned = [tilings.TUNED] if tilings.TUNED.is_file() else []
+    for path in sorted([*kernel_folder().glob("*.cu*"), *here.glob("*.py"), *tuned]):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

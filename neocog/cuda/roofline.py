@@ -18,6 +18,7 @@ import numpy as np
 from neocog.cuda.cache import cache_folder
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.launcher import Gpu
+from neocog.cuda.plan import code_hash
 from neocog.cuda.steps import Precision, Work
 from neocog.files import atomic_write
 
@@ -65,8 +66,9 @@ class Peaks:
 
 
 def peaks(gpu: Gpu) -> Peaks:
-    """Return the rates of a device, measured unless they were before."""
-    key = hashlib.sha256(f"{gpu.name} {gpu.arch} {gpu.processors}".encode()).hexdigest()[:16]
+    """Return the rates of a device, measured unless this code did so before."""
+    about = f"{gpu.name} {gpu.arch} {gpu.processors} {code_hash()}"
+    key = hashlib.sha256(about.encode()).hexdigest()[:16]
     path = cache_folder() / f"peaks-{key}.json"
     with suppress(OSError, ValueError, TypeError):
         return Peaks(**json.loads(path.read_text(encoding="utf-8")))
