@@ -185,6 +185,18 @@ def _short(value: Any) -> str:
     return str(value)
 
 
+def recorded(words: list[str], data: Path) -> list[str]:
+    """The command's words as a result file holds them: no places of this machine."""
+    found, rest = [], iter(words)
+    for word in rest:
+        if word == "-o" or (word.startswith("--o") and "=" not in word):
+            next(rest, None)
+        elif not word.startswith(("-o", "--o")):
+            place = Path(word)
+            found.append("DATA" if place == data else place.name if place.is_absolute() else word)
+    return found
+
+
 def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
@@ -220,6 +232,7 @@ def main() -> None:
     """Run the sections; write the file after each."""
     args = parse()
     run = Run(args)
+    words = recorded(sys.argv[1:], args.data)
     found: dict[str, Any] = {}
     if args.output.is_file():  # sections of earlier runs stay until they are run again
         found = json.loads(args.output.read_text()).get("sections", {})
@@ -229,7 +242,7 @@ def main() -> None:
         run.say(f"section {name}")
         rows: Rows = []
         done[name] = rows
-        found[name] = {"commit": commit(), "options": sys.argv[2:], "rows": rows}
+        found[name] = {"commit": commit(), "options": words, "rows": rows}
         try:
             for row in SECTIONS[name](run):
                 rows.append(row)
@@ -243,6 +256,7 @@ def main() -> None:
             columns=COLUMNS,
             formats=FORMATS,
             gpu=True,
+            command=f"python benchmarks/{Path(__file__).name} {' '.join(words)}",
             sections=found,
             failures=failures,
         )
