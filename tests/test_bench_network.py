@@ -1,14 +1,20 @@
 """Sides of a comparison on a GPU: compared first, timed in turn; here with sides that are made."""
 
+import importlib
 import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 from neocog.bench.network_bench import GpuComparison, compare_on_gpu, differences_from_cpu
 from neocog.bench.race import race, trips
 from neocog.bench.timing import made_digits
+from neocog.cli import app
 from neocog.cuda.kernel import Layout
 from neocog.cuda.passes import as_float32
 from neocog.errors import NeocogError, UsageError
@@ -74,6 +80,42 @@ def test_ratio_is_theirs_by_our_fastest() -> None:
 def test_unknown_peer_on_the_gpu() -> None:
     with pytest.raises(UsageError, match="'onnxruntime' does not run on a GPU"):
         compare_on_gpu(tiny_model(), batch=1, precision="fp32", plans=(), peers=["onnxruntime"])
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_torch_that_finds_no_gpu(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+    cuda = SimpleNamespace(is_available=lambda: there > 0, device_count=lambda: there)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2.9.0+cpu"))
+    with pytest.raises(UsageError) as caught:
+        compare_on_gpu(tiny_model(), batch=1, precision="fp32", peers=["compile"], number=there)
+    assert f"torch 2.9.0+cpu does not find GPU {there}; install" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("arch", "wanted"), [(75, "fp32"), (90, "fp16")])
+def test_the_precision_is_the_devices_if_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, arch: int, wanted: str
+) -> None:
+    monkeypatch.setattr("neocog.cuda.devices.numbers", lambda device: (0,))
+    monkeypatch.setattr("neocog.cuda.launcher.gpu", lambda number: SimpleNamespace(arch=arch))
+    monkeypatch.setattr("neocog.bench.network_bench._ours", lambda *_: MadeSide(1.0))
+    monkeypatch.setattr("neocog.network.model.load_model", lambda name: tiny_model())
+    monkeypatch.setattr("neocog.batch.device.choose_device", lambda name: "cuda")
+    words = ["bench", "network", "--device", "cuda", "--batch", "1", "--rounds", "1", "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["precision"] == wanted
+    assert CliRunner().invoke(app, [*words, "--precision", "fp8"]).exit_code == 2
+
+
+def test_results_hold_no_places_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # the script sets it
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    recorded = importlib.import_module("gpu").recorded
+    for output in (["-o", "/a/b.json"], ["-o/a/b.json"], ["--output", "b"], ["--output=/a/b"]):
+        words = ["/home/data", *output, "speed", "--plans", "/a/plan.json", "--rounds", "3"]
+        found = recorded(words, Path("/home/data"))
+        assert found == ["DATA", "speed", "--plans", "plan.json", "--rounds", "3"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -105,7 +105,7 @@ def compare_on_gpu(
     model: Model,
     *,
     batch: int,
-    precision: str,
+    precision: str | None = None,
     plans: Sequence[str] = ("default",),
     peers: Sequence[str] = ("torch", "compile"),
     rounds: int = 30,
@@ -120,7 +120,8 @@ def compare_on_gpu(
     model : Model
     batch : int
         Digits per pass.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
+    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
+        By default the device's, as :class:`neocog.cuda.engine.CudaEngine` takes it.
     plans : sequence of str
         Plans of our engine; each is a side.
     peers : sequence of {"torch", "compile", "autotune"}
@@ -139,9 +140,13 @@ def compare_on_gpu(
     ------
     DeviceError
         If there is no GPU.
+    UsageError
+        If precision, plan or peer are unknown, or torch is missing or finds no such GPU.
     NeocogError
         If a side computes something else; then nothing is timed.
     """
+    _check_peers(peers, number)
+    precision = _precision(precision, number)
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
     for plan in plans:
@@ -209,6 +214,36 @@ def _add(
     return None
 
 
+def _precision(wanted: str | None, number: int) -> str:
+    if wanted in TOLERANCES:
+        return wanted
+    from neocog.cuda.devices import numbers
+    from neocog.cuda.engine import precision_on
+    from neocog.cuda.launcher import gpu
+
+    return precision_on(gpu(numbers(f"cuda:{number}")[0]).arch, wanted)
+
+
+def _check_peers(peers: Sequence[str], number: int) -> None:
+    unknown = set(peers) - set(PEERS)
+    if unknown:
+        raise UsageError(
+            f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(PEERS)}"
+        )
+    if not peers:
+        return
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if number >= found:
+        raise UsageError(
+            f"torch {torch.__version__} does not find GPU {number}; install a torch for the CUDA "
+            f"of the driver, or leave out --peers {','.join(peers)}"
+        )
+
+
 def _add_peers(
     sides: dict[str, Side],
     notes: dict[str, str],
@@ -219,19 +254,12 @@ def _add_peers(
     number: int,
     log: Log | None,
 ) -> None:
-    unknown = set(peers) - set(PEERS)
-    if unknown:
-        raise UsageError(
-            f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(PEERS)}"
-        )
     if not peers:
         return
-    try:
-        import torch
+    import torch
 
-        from neocog.bench.peers import TorchSide, choose, make_network
-    except ImportError:
-        raise UsageError("torch is not installed; install neocog[bench]") from None
+    from neocog.bench.peers import TorchSide, choose, make_network
+
     torch.cuda.set_device(number)
     choice = choose(model, digits, precision, log=log)
     notes["torch"] = choice.words()

@@ -58,7 +58,7 @@ def bench_network(
         result = compare_on_gpu(
             loaded,
             batch=batch,
-            precision=precision or "fp16",
+            precision=precision,
             plans=(plan,),
             number=int(where.partition(":")[2] or 0),
             peers=["onnxruntime"] * onnx + names,
