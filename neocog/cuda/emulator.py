@@ -43,7 +43,7 @@ _UNTOUCHED = 0xA5
 class _Built:
     """A built kernel: its library and what its arguments are (see emulation_launch.h)."""
 
-    library: ctypes.CDLL
+    binary: ctypes.CDLL
     arguments: tuple[str, ...]
 
 
@@ -176,7 +176,7 @@ def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers:
     plan = (ctypes.c_uint * 4)(launch.kernel.threads, launch.kernel.shared, workers, mode)
     seed = ctypes.c_ulonglong(order if isinstance(order, int) else 0)
     message = ctypes.create_string_buffer(_MESSAGE)
-    if built.library.emulated_launch(pointers, grid, plan, seed, message, _MESSAGE):
+    if built.binary.emulated_launch(pointers, grid, plan, seed, message, _MESSAGE):
         raise DeviceError(message.value.decode(errors="replace"))
 
 
