@@ -1,10 +1,15 @@
 """Maps in the layouts of the kernels, poisoned where a kernel has to write."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from neocog.cuda.kernel import Layout
+from neocog.network import fields
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import preset
+from tests.support import tiny_model
 
 
 def cut(values: Any, layout: Layout) -> Any:
@@ -54,3 +59,16 @@ def sparse(shape: tuple[int, ...], *, seed: int = 1, active: float = 0.3) -> Any
     """Responses in 0 .. 1 of which a part is active."""
     rng = np.random.default_rng(seed)
     return rng.uniform(0, 1, shape) * (rng.uniform(size=shape) < active)
+
+
+def excitable_model(name: str, planes: tuple[int, int, int]) -> Model:
+    """References and input at random, a threshold that about half of the cells reach."""
+    spec = preset(name)
+    layers, before = [], 2
+    for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
+        x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
+        x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
+        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
+        before = k
+    s1, s2, s3, s4 = layers
+    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))

@@ -12,30 +12,15 @@ from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.s_direct import VERSIONS, CudaCoreS, DirectS, Tiling, choose
 from neocog.cuda.steps import Precision, layouts
 from neocog.errors import UsageError
-from neocog.network import fields, reference
-from neocog.network.model import Model, SWeights
-from neocog.network.spec import preset
-from tests.cuda_maps import poisoned, read, sparse, stored
+from neocog.network import reference
+from neocog.network.model import Model
+from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
 from tests.cuda_support import thinned
-from tests.support import tiny_model
 
 
 @pytest.fixture(scope="module")
 def machine() -> Emulator:
     return Emulator()
-
-
-def model_with(name: str, planes: tuple[int, int, int]) -> Model:
-    """References and input at random, a threshold that about half of the cells reach."""
-    spec = preset(name)
-    layers, before = [], 2
-    for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
-        x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
-        x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
-        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
-        before = k
-    s1, s2, s3, s4 = layers
-    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
 
 
 def check(
@@ -70,7 +55,7 @@ def check(
 def test_every_version_gives_the_equations(
     machine: Emulator, name: str, layer: int, version: str
 ) -> None:
-    model = model_with(name, (5, 9, 7))
+    model = excitable_model(name, (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
     step = VERSIONS[version](machine, model, layer, lay, "fp32")
     check(step, machine, model, layer, lay, 1e-5)
@@ -88,7 +73,7 @@ def test_every_version_gives_the_equations(
     ),
 )
 def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, layer: int) -> None:
-    model = model_with("ikeda2011", (17, 12, 3))
+    model = excitable_model("ikeda2011", (17, 12, 3))
     lay = layouts(model.spec, model.planes, precision)
     check(DirectS(machine, model, layer, lay, precision), machine, model, layer, lay, bound)
 
@@ -99,7 +84,7 @@ def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, 
     Tiling(1, 2, 2, 2, 2, 2, 4, 4),
 ])  # fmt: skip
 def test_every_way_of_dealing_it_to_blocks(machine: Emulator, tiling: Tiling) -> None:
-    model = model_with("ikeda2011", (6, 20, 3))
+    model = excitable_model("ikeda2011", (6, 20, 3))
     lay = layouts(model.spec, model.planes, "fp32")
     step = DirectS(machine, model, 2, lay, "fp32", tilings={4: tiling})
     check(step, machine, model, 2, lay, 1e-5, batch=4)
@@ -107,14 +92,14 @@ def test_every_way_of_dealing_it_to_blocks(machine: Emulator, tiling: Tiling) ->
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_top_layer_at_its_full_size(machine: Emulator, batch: int) -> None:
-    model = model_with("neocog", (3, 78, 33))
+    model = excitable_model("neocog", (3, 78, 33))
     lay = layouts(model.spec, model.planes, "fp16")
     step = DirectS(machine, model, 3, lay, "fp16")
     check(step, machine, model, 3, lay, 1e-5, batch=batch)
 
 
 def test_silence_gives_silence(machine: Emulator) -> None:
-    model = model_with("neocog", (3, 4, 5))
+    model = excitable_model("neocog", (3, 4, 5))
     lay = layouts(model.spec, model.planes, "fp32")
     for version in VERSIONS.values():
         step = version(machine, model, 1, lay, "fp32")
@@ -126,7 +111,7 @@ def test_silence_gives_silence(machine: Emulator) -> None:
 
 @pytest.mark.parametrize("batch", [1, 8, 256])
 def test_a_tiling_fits_the_device(machine: Emulator, batch: int) -> None:
-    model = model_with("fukushima2003", (26, 78, 70))
+    model = excitable_model("fukushima2003", (26, 78, 70))
     lay = layouts(model.spec, model.planes, "fp32")
     for layer in range(4):
         (launch,) = DirectS(machine, model, layer, lay, "fp32").launches(batch, None, None, {})
@@ -137,7 +122,7 @@ def test_a_tiling_fits_the_device(machine: Emulator, batch: int) -> None:
 
 
 def test_too_many_planes_are_an_error(machine: Emulator) -> None:
-    model = model_with("neocog", (3, 4, 5))
+    model = excitable_model("neocog", (3, 4, 5))
     lay = layouts(model.spec, model.planes, "fp32")
     shape = replace(DirectS(machine, model, 3, lay, "fp32").shape, depth=4000)
     with pytest.raises(UsageError, match="4000 input planes"):
@@ -145,7 +130,7 @@ def test_too_many_planes_are_an_error(machine: Emulator) -> None:
 
 
 def test_in_any_order_of_threads() -> None:
-    model = model_with("ikeda2011", (6, 20, 3))
+    model = excitable_model("ikeda2011", (6, 20, 3))
     lay = layouts(model.spec, model.planes, "fp32")
     tilings = {4: Tiling(1, 11, 4, 8, 1, 4, 4, 2)}
     for machine in (Emulator(order="reversed"), Emulator(order=5)):
@@ -161,7 +146,7 @@ def test_in_any_order_of_threads() -> None:
     ),
 )
 def test_inhibition(machine: Emulator, layer: int, precision: Precision, strip: int) -> None:
-    model = model_with("neocog", (5, 20, 3))
+    model = excitable_model("neocog", (5, 20, 3))
     lay = layouts(model.spec, model.planes, precision)
     spec, source = model.spec.s[layer], lay[f"UC{layer}" if layer else "UG"]
     out = lay[f"US{layer + 1}"].size

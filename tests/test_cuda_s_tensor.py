@@ -21,12 +21,9 @@ from neocog.cuda.tilings import (
     shared_limit,
 )
 from neocog.errors import UsageError
-from neocog.network import fields, reference
-from neocog.network.model import Model, SWeights
-from neocog.network.spec import preset
-from tests.cuda_maps import poisoned, read, sparse, stored
+from neocog.network import reference
+from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
 from tests.cuda_support import thinned
-from tests.support import tiny_model
 
 BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
 S2 = Shape(6, 43, 16, 38, 32, 0)
@@ -35,18 +32,6 @@ S2 = Shape(6, 43, 16, 38, 32, 0)
 @pytest.fixture(scope="module")
 def machine() -> Emulator:
     return Emulator()
-
-
-def model_with(planes: tuple[int, int, int]) -> Model:
-    spec = preset("fukushima2003")
-    layers, before = [], 2
-    for i, (k, s) in enumerate(zip((spec.orientations, *planes), spec.s, strict=True)):
-        x = sparse((k, before, s.kernel, s.kernel), seed=i, active=0.5).astype(np.float32)
-        x[k // 2] = 0 if k > 2 else x[k // 2]  # a plane that has learned nothing
-        layers.append(SWeights(x, fields.bell(s.kernel, s.c).astype(np.float32), 0.3, s.q))
-        before = k
-    s1, s2, s3, s4 = layers
-    return replace(tiny_model(), spec=spec, s=(s1, s2, s3, s4))
 
 
 def check(
@@ -59,7 +44,7 @@ def check(
     planes: tuple[int, int, int] = (11, 19, 13),
 ) -> None:
     """A digit full of strokes, a blank one, and one with an empty upper half."""
-    model = model_with(planes)
+    model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
     step = TensorS(machine, model, layer, lay, precision, {batch: tiling} if tiling else None)
     source, target = lay[step.reads], lay[step.writes]

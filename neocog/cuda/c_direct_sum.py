@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.steps import Precision, Step, Work, c_work, up
 from neocog.cuda.tilings import shared_limit
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
@@ -169,11 +169,8 @@ class DirectSumC(Step):
         return bands, -(-self._source.channels // plan.slab), batch
 
     def work(self) -> Work:
-        """a_C at every cell, saturation; both maps once."""
-        s, t = self._source, self._target
-        flops = t.size**2 * t.planes * (2.0 * len(self._a) ** 2 + 2)
-        moved = (s.size**2 * s.planes + t.size**2 * t.planes) * s.storage.itemsize
-        return Work(flops, float(moved))
+        """Return the work by the plain equations."""
+        return c_work(self._source, self._target, len(self._a))
 
 
 class NaiveC(DirectSumC):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.steps import Precision, Step, Work, c_work, up
 from neocog.cuda.tilings import shared_limit
 from neocog.errors import UsageError
 from neocog.network.model import Model
@@ -324,11 +324,8 @@ class TensorC(Step):
         return [Launch(self.kernel(t), grid, (source, target, self._weights, self._scale))]
 
     def work(self) -> Work:
-        """a_C at every cell, saturation; both maps once."""
-        s, t = self._source, self._target
-        flops = t.size**2 * t.planes * (2.0 * self.shape.taps**2 + 2)
-        moved = (s.size**2 * s.planes + t.size**2 * t.planes) * s.storage.itemsize
-        return Work(flops, float(moved))
+        """Return the work by the plain equations."""
+        return c_work(self._source, self._target, self.shape.taps)
 
 
 def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32]]:

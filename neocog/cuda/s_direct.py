@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.steps import Precision, Step, Work, s_work, up
 from neocog.cuda.tilings import shared_limit
 from neocog.errors import UsageError
 from neocog.network.layers import s_constants
@@ -163,13 +163,8 @@ class CudaCoreS(Step):
         """One launch."""
 
     def work(self) -> Work:
-        """Excitation and inhibition of every cell; both maps once."""
-        s, t = self._source, self._target
-        cells, window = t.size**2, self.shape.kernel**2
-        flops = 2.0 * cells * window * (t.planes * s.planes + 1) + 2.0 * s.size**2 * s.planes
-        moved = s.size**2 * s.planes * s.storage.itemsize
-        moved += cells * t.planes * t.storage.itemsize
-        return Work(flops, float(moved))
+        """Return the work by the plain equations."""
+        return s_work(self._source, self._target, self.shape.kernel)
 
 
 class NaiveS(CudaCoreS):

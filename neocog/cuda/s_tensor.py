@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.steps import Precision, Step, Work, s_work, up
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
 from neocog.network.model import Model, SWeights
@@ -146,14 +146,8 @@ class TensorS(Step):
         return [Launch(self.kernel(t), self.shape.blocks(t, batch), args)]
 
     def work(self) -> Work:
-        """Excitation and inhibition; maps and weights once."""
-        s, cells = self.shape, self.target.size**2
-        planes, inputs = self.target.planes, self.source.planes
-        window = s.kernel**2
-        flops = 2.0 * cells * window * (planes * inputs + 1) + 2.0 * self.source.size**2 * inputs
-        moved = self.source.size**2 * inputs * self.source.storage.itemsize
-        moved += cells * planes * self.target.storage.itemsize
-        return Work(flops, float(moved))
+        """Return the work by the plain equations."""
+        return s_work(self.source, self.target, self.shape.kernel)
 
     def _weights_for(self, t: Tiling) -> Array:
         key = (t.nt, t.wn, t.ksplit, t.wgmma)

@@ -68,6 +68,24 @@ class Work:
     bytes: float
 
 
+def s_work(source: Layout, target: Layout, kernel: int) -> Work:
+    """Return the work of an S-layer: excitation and inhibition of every cell; both maps once."""
+    flops = 2.0 * target.size**2 * kernel**2 * (target.planes * source.planes + 1)
+    flops += 2.0 * source.size**2 * source.planes  # planes summed
+    return Work(flops, _bytes(source) + _bytes(target))
+
+
+def c_work(source: Layout, target: Layout, kernel: int) -> Work:
+    """Return the work of a C-layer: a_C at every cell, saturation; both maps once."""
+    flops = target.size**2 * target.planes * (2.0 * kernel**2 + 2)
+    return Work(flops, _bytes(source) + _bytes(target))
+
+
+def _bytes(layout: Layout) -> float:
+    """Bytes of a digit's maps without border and spare channels."""
+    return float(layout.size**2 * layout.planes * layout.storage.itemsize)
+
+
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.inhibition import Inhibition
 from neocog.cuda.kernel import Array, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.steps import Precision, Step, Work, s_work, up
 from neocog.cuda.winograd_plan import Operand, Plan, Response, Shape, Version
 from neocog.cuda.winograd_transforms import Split, best_tile, uniform
 from neocog.network.layers import s_constants
@@ -128,14 +128,8 @@ class WinogradS(Step):
         return out
 
     def work(self) -> Work:
-        """Excitation and inhibition by the plain equations; maps once."""
-        source, target = self._source, self._target
-        window, cells = self.plan.shape.kernel**2, target.size**2
-        flops = 2.0 * cells * window * (target.planes * source.planes + 1)
-        flops += 2.0 * source.size**2 * source.planes
-        moved = source.size**2 * source.planes * source.storage.itemsize
-        moved += cells * target.planes * target.storage.itemsize
-        return Work(flops, float(moved))
+        """Return the work by the plain equations."""
+        return s_work(self._source, self._target, self.plan.shape.kernel)
 
 
 class WinogradFusedS(WinogradS):
