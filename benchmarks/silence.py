@@ -32,8 +32,8 @@ def main() -> None:
         windows = sliding_window_view(
             np.pad(heard, ((0, 0), rim, rim)), (spec.kernel, spec.kernel), axis=(1, 2)
         )
-        silent = ~(windows & (weights.c > 0)).any(axis=(3, 4))
-        print(f"US{i + 1}: {silent.mean():.1%} of {silent[0].size} cells hear nothing")
+        silent = np.logical_not((windows & (weights.c > 0)).any(axis=(3, 4)))
+        print(f"US{i + 1}: {silent.mean():.1%} of {silent.size // len(digits)} cells hear nothing")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import UsageError
 from neocog.network import reference
 from tests.cuda_maps import poisoned as maps_poisoned
-from tests.cuda_maps import read, sparse, stored
+from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_support import thinned
-from tests.test_cuda_s_direct import model_with
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 
@@ -247,7 +246,7 @@ def respond(step, layer, model, lay, batch, silent=0):
     ),
 )
 def test_every_s_layer_in_float32(version, layer):
-    model = model_with("neocog", (5, 9, 7))
+    model = excitable_model("neocog", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
     step = VERSIONS[version](Emulator(), model, layer, lay, "fp32")
     y, wanted = respond(step, layer, model, lay, batch=1)
@@ -267,7 +266,7 @@ def test_every_s_layer_in_float32(version, layer):
 )
 def test_low_precisions(version, precision):
     layer = 2
-    model = model_with("neocog", (17, 20, 30))
+    model = excitable_model("neocog", (17, 20, 30))
     lay = layouts(model.spec, model.planes, precision)
     step = VERSIONS[version](Emulator(), model, layer, lay, precision, m=3)
     y, wanted = respond(step, layer, model, lay, batch=2)
@@ -277,7 +276,7 @@ def test_low_precisions(version, precision):
 @emulated
 @pytest.mark.parametrize("version", ["winograd", "winograd-fused"])
 def test_silent_windows_beside_ink_give_silence(version):
-    model = model_with("fukushima2003", (5, 9, 7))
+    model = excitable_model("fukushima2003", (5, 9, 7))
     s = list(model.s)
     s[2] = replace(s[2], q=1e5)  # the rounding error of a neighbour would be a strong response
     model = replace(model, s=tuple(s))
@@ -290,7 +289,7 @@ def test_silent_windows_beside_ink_give_silence(version):
 
 @emulated
 def test_a_batch_in_pieces_is_the_same(monkeypatch):
-    model = model_with("ikeda2011", (5, 9, 7))
+    model = excitable_model("ikeda2011", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
     step = VERSIONS["winograd"](Emulator(), model, 3, lay, "fp32")
     whole, wanted = respond(step, 3, model, lay, batch=5)
@@ -302,7 +301,7 @@ def test_a_batch_in_pieces_is_the_same(monkeypatch):
 
 
 def test_tensor_cores_are_not_for_float32():
-    model = model_with("neocog", (5, 9, 7))
+    model = excitable_model("neocog", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
     with pytest.raises(UsageError, match="tensor takes tf32"):
         VERSIONS["winograd-tensor"](Emulator(), model, 1, lay, "fp32")
