@@ -24,8 +24,8 @@ from neocog.cuda.winograd_transforms import (
 )
 from neocog.errors import UsageError
 from neocog.network import reference
-from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_maps import excitable_model, read, sparse, stored
+from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_support import thinned
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
