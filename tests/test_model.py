@@ -32,6 +32,16 @@ def test_the_same_model_gives_the_same_bytes() -> None:
     assert to_bytes(tiny_model()) == to_bytes(tiny_model())
 
 
+def test_the_card_is_no_part_of_the_id() -> None:
+    model = tiny_model()
+    first, other, changed = (
+        from_bytes(to_bytes(m), source="x")
+        for m in (model, replace(model, card={"accuracy": 1}), replace(model, temperature=0.1))
+    )
+    assert first.id == other.id
+    assert first.id != changed.id
+
+
 def test_fp16_is_half_the_size_and_keeps_blurs_exact() -> None:
     full, half = (to_bytes(tiny_model(), precision=p) for p in ("fp32", "fp16"))
     assert len(half) < 0.6 * len(full)

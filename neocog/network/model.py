@@ -70,7 +70,8 @@ class Model:
     card : dict
         Data, recipe, accuracy: JSON values.
     version : str
-        First 8 hex digits of the file's SHA-256; empty before the model is saved.
+        First 8 hex digits of the SHA-256 of all that the file holds but the card; empty before
+        the model is saved.
     """
 
     name: str
@@ -198,7 +199,7 @@ def from_bytes(data: bytes, *, source: str) -> Model:
             gains=_tensor(tensors, "UC4.gains", source) if "UC4.gains" in tensors else None,
             temperature=float(header["temperature"]),
             card=dict(header["card"]),
-            version=hashlib.sha256(data).hexdigest()[:8],
+            version=_version(data, header),
         )
     except (KeyError, IndexError, TypeError, ValueError, UsageError) as error:
         raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
@@ -227,6 +228,20 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise ModelError(f"model {source}: not of format {_FORMAT!r}; {wanted}")
     return header, tensors
+
+
+def _version(data: bytes, header: dict[str, Any]) -> str:
+    """What tells two models apart: the tensors and the header, but for the card.
+
+    A card may be written anew when a model is measured anew; the model stays the same.
+    """
+    length = int.from_bytes(data[:8], "little")
+    entries = json.loads(data[8 : 8 + length])
+    entries.pop("__metadata__")
+    known = {key: value for key, value in header.items() if key != "card"}
+    digest = hashlib.sha256(json.dumps([entries, known], sort_keys=True).encode())
+    digest.update(data[8 + length :])
+    return digest.hexdigest()[:8]
 
 
 def _tensor(tensors: Mapping[str, NDArray[Any]], name: str, source: str) -> NDArray[np.float32]:
