@@ -1,10 +1,11 @@
-"""Where the time of a pass over few digits goes, with and without what is meant to shorten it.
+"""How the kernels of a pass had better follow one another, by batch and precision.
 
-    python -m benchmarks.latency DIGITS [--model neocog-small] [--precision fp16] [--batch 8]
+    python -m benchmarks.latency DIGITS [--model neocog-small] [--precisions fp16] [--batches 1 8]
 
-Each row is the pass of one variant: programmatic launches or none, the driver's own division of
-shared memory and L1 or all of it shared memory for every kernel; microseconds of each stage and
-of the whole, medians.
+A kernel may begin while the one in front of it runs (programmatic launches), and lets the next one
+begin as soon as it runs itself, or, where it is late, when it ends. Each row: microseconds of a
+pass without programmatic launches, with all of them early, with all late, and with those stages
+late that were found best (``plans.json`` ships these). Then, with --stages, the time of each stage.
 """
 
 import argparse
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.measure import stage_times
+from neocog.cuda.measure import Launchings, stage_times
+from neocog.cuda.plan import STAGES
 from neocog.cuda.runner import Runner
 from neocog.learning.datasets import open_digits
 from neocog.network.model import load_model
@@ -22,21 +24,33 @@ from neocog.network.registry import find_model
 
 
 def main() -> None:
-    """Time the variants and print a table."""
+    """Time the ways to launch and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("digits", type=Path)
     parser.add_argument("--model", default="neocog-small")
-    parser.add_argument("--precision", default="fp16")
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--precisions", nargs="+", default=["fp16"])
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 256])
+    parser.add_argument("--stages", action="store_true")
     arguments = parser.parse_args()
     model = load_model(find_model(arguments.model))
-    digits = open_digits(arguments.digits, split="train").images[: arguments.batch]
-    for programmatic, carveout in itertools.product((True, False), (None, 100)):
-        gpu = Gpu(0, programmatic=programmatic, carveout=carveout)
-        runner = Runner(gpu, model, arguments.precision, None)
-        times = stage_times(runner, digits, repeats=9)
-        row = "  ".join(f"{name} {np.median(ms) * 1e3:.1f}" for name, ms in times.items())
-        print(f"programmatic {programmatic!s:5}  carveout {carveout!s:4}  {row}", flush=True)
+    images = open_digits(arguments.digits, split="train").images
+    plain, early = Gpu(0, programmatic=False), Gpu(0)
+    for precision, batch in itertools.product(arguments.precisions, arguments.batches):
+        runners = [Runner(gpu, model, precision, None) for gpu in (plain, early)]
+        without, ways = (Launchings(r, r.plan, images[:batch]) for r in runners)
+        late = ways.best()
+        figures = {
+            "plain": without.spent(()),
+            "early": ways.spent(()),
+            "late": ways.spent(STAGES),
+            "best": ways.spent(late),
+        }
+        words = "  ".join(f"{name} {1e3 * ms:.2f}" for name, ms in figures.items())
+        print(f"{model.id} {precision} batch {batch}: {words}  late: {list(late)}", flush=True)
+        if arguments.stages:
+            times = stage_times(runners[1], images[:batch], repeats=9)
+            row = "  ".join(f"{name} {np.median(ms) * 1e3:.1f}" for name, ms in times.items())
+            print(f"    {row}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python -m benchmarks.tune OUT.json --ship
 
 Each is checked against float64 before it is timed. With ``--ship`` the quickest per layer,
-precision and batch of OUT.json become ``neocog/cuda/tuned.json``.
+precision and batch of OUT.json become ``neocog/cuda/tuned.json``. What OUT.json holds already stays.
 """
 
 import argparse
@@ -208,7 +208,7 @@ def main() -> None:
     precompile(list(dict.fromkeys(kernels)), machine.arch)
     digits = open_digits(arguments.digits, split="train").images[: max(arguments.batches)]
     maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
-    rows: list[Any] = []
+    rows: list[Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
     for model, precision, batch, layer in jobs:
         tried = tune(machine, model, layer, precision, batch, arguments.best, maps[model.name])
         rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})

@@ -128,14 +128,15 @@ DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 template <int pending>
 DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending)); }
 
-// -- the launch before this one in a graph: wait for its results; let the next one start ---------
+// -- the launch before this one in a graph: wait for its results; let the next one start. LATE: only
+// -- at this one's end, where the next one's blocks would take room from its own -----------------
 DEVICE void wait_for_previous() {
 #if defined(PROGRAMMATIC) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 DEVICE void start_next() {
-#if defined(PROGRAMMATIC) && __CUDA_ARCH__ >= 900
+#if defined(PROGRAMMATIC) && !defined(LATE) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }

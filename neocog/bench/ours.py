@@ -103,19 +103,28 @@ class OurSide:
         runner = self._engine.runner(number)
         self._gpu = gpu = runner.gpu
         with gpu.current():
-            self._digits = gpu.xp.zeros((batch, 28, 28), np.uint8)
             chunk = min(batch, runner.chunk)
             self.chunk = chunk
             steps = runner.shelf.choose(runner.plan, chunk)
             self.versions = {step.writes: step.version for step in steps}
-            self._pass = Pass(gpu, steps, runner.shelf.layouts, chunk, runner.plan.part)
-            answers = self._pass.arrays["answers"]
-            self._answers = gpu.xp.zeros((batch, *answers.shape[1:]), answers.dtype)
+            layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
+            self._pass = Pass(gpu, steps, layouts, chunk, part, late)
+            self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
             gpu.warmup(self._pass.launches)
             self._recording = Recording(gpu, self._record)
 
+    def _ends(self, name: str) -> Array:
+        """Return the array of the whole batch: the pass's own, or one that chunks are cut from."""
+        own = self._pass.arrays[name]
+        if self.chunk == self._batch:
+            return own
+        return self._gpu.xp.zeros((self._batch, *own.shape[1:]), own.dtype)
+
     def _record(self) -> None:
         arrays = self._pass.arrays
+        if self.chunk == self._batch:
+            enqueue(self._gpu, self._pass.launches)
+            return
         for start in range(0, self._batch, self.chunk):
             part = slice(start, min(start + self.chunk, self._batch))
             count = part.stop - part.start

@@ -5,7 +5,7 @@ compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or
 :class:`neocog.cuda.emulator.Emulator` with a C++ compiler and NumPy arrays.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,10 @@ class Kernel:
     arch: int = 75
     registers: int = 255
     features: str = ""
+
+    def late(self) -> "Kernel":
+        """Return the kernel that lets the next one begin only when it ends itself."""
+        return replace(self, defines=(*self.defines, ("LATE", 1)))
 
 
 class Launch(NamedTuple):

@@ -5,7 +5,7 @@ the answers back. While one lane computes, the host fills the next.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -35,7 +35,7 @@ class Lane:
         Of :func:`neocog.cuda.steps.layouts`.
     batch : int
         Digits of the captured pass; fewer may come.
-    part : int
+    part, late
         As :class:`neocog.cuda.passes.Pass`.
 
     Raises
@@ -51,13 +51,14 @@ class Lane:
         layouts: dict[str, Layout],
         batch: int,
         part: int = 0,
+        late: Collection[str] = (),
     ) -> None:
         self.gpu, self.batch = gpu, batch
         self.waiting: tuple[int, int] | None = None
         with gpu.current():
             self.stream = gpu.xp.cuda.Stream(non_blocking=True)
             with self.stream:
-                self.work = Pass(gpu, steps, layouts, batch, part)
+                self.work = Pass(gpu, steps, layouts, batch, part, late)
                 self._digits = pinned(gpu, (batch, DIGIT_SIZE, DIGIT_SIZE), np.uint8)
                 self._answers = pinned(gpu, (batch, ANSWER_COLUMNS), np.float32)
                 gpu.warmup(self.work.launches)

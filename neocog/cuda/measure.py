@@ -12,7 +12,7 @@ the engine's pass. A graph holds many passes and is replayed until a sample last
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.bench.timing import made_digits
 from neocog.cuda.lanes import Lane, captured, elapsed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
@@ -37,6 +38,8 @@ _OF = 3  # samples that a figure is the median of
 _PARTS = (64, 128, 256, 512)
 _CHUNKS = (256, 512, 1024)
 _MANY = 4096  # digits that chunks are tried on
+_REPLAYS = 50  # of a pass, in a sample that compares two ways of launching it
+_SHORTER = 0.997  # another way of launching has to be this much better
 _WORTH = 0.98  # a larger part or chunk has to be this much better than a smaller one
 #: A version whose maps differ by more than this share of the strongest response is not taken.
 _SAME = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
@@ -164,6 +167,9 @@ def measure_plan(runner: "Runner") -> Plan:
     }
     plan = Plan(table, runner.chunk, runner.plan.part, "measured").over(runner.plan)
     plan, chunks = _with_best_chunk(runner, plan)
+    with runner.lock, runner.gpu.current():
+        late = {n: Launchings(runner, plan, made_digits(n)).best() for n in ANCHORS}
+    plan = replace(plan, late=late)
     micro = {
         str(anchor): {
             stage: {name: round(1e3 * ms, 3) for name, ms in row.items()}
@@ -179,8 +185,6 @@ def measure_plan(runner: "Runner") -> Plan:
 
 def _anchor_times(runner: "Runner", batch: int) -> dict[str, dict[str, float]]:
     """Milliseconds of a batch by stage and version."""
-    from neocog.bench.timing import made_digits
-
     gpu, shelf = runner.gpu, runner.shelf
     stream = gpu.xp.cuda.Stream(non_blocking=True)
     with stream:
@@ -230,13 +234,59 @@ def _version_time(
     return float(np.median([timed.sample() for _ in range(_SAMPLES)]))
 
 
+class Launchings:
+    """Times a pass by which of its stages are late.
+
+    Parameters
+    ----------
+    runner : Runner
+        Whose passes; the caller holds its lock and device.
+    plan : Plan
+        Which versions.
+    digits : ndarray of uint8, shape (B, 28, 28)
+        What goes through the pass.
+    """
+
+    def __init__(self, runner: "Runner", plan: Plan, digits: NDArray[np.uint8]) -> None:
+        self._runner, self._digits, self._part = runner, digits, plan.part
+        self._steps = runner.shelf.choose(plan, len(digits))
+        self._stream = runner.gpu.xp.cuda.Stream(non_blocking=True)
+
+    def spent(self, late: Collection[str]) -> float:
+        """Return milliseconds of a pass: the median of a few graphs' replays."""
+        gpu, layouts = self._runner.gpu, self._runner.shelf.layouts
+        with self._stream:
+            work = Pass(gpu, self._steps, layouts, len(self._digits), self._part, late)
+            work.arrays["digits"].set(self._digits)
+            launches = tuple(work.launches)
+            gpu.warmup(launches)
+            self._stream.synchronize()
+        timed = Timed(gpu, partial(enqueue, gpu, launches), 1, self._stream)
+        return float(np.median([timed.sample(_REPLAYS) for _ in range(_SAMPLES)]))
+
+    def best(self) -> tuple[str, ...]:
+        """Return the stages that had better be late.
+
+        One stage after another is tried the other way, until none makes the pass shorter.
+        """
+        if not self._runner.gpu.programmatic:
+            return ()
+        best: frozenset[str] = frozenset()
+        least, before = self.spent(best), math.inf
+        while least < _SHORTER * before:
+            before = least
+            for stage in STAGES[:-1]:
+                ms = self.spent(best ^ {stage})
+                if ms < _SHORTER * least:
+                    best, least = best ^ {stage}, ms
+        return tuple(stage for stage in STAGES if stage in best)
+
+
 def _with_best_chunk(runner: "Runner", plan: Plan) -> tuple[Plan, dict[str, float]]:
     """Try how many digits should go through the pass together, and through UG .. UC3.
 
     Returns the plan, and microseconds of a digit by ``"chunk/part"``.
     """
-    from neocog.bench.timing import made_digits
-
     digits = np.tile(made_digits(64), (_MANY // 64, 1, 1))
     out = np.empty((_MANY, 16), np.float32)
     spent: dict[str, float] = {}

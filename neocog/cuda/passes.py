@@ -3,7 +3,7 @@
 Nothing here knows whether the machine is a GPU or the emulator.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +74,8 @@ class Pass:
         Digits.
     part : int
         Digits that go through UG .. UC3 together; 0: all. The last part takes the rest.
+    late : collection of str
+        Stages whose kernels let the next one begin only when they end.
 
     Raises
     ------
@@ -94,6 +96,7 @@ class Pass:
         layouts: Mapping[str, Layout],
         batch: int,
         part: int = 0,
+        late: Collection[str] = (),
     ) -> None:
         written = steps[0].reads
         for step in steps:
@@ -101,7 +104,7 @@ class Pass:
                 raise InputError(f"a step reads {step.reads} where {written} was written")
             written = step.writes
         self.machine, self.batch, self._layouts = machine, batch, layouts
-        self.part = min(part or batch, batch)
+        self.part, self._late = min(part or batch, batch), frozenset(late)
         self.arrays: dict[str, Array] = {}
         self._scratch: dict[tuple[int, int], dict[str, Array]] = {}
         in_parts = sum(not takes_all(stage_name(step)) for step in steps)
@@ -130,6 +133,8 @@ class Pass:
         count = digits.stop - digits.start
         source, target = (self._slice(layer, digits) for layer in (step.reads, step.writes))
         launches = step.launches(count, source, target, self._scratch_of(index, step, count))
+        if stage_name(step) in self._late:
+            launches = [launch._replace(kernel=launch.kernel.late()) for launch in launches]
         self._order += [(index, launch) for launch in launches]
 
     def _slice(self, layer: str, digits: slice) -> Array:

@@ -83,12 +83,20 @@ class Plan:
         :class:`neocog.cuda.passes.Pass`); 0 where the plan does not say.
     name : str
         Where the plan comes from, for people.
+    late : dict
+        Anchor -> stages whose kernels let the next one begin only when they end, where kernels
+        may begin before (programmatic launches).
     """
 
     table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     chunk: int = 0
     part: int = 0
     name: str = "default"
+    late: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def late_at(self, batch: int) -> tuple[str, ...]:
+        """Return the stages that are late in a pass over ``batch`` digits."""
+        return tuple(self.late.get(anchor_of(batch), ()))
 
     def preferred(self, stage: str, batch: int) -> tuple[str, ...]:
         """Return the versions of a stage at a batch, the best first; empty if none is named."""
@@ -108,7 +116,7 @@ class Plan:
         name = self.name if self.table or self.chunk or self.part else other.name
         chunk = self.chunk or other.chunk or CHUNK
         part = min(chunk, self.part or other.part or PART)
-        return Plan(rows, chunk, part, name)
+        return Plan(rows, chunk, part, name, {**other.late, **self.late})
 
     def to_json(self) -> dict[str, Any]:
         """As a plan file holds it."""
@@ -116,7 +124,8 @@ class Plan:
             str(anchor): {stage: list(names) for stage, names in row.items()}
             for anchor, row in self.table.items()
         }
-        return {"chunk": self.chunk, "part": self.part, "versions": table}
+        late = {str(anchor): list(stages) for anchor, stages in self.late.items()}
+        return {"chunk": self.chunk, "part": self.part, "late": late, "versions": table}
 
     @classmethod
     def from_json(cls, data: Any, *, name: str) -> "Plan":
@@ -138,9 +147,10 @@ class Plan:
             }
             chunk = int(data.get("chunk", 0))
             part = int(data.get("part", chunk))
+            late = {int(anchor): tuple(names) for anchor, names in data.get("late", {}).items()}
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise wrong from None
-        for anchor in table:
+        for anchor in (*table, *late):
             if anchor not in (0, *ANCHORS):
                 known = ", ".join(map(str, ANCHORS))
                 raise UsageError(
@@ -156,7 +166,9 @@ class Plan:
             )
         for row in table.values():
             _check_names(row, name)
-        return cls(table, chunk, part, name)
+        for stages in late.values():
+            _check_names(dict.fromkeys(stages, ()), name)
+        return cls(table, chunk, part, name, late)
 
 
 def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:

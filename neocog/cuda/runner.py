@@ -75,8 +75,8 @@ class Runner:
         if key not in self._lanes:
             with self.gpu.current():
                 steps = self.shelf.choose(self.plan, bucket)
-                layouts, part = self.shelf.layouts, self.plan.part
-                self._lanes[key] = Lane(self.gpu, steps, layouts, bucket, part)
+                layouts, part, late = self.shelf.layouts, self.plan.part, self.plan.late_at(bucket)
+                self._lanes[key] = Lane(self.gpu, steps, layouts, bucket, part, late)
         return self._lanes[key]
 
     def run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
