@@ -1,0 +1,122 @@
+"""What marks are drawn from, and how a drawing is varied as a hand varies it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Ink = NDArray[np.floating[Any]]
+Line = NDArray[np.float64]
+Digits = NDArray[np.uint8]
+Random = np.random.Generator
+
+FIELD = 96  # side of the field that marks are drawn in
+
+
+@dataclass(frozen=True)
+class Source:
+    """Digits to break or to join.
+
+    Parameters
+    ----------
+    digits : ndarray of uint8, shape (N, 28, 28)
+    labels : ndarray of int, shape (N,)
+    """
+
+    digits: Digits
+    labels: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        own = [np.flatnonzero(self.labels == label) for label in range(10)]
+        object.__setattr__(self, "_own", own)
+
+    def digit(self, rng: Random, label: int | None = None) -> Ink:
+        """Return a digit, ink 0 .. 1; one of any label where there is none of this."""
+        own: NDArray[np.int64] = np.arange(len(self.digits))
+        if label is not None:
+            some: list[NDArray[np.int64]] = self._own  # type: ignore[attr-defined]
+            own = some[label] if len(some[label]) else own
+        ink: Ink = self.digits[own[rng.integers(len(own))]].astype(np.float32) / 255
+        return ink
+
+
+#: Draws one mark: ink 0 .. 1 on a field of any size.
+Draw = Callable[[Random, Source], Ink]
+
+
+def draw_lines(rng: Random, lines: Sequence[Line], pen: int | None = None) -> Ink:
+    """Draw open lines, coordinates 0 .. 1 in the middle of the field."""
+    field = np.zeros((FIELD, FIELD), np.uint8)
+    pen = int(rng.integers(3, 11)) if pen is None else pen
+    for line in lines:
+        points = np.round((0.15 + 0.7 * line) * FIELD).astype(np.int32)
+        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
+    return field.astype(np.float32) / 255
+
+
+def turned(line: Line, angle: float) -> Line:
+    """Turn a line about the middle of the field."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    result: Line = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
+    return result
+
+
+def curve(points: Line, count: int = 40) -> Line:
+    """Round the corners of a line: a mean of its points that moves along it."""
+    at = np.linspace(0, len(points) - 1, count)
+    near = np.clip(1 - np.abs(at[:, None] - np.arange(len(points))) / 1.2, 0, None) ** 1.5
+    result: Line = near @ points / near.sum(axis=1, keepdims=True)
+    return result
+
+
+def ring(centre: tuple[float, float], radius: float, count: int = 24, high: float = 1.0) -> Line:
+    """Return a closed line around a centre."""
+    angle = np.linspace(0, 2 * np.pi, count)
+    return np.array(centre) + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1)
+
+
+def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
+    """Slant, stretch, turn and bend a drawing, and give it another pen.
+
+    Parameters
+    ----------
+    ink : ndarray of float, shape (FIELD, FIELD)
+    strength : float
+        Of all changes; 1 leaves letters legible.
+    """
+    angle = strength * rng.normal(0, 0.12)
+    shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
+    cos, sin = np.cos(angle), np.sin(angle)
+    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -shear], [0, 1 / wide]])
+    rows, columns = _grid()
+    bend = strength * rng.normal(0, 2.6, (2, 5, 5)).astype(np.float32)
+    right, down = (cv2.resize(part, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC) for part in bend)
+    middle = (FIELD - 1) / 2
+    inverse = np.linalg.inv(turn).astype(np.float32)
+    x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
+    y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
+    moved = cv2.remap(
+        ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR
+    )
+    return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
+
+
+@cache
+def _grid() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    rows, columns = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32((FIELD - 1) / 2)
+    return rows, columns
+
+
+def _other_pen(ink: NDArray[np.float32], grown: int) -> Ink:
+    """Broaden strokes, or thin them as long as half of the ink stays."""
+    if not grown:
+        return ink
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * abs(grown) + 1,) * 2)
+    if grown > 0:
+        return np.asarray(cv2.dilate(ink, kernel), np.float32)
+    thin = np.asarray(cv2.erode(ink, kernel), np.float32)
+    return thin if thin.sum() > 0.5 * ink.sum() else ink

@@ -1,0 +1,127 @@
+"""Marks of a few strokes: scribbles, crosses, rules, arrows, ticks, boxes, faces, plants."""
+
+import numpy as np
+
+from neocog.learning.marks.source import (
+    Ink,
+    Line,
+    Random,
+    Source,
+    by_hand,
+    curve,
+    draw_lines,
+    ring,
+    turned,
+)
+
+_LEVEL = np.array([[0, 0.5], [1, 0.5]])
+
+
+def scribble(rng: Random, source: Source) -> Ink:
+    """One stroke with more turns than a digit has."""
+    points = rng.random((int(rng.integers(7, 12)), 2))
+    return draw_lines(rng, [curve(points, 60) if rng.random() < 0.6 else points])
+
+
+def zigzag(rng: Random, source: Source) -> Ink:
+    """Back and forth, as a word is blotted out."""
+    count = int(rng.integers(6, 14))
+    x = np.linspace(0, 1, count) + rng.normal(0, 0.03, count)
+    y = 0.5 + rng.uniform(0.15, 0.5) * np.where(np.arange(count) % 2, 1, -1)
+    line = np.stack([x, y + rng.normal(0, 0.05, count)], axis=1)
+    line = curve(line, 80) if rng.random() < 0.5 else line
+    return draw_lines(rng, [turned(line, rng.uniform(-0.8, 0.8))], int(rng.integers(2, 7)))
+
+
+def cross(rng: Random, source: Source) -> Ink:
+    """Two strokes across each other, a T, an L or a star."""
+    shapes = [
+        [_LEVEL, _LEVEL[:, ::-1]],
+        [np.array([[0, 0], [1, 0]]), np.array([[0.5, 0], [0.5, 1]])],
+        [np.array([[0.1, 0], [0.1, 1], [0.9, 1]])],
+        [turned(_LEVEL, k * np.pi / 3) for k in range(3)],
+    ]
+    which = int(rng.choice(4, p=[0.45, 0.2, 0.15, 0.2]))
+    angle = rng.uniform(-0.25, 0.25) + (np.pi / 4) * (which == 0 and rng.random() < 0.6)
+    lines = [line + rng.normal(0, 0.03, line.shape) for line in shapes[which]]
+    return by_hand(draw_lines(rng, [turned(line, angle) for line in lines]), rng, 0.7)
+
+
+def bar(rng: Random, source: Source) -> Ink:
+    """A level stroke, a wave or two strokes: dashes, rules and underlines."""
+    x = np.linspace(0, 1, 30)
+    wave = rng.uniform(0, 0.12) * np.sin(rng.uniform(0, 14) * x + rng.uniform(0, 6))
+    line = np.stack([x, 0.5 + wave], axis=1)
+    below = line + np.array([0, rng.uniform(0.15, 0.4)])
+    lines = [line] if rng.random() < 0.6 else [line, below]
+    angle = rng.uniform(-0.4, 0.4)
+    return draw_lines(rng, [turned(line, angle) for line in lines])
+
+
+def arrow(rng: Random, source: Source) -> Ink:
+    """A shaft, bent or straight, with a head."""
+    shaft = curve(np.array([[0.0, 0.5], [0.5, 0.5 + rng.normal(0, 0.12)], [1.0, 0.5]]), 16)
+    size, open_ = rng.uniform(0.2, 0.4), rng.uniform(0.5, 0.9)
+    back = [(1 - size * np.cos(open_), 0.5 + s * size * np.sin(open_)) for s in (-1, 1)]
+    lines = [shaft, np.array([back[0], (1.0, 0.5), back[1]])]
+    if rng.random() < 0.25:
+        lines.append(1 - lines[1])
+    angle = rng.uniform(0, 2 * np.pi)
+    return by_hand(draw_lines(rng, [turned(line, angle) for line in lines]), rng, 0.5)
+
+
+def tick(rng: Random, source: Source) -> Ink:
+    """A check mark."""
+    corner = np.array([rng.uniform(0.2, 0.4), 1.0])
+    start = corner - np.array([rng.uniform(0.15, 0.35), rng.uniform(0.25, 0.5)])
+    end = np.array([rng.uniform(0.9, 1.1), rng.uniform(-0.1, 0.3)])
+    return by_hand(draw_lines(rng, [np.array([start, corner, end])]), rng, 0.6)
+
+
+def box(rng: Random, source: Source) -> Ink:
+    """A box with sharp corners: empty, ticked or crossed."""
+    high = rng.uniform(0.6, 1.0)
+    low = 0.5 - high / 2
+    corners = np.array([[0, low], [1, low], [1, low + high], [0, low + high], [0, low]])
+    lines: list[Line] = [corners + rng.normal(0, 0.03, corners.shape)]
+    content = rng.random()
+    if content < 0.25:
+        lines.append(np.array([[0.2, 0.5], [0.4, 0.75], [0.9, 0.1]]))
+    elif content < 0.5:
+        lines += [np.array([[0.1, 0.2], [0.9, 0.8]]), np.array([[0.9, 0.2], [0.1, 0.8]])]
+    elif content < 0.65:
+        lines.append(np.array([[0.5, low], [0.5, low + high]]))
+    turn = rng.normal(0, 0.08)
+    return draw_lines(rng, [turned(line, turn) for line in lines], int(rng.integers(2, 8)))
+
+
+def face(rng: Random, source: Source) -> Ink:
+    """An oval with eyes and a mouth."""
+    eyes = [ring((0.5 + side, 0.38), rng.uniform(0.02, 0.08)) for side in (-0.18, 0.18)]
+    bend = rng.uniform(-0.15, 0.2)
+    mouth = curve(np.array([[0.28, 0.68], [0.5, 0.68 + bend], [0.72, 0.68]]), 12)
+    lines = [*eyes, mouth]
+    if rng.random() < 0.7:
+        lines.append(ring((0.5, 0.5), 0.48, high=rng.uniform(0.85, 1.2)))
+    if rng.random() < 0.5:
+        lines.append(np.array([[0.5, 0.42], [0.45, 0.57], [0.54, 0.57]]))
+    return by_hand(draw_lines(rng, lines, int(rng.integers(2, 6))), rng, 0.8)
+
+
+def plant(rng: Random, source: Source) -> Ink:
+    """A stem with leaves or twigs, a flower on it at times."""
+    sway = np.cumsum(rng.normal(0, 0.05, 8))
+    stem = np.stack([0.5 + sway - sway.mean(), np.linspace(1, 0.1, 8)], axis=1)
+    lines: list[Line] = [curve(stem, 24)]
+    for number in range(1, 7, int(rng.integers(1, 3))):
+        side = 1 if number % 2 else -1
+        tip = stem[number] + np.array([side * rng.uniform(0.2, 0.4), -rng.uniform(0, 0.25)])
+        belly = (stem[number] + tip) / 2 + np.array([0, rng.uniform(0.08, 0.16)])
+        leaf = [stem[number], belly, tip]
+        if rng.random() < 0.6:
+            leaf += [(stem[number] + tip) / 2 - np.array([0, rng.uniform(0.05, 0.14)]), leaf[0]]
+        lines.append(curve(np.array(leaf), 16))
+    if rng.random() < 0.4:
+        lines.append(ring((float(stem[-1][0]), 0.1), rng.uniform(0.06, 0.2)))
+    angle = rng.normal(0, 0.4)
+    return draw_lines(rng, [turned(line, angle) for line in lines], int(rng.integers(2, 7)))
