@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from neocog.network.decision import Answers
     from neocog.network.model import Model
     from neocog.vision.decode import Page
-    from neocog.vision.find import Line, Trace
+    from neocog.vision.find import Line, Settings, Trace
 
 Picture: TypeAlias = "str | Path | Image | NDArray[Any]"
 """A picture file, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
@@ -122,7 +122,13 @@ class Reader:
         self.batch = self.engine.batch if batch is None else batch
         self.cut = cut
 
-    def find(self, grey: NDArray[np.uint8], *, trace: "Trace | None" = None) -> "list[Line]":
+    def find(
+        self,
+        grey: NDArray[np.uint8],
+        *,
+        trace: "Trace | None" = None,
+        settings: "Settings | None" = None,
+    ) -> "list[Line]":
         """Find the digits of a grey page (H, W), as they are going to be read.
 
         Parameters
@@ -131,10 +137,42 @@ class Reader:
             The upright page.
         trace : callable, optional
             Receives the name and a picture of each step of the search.
+        settings : Settings, optional
+            Of the search.
         """
         from neocog.vision.find import find_digits
 
-        return find_digits(grey, score=self._known if self.cut else None, trace=trace)
+        score = self._known if self.cut else None
+        return find_digits(grey, settings=settings, score=score, trace=trace)
+
+    def recognise(
+        self, lines: "Sequence[Line]", page: tuple[int, int], *, scale: float = 1.0
+    ) -> tuple[DigitReading, ...]:
+        """Recognise the digits that were found on a page, all in one batch.
+
+        Parameters
+        ----------
+        lines : sequence of Line
+            As `find` returns them.
+        page : tuple of int
+            Height and width of the page that was searched.
+        scale : float
+            Pixels of the searched page per pixel of the picture.
+
+        Returns
+        -------
+        tuple of DigitReading
+            In the order of the lines' digits.
+        """
+        places = [place for line in lines for place in line.digits]
+        if not places:
+            return ()
+        answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
+        unwritten = self.policy.unwritten(answers.p, page)
+        return tuple(
+            self._digit(answers, index, _box(place.box, scale), unwritten)
+            for index, place in enumerate(places)
+        )
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
@@ -189,7 +227,7 @@ class Reader:
         start = time.perf_counter()
         lines = self.find(page.grey)
         found = time.perf_counter()
-        digits = self._recognise(lines, page)
+        digits = self.recognise(lines, page.grey.shape, scale=page.scale)
         done = time.perf_counter()
         rest = iter(digits)
         text = "\n".join("".join(next(rest).char for _ in line.digits) for line in lines)
@@ -209,17 +247,6 @@ class Reader:
     def _known(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
         """How well the network knows each of some digits (N, 28, 28)."""
         return self.engine.recognise(digits, batch=self.batch).p
-
-    def _recognise(self, lines: "list[Line]", page: "Page") -> tuple[DigitReading, ...]:
-        places = [place for line in lines for place in line.digits]
-        if not places:
-            return ()
-        answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
-        unwritten = self.policy.unwritten(answers.p, page.grey.shape)
-        return tuple(
-            self._digit(answers, index, _box(place.box, page.scale), unwritten)
-            for index, place in enumerate(places)
-        )
 
     def _digit(
         self, answers: "Answers", index: int, box: tuple[int, int, int, int], unwritten: bool
