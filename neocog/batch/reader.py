@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, DigitReading, PageReading
+from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.errors import InputError, NeocogError, UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
     from neocog.vision.find import Line, Settings, Trace
 
-Picture: TypeAlias = "str | Path | Image | NDArray[Any]"
-"""A picture file, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
+Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
+"""A picture file, its bytes, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +168,33 @@ class Reader:
         if not places:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
-        unwritten = self.policy.unwritten(answers.p, page)
-        return tuple(
-            self._digit(answers, index, _box(place.box, scale), unwritten)
-            for index, place in enumerate(places)
-        )
+        return self.judge(answers, [_box(place.box, scale) for place in places], page=page)
+
+    def judge(
+        self, answers: "Answers", boxes: "Sequence[Box]", *, page: tuple[int, int] | None = None
+    ) -> tuple[DigitReading, ...]:
+        """What the network's answers come to: a digit, or a place rejected for a reason.
+
+        Parameters
+        ----------
+        answers : Answers
+            Of the network, for B marks.
+        boxes : sequence of tuple of int
+            Where each stands in its picture.
+        page : tuple of int, optional
+            Height and width of the page that they were all found on; without it they are digits
+            that nobody searched for, each in a picture of its own.
+        """
+        unwritten = page is not None and self.policy.unwritten(answers.p, page)
+        return tuple(self._digit(answers, index, box, unwritten) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
 
         Parameters
         ----------
-        picture : str, Path, PIL image or ndarray
-            A picture file; or pixels (H, W) or (H, W, 3) in RGB order, uint8.
+        picture : str, Path, bytes, PIL image or ndarray
+            A picture file, or its bytes; or pixels (H, W) or (H, W, 3) in RGB order, uint8.
 
         Raises
         ------
@@ -270,6 +284,8 @@ def _pages(picture: Picture) -> "Iterator[Page]":
 
     if isinstance(picture, str | Path):
         _check_file(picture)
+        return decode(picture, long_side=LONG_SIDE)
+    if isinstance(picture, bytes):
         return decode(picture, long_side=LONG_SIDE)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
     return iter((Page(0, to_grey(pixels), 1.0),))
