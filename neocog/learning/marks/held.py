@@ -2,8 +2,8 @@
 
 *Fonts*: all that matplotlib ships (DejaVu Sans, Serif and Mono, STIX, Computer Modern), and of
 cv2's the triple strokes and the broad script. *Kinds*: Greek and Cyrillic letters, symbols (a
-heart, a note, a sum, ...), three digits that touch, triangles and diamonds, combs, spirals, flat
-patches of a threshold. Where matplotlib is not installed, only cv2's fonts are drawn.
+heart, a note, a sum, ...), three digits that touch, combs, hatches, stars, spirals, knots, clouds,
+flat patches of a threshold. Where matplotlib is not installed, only cv2's fonts are drawn.
 
 Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S s Z z B b g q, and
 of Greek and Cyrillic those that resemble these or a digit.
@@ -18,7 +18,7 @@ from PIL import ImageFont
 
 from neocog.learning.marks.glyphs import LETTERS, SIGNS, from_outline, from_strokes
 from neocog.learning.marks.remains import side_by_side
-from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines, ring, turned
+from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines, turned
 
 STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")
 #: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
@@ -85,13 +85,43 @@ def triple(rng: Random, source: Source) -> Ink:
     return side_by_side(rng, source, 3)
 
 
-def polygon(rng: Random, source: Source) -> Ink:
-    """A triangle or a diamond with a stroke through it, or doubled."""
-    corners = int(rng.integers(3, 5))
-    line = ring((0.5, 0.5), 0.5, corners + 1)
-    line = turned(line, rng.uniform(0, 0.5))
-    inside = rng.random((2, 2))
-    return draw_lines(rng, [line, inside] if rng.random() < 0.5 else [line, line[:3] * 0.6 + 0.2])
+def star(rng: Random, source: Source) -> Ink:
+    """A star of five points or more: its outline, or drawn in one go."""
+    points = int(rng.choice([5, 7, 9]))
+    if rng.random() < 0.5:
+        angle = np.arange(2 * points + 1) * np.pi / points
+        radius = np.where(np.arange(2 * points + 1) % 2, rng.uniform(0.2, 0.3), 0.5)
+    else:
+        angle, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
+    line = 0.5 + radius[:, None] * np.stack([np.sin(angle), -np.cos(angle)], axis=1)
+    return draw_lines(rng, [turned(line, rng.uniform(-0.3, 0.3))], int(rng.integers(2, 7)))
+
+
+def hatch(rng: Random, source: Source) -> Ink:
+    """Strokes both ways: a grid without a border."""
+    across, down = (int(v) for v in rng.integers(2, 5, 2))
+    lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0.15, 0.85, across)]
+    lines += [np.array([[0.0, y], [1.0, y]]) for y in np.linspace(0.15, 0.85, down)]
+    angle = rng.uniform(-0.6, 0.6)
+    return draw_lines(rng, [turned(line, angle) for line in lines], int(rng.integers(2, 6)))
+
+
+def knot(rng: Random, source: Source) -> Ink:
+    """A figure of Lissajous, of three loops or more."""
+    t = np.linspace(0, 2 * np.pi, 120)
+    across, down = ((2, 3), (3, 4), (3, 2), (1, 4), (4, 3))[rng.integers(5)]
+    x = 0.5 + 0.5 * np.sin(across * t + rng.uniform(0.3, 1.2))
+    line = np.stack([x, 0.5 + 0.5 * np.sin(down * t)], axis=1)
+    return draw_lines(rng, [line], int(rng.integers(2, 6)))
+
+
+def cloud(rng: Random, source: Source) -> Ink:
+    """A closed line of five bows or more."""
+    bows = int(rng.integers(5, 9))
+    t = np.linspace(0, 2 * np.pi, 120)
+    radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
+    way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
+    return draw_lines(rng, [0.5 + radius[:, None] * way], int(rng.integers(2, 7)))
 
 
 def comb(rng: Random, source: Source) -> Ink:
@@ -122,5 +152,5 @@ def patches(rng: Random, source: Source) -> Ink:
 #: Kinds that are held back (of letters and signs, fonts), with their shares.
 HELD: dict[Draw, float] = {
     letter: 6, sign: 3, greek: 2, symbol: 2, triple: 1.5,
-    polygon: 1, comb: 1, spiral: 1, patches: 1,
+    comb: 0.7, hatch: 0.7, star: 0.7, spiral: 0.7, knot: 0.7, cloud: 0.7, patches: 0.7,
 }  # fmt: skip

@@ -24,7 +24,7 @@ def side_by_side(rng: Random, source: Source, count: int) -> Ink:
         if not digit.shape[1]:
             continue
         digit = np.roll(np.pad(digit, ((4, 4), (0, 0))), rng.integers(-3, 4), axis=0)
-        overlap = min(int(rng.integers(0, 4)), digit.shape[1])
+        overlap = min(int(rng.integers(0, 4)), digit.shape[1] // 3)
         wide = np.zeros((len(out), out.shape[1] + digit.shape[1] - overlap), np.float32)
         wide[:, : out.shape[1]] = out
         wide[:, -digit.shape[1] :] = np.maximum(wide[:, -digit.shape[1] :], digit)

@@ -1,4 +1,4 @@
-"""Marks of a few strokes: scribbles, crosses, rules, arrows, ticks, boxes, faces, plants."""
+"""Marks of a few strokes: scribbles, crosses, rules, arrows, boxes, figures, faces, plants."""
 
 import numpy as np
 
@@ -93,6 +93,57 @@ def box(rng: Random, source: Source) -> Ink:
         lines.append(np.array([[0.5, low], [0.5, low + high]]))
     turn = rng.normal(0, 0.08)
     return draw_lines(rng, [turned(line, turn) for line in lines], int(rng.integers(2, 8)))
+
+
+def polygon(rng: Random, source: Source) -> Ink:
+    """Three to six corners, not round: plain, doubled or with a stroke inside."""
+    corners = int(rng.choice([3, 3, 4, 4, 5, 6]))
+    angle = 2 * np.pi * (np.arange(corners) + rng.uniform(-0.15, 0.15, corners)) / corners
+    way = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    line = 0.5 + 0.5 * rng.uniform(0.75, 1, (corners, 1)) * way
+    line = turned(np.concatenate([line, line[:1]]), rng.uniform(0, 2 * np.pi))
+    inside = rng.random()
+    lines = [line]
+    if inside < 0.25:
+        lines.append(rng.random((2, 2)))
+    elif inside < 0.5:
+        lines.append(0.5 + rng.uniform(0.4, 0.7) * (line - 0.5))
+    return draw_lines(rng, lines)
+
+
+def crossed_ring(rng: Random, source: Source) -> Ink:
+    """A ring with a stroke through its whole height, or a cross in it or on it."""
+    high, radius = rng.uniform(0.6, 1.2), rng.uniform(0.2, 0.42)
+    lines = [ring((0.5, 0.5), radius, high=high)]
+    through = np.array([[0.5, 0.0], [0.5, 1.0]])
+    if rng.random() < 0.5:
+        lines.append(turned(through, rng.choice([0, np.pi / 2]) + rng.normal(0, 0.1)))
+        if rng.random() < 0.5:
+            lines.append(turned(lines[1], np.pi / 2))
+    else:  # a stem with one bar or two, or a head
+        stem = np.array([[0.5, 0.5 + radius * high], [0.5, 1.1 + radius * high]])
+        at = float(stem[1, 1]) - rng.uniform(0.1, 0.3)
+        lines += [stem, np.array([[0.25, at], [0.75, at]])]
+        turn = rng.choice([0, np.pi / 2, np.pi, rng.uniform(0, 6.3)])
+        lines = [turned(line, float(turn)) for line in lines]
+    return by_hand(draw_lines(rng, lines), rng, 0.6)
+
+
+def figure(rng: Random, source: Source) -> Ink:
+    """Three to five lines, arcs, rings and angles in disorder."""
+    lines: list[Line] = []
+    for _ in range(int(rng.integers(3, 6))):
+        kind, middle = rng.random(), rng.uniform(0.1, 0.9, 2)
+        if kind < 0.3:
+            lines.append(rng.random((2, 2)))
+        elif kind < 0.55:
+            lines.append(curve(rng.random((3, 2)), 16))
+        elif kind < 0.8:
+            x, y = middle.tolist()
+            lines.append(ring((x, y), rng.uniform(0.08, 0.3), high=rng.uniform(0.6, 1.5)))
+        else:
+            lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
+    return draw_lines(rng, lines, int(rng.integers(3, 9)))
 
 
 def face(rng: Random, source: Source) -> Ink:
