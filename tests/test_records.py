@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from neocog.batch.reader import Policy
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sinks import open_sink
 from neocog.batch.sources import Files, expand
@@ -139,14 +138,3 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         list(expand([tmp_path]))
     with pytest.raises(NothingToRead):
         list(expand([]))
-
-
-def test_policy_gives_reasons() -> None:
-    policy = Policy(min_p=0.5, rival=0.9)
-    assert policy.reason(3, 0.6, 0.8, 0.1) is None
-    assert policy.reason(-1, 0.0, 0.0, 0.0) == "no response"
-    assert policy.reason(3, 0.4, 0.8, 0.01) == "two answers"
-    assert policy.reason(3, 0.4, 0.8, 0.5) == "low confidence"
-    assert Policy(min_p=0.0).reason(3, 0.0, 0.8, 0.0) is None
-    with pytest.raises(UsageError, match="a probability is wanted"):
-        Policy(min_p=1.5)

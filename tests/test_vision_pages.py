@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from neocog.batch.reader import Policy
+from neocog.batch.policy import Policy
 from neocog.cli import app
 from neocog.learning.datasets import open_dataset
 from neocog.learning.pages.conditions import (

@@ -4,15 +4,15 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
-from neocog.errors import InputError, NeocogError, UsageError
+from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,49 +24,6 @@ if TYPE_CHECKING:
 
 Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
 """A picture file, its bytes, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """When an answer is rejected and ``"?"`` stands in the text.
-
-    Attributes
-    ----------
-    min_p : float
-        Answers of a lower probability are rejected.
-    rival : float
-        A rejected answer counts as ``two answers`` if the second response is at least this
-        share of the best, else as ``low confidence``.
-    writing, many : float, int
-        Where the median probability of at least so many marks of a page is lower, they are
-        letters, a texture or a drawing, and all are rejected as ``no writing``. A strip is
-        spared: who cuts one line out of a page knows what stands there.
-    """
-
-    min_p: float = 0.4
-    rival: float = 0.9
-    writing: float = 0.92
-    many: int = 5
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.min_p <= 1.0:
-            raise UsageError(f"min_p {self.min_p}: a probability is wanted, 0 (keep all) to 1")
-
-    def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
-        """Whether the marks of a page (height, width) are, by their probabilities, no digits."""
-        from neocog.vision.filters import is_strip
-
-        if self.min_p == 0 or len(p) < self.many or is_strip(page):
-            return False
-        return float(np.median(p)) < self.writing
-
-    def reason(self, label: int, p: float, best: float, margin: float) -> str | None:
-        """Why an answer is rejected, or None if it stands."""
-        if label < 0:
-            return "no response"
-        if p >= self.min_p:
-            return None
-        return "two answers" if best - margin >= self.rival * best else "low confidence"
 
 
 class Reader:
@@ -81,7 +38,10 @@ class Reader:
     precision, plan : str, optional
         As :func:`neocog.network.engine.open_engine`.
     min_p : float, optional
-        Reject answers of a lower probability; see `Policy`.
+        Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
+    max_error : float, optional
+        Largest share of wrong digits (of those answered) that may be expected, e.g. 0.001; the
+        threshold comes from the table in the model's card.
     batch : int, optional
         Digits per pass of the network, as many as the device likes by default.
     cut : bool
@@ -91,6 +51,8 @@ class Reader:
     ------
     ModelError
         If the model is missing or broken.
+    UsageError
+        If the thresholds make no sense, or the card shows no errors as rare as ``max_error``.
     DeviceError
         If the device is not there.
 
@@ -109,6 +71,7 @@ class Reader:
         precision: str | None = None,
         plan: str = "default",
         min_p: float | None = None,
+        max_error: float | None = None,
         batch: int | None = None,
         cut: bool = True,
     ) -> None:
@@ -116,8 +79,8 @@ class Reader:
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT
 
-        self.policy = Policy() if min_p is None else Policy(min_p=min_p)
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
+        self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = open_engine(self.model, device=device, precision=precision, plan=plan)
         self.batch = self.engine.batch if batch is None else batch
         self.cut = cut
@@ -268,9 +231,9 @@ class Reader:
         label = int(answers.label[index])
         p = float(answers.p[index])
         margin = float(answers.margin[index])
-        reason = self.policy.reason(label, p, float(answers.score[index].max()), margin)
+        reason = self.policy.reason(answers, index)
         if unwritten:
-            reason = reason or "no writing"
+            reason = reason or NO_WRITING
         char = REJECTED if reason else str(label)
         return DigitReading(char, p, margin, box, reason)
 

@@ -30,6 +30,20 @@ Batch = Annotated[
     int | None,
     typer.Option("--batch", min=1, help="Digits per pass [default: what the device likes]."),
 ]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        "--min-p", metavar="P", help="Put ? for answers less probable [default: the model's own]."
+    ),
+]
+MaxError = Annotated[
+    str | None,
+    typer.Option(
+        "--max-error",
+        metavar="SHARE",
+        help="Put ? so that at most this share of the digits given is wrong, such as 0.1%.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"

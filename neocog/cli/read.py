@@ -35,10 +35,6 @@ Debug = Annotated[
     str | None,
     typer.Option("--debug", metavar="DIR", help="Save a picture of each step of the search."),
 ]
-MinP = Annotated[
-    float | None,
-    typer.Option("--min-p", metavar="P", help="Put ? for answers less probable than this."),
-]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
 ]
@@ -54,7 +50,8 @@ def read(
     output: Output = None,
     overlay: Overlay = None,
     debug: Debug = None,
-    min_p: MinP = None,
+    min_p: options.MinP = None,
+    max_error: options.MaxError = None,
     timings: Timings = False,
     batch: options.Batch = None,
 ) -> None:
@@ -63,11 +60,20 @@ def read(
     A picture that cannot be read is told on stderr, the others are still read, and the exit
     code is 1.
     """
+    from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader
     from neocog.batch.sinks import open_sink
 
     sources = _sources(inputs, output)
-    reader = Reader(model, device=device, precision=precision, plan=plan, min_p=min_p, batch=batch)
+    reader = Reader(
+        model,
+        device=device,
+        precision=precision,
+        plan=plan,
+        min_p=min_p,
+        max_error=None if max_error is None else parse_share(max_error),
+        batch=batch,
+    )
     folders = _folders(overlay, debug, reader, sources)
     names = len(inputs) > 1 or os.path.isdir(inputs[0])
     count = failed = 0

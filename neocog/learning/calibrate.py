@@ -1,24 +1,152 @@
-"""Scores to probabilities: one temperature, set on digits that nothing else was learned from."""
+"""Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.network.decision import answers
+
+if TYPE_CHECKING:
+    from neocog.learning.datasets import Digits
+    from neocog.network.decision import Answers
+    from neocog.network.model import Model
+
+Scores = NDArray[np.floating]
+Labels = NDArray[np.integer]
+
 #: Temperatures tried, from sharp to soft.
 _TRIED = np.geomspace(0.002, 1.0, 120)
+#: Shares of the digits that are answered, each a row of the table.
+_COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.996, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9)
+_SEED = 4  # of the marks that thresholds are seen against
 
 
-def best_temperature(scores: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
+def best_temperature(scores: Scores, labels: Labels) -> float:
     """Return the temperature T for which softmax(score / T) is the likeliest.
 
     Parameters
     ----------
-    scores : ndarray, shape (N, 10)
+    scores : ndarray, shape (N, 10) or (N, 11)
         Scores of UC4.
     labels : ndarray of int, shape (N,)
-        The digits shown.
+        What was shown; 10 for no digit.
     """
     s = scores.astype(np.float64)
     s = s - s.max(axis=1, keepdims=True)
     own = s[np.arange(len(labels)), labels]
     loss = [np.mean(np.log(np.exp(s / t).sum(axis=1)) - own / t) for t in _TRIED]
     return round(float(_TRIED[int(np.argmin(loss))]), 5)
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRow:
+    """What comes of one threshold.
+
+    Attributes
+    ----------
+    p : float
+        Answers of a lower probability are rejected.
+    answered, errors : int
+        Digits that are answered then, and how many of those answers are wrong.
+    coverage : float
+        Answered digits, as a share of all.
+    error : float
+        (errors + 1) / (answered + 1): one error more than was seen.
+    marks : float
+        Share of marks that are no digits which are answered with one.
+    """
+
+    p: float
+    answered: int
+    errors: int
+    coverage: float
+    error: float
+    marks: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the card of a model holds it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None" = None) -> RiskRow:
+    """Count what a threshold p answers of digits and of marks that are none."""
+    kept = (found.p >= p) & (found.label >= 0)
+    answered, errors = int(kept.sum()), int((kept & (found.label != labels)).sum())
+    passed = 0.0
+    if marks is not None and len(marks):
+        passed = float(((marks.p >= p) & (marks.label >= 0)).mean())
+    return RiskRow(
+        p=p,
+        answered=answered,
+        errors=errors,
+        coverage=round(answered / max(len(labels), 1), 6),
+        error=round((errors + 1) / (answered + 1), 6),
+        marks=round(passed, 5),
+    )
+
+
+def risk_table(
+    found: "Answers", labels: Labels, marks: "Answers | None" = None
+) -> tuple[RiskRow, ...]:
+    """Thresholds of the probability with the errors that are left and the digits answered.
+
+    A row for the usual coverages, and one for each wrong answer that a threshold rejects.
+
+    Parameters
+    ----------
+    found : Answers
+        Answers to digits that the model was not learned from.
+    labels : ndarray of int, shape (N,)
+        What they are.
+    marks : Answers, optional
+        Answers to marks that are no digits.
+    """
+    p = np.unique(np.append(np.where(found.label >= 0, found.p, 0), (0, 1)).astype(np.float64))
+    ordered = np.sort(np.where(found.label >= 0, found.p, 0))[::-1]
+    last = [ordered[max(round(share * len(ordered)), 1) - 1] for share in _COVERAGE]
+    wrong = found.p[(found.label >= 0) & (found.label != labels)]
+    at = {int(np.searchsorted(p, v)) for v in last} | {
+        int(np.searchsorted(p, v)) + 1 for v in wrong
+    }
+    # halfway to the next lower answer: other engines give probabilities a little off these
+    tried = [round(float(p[i] + p[i - 1]) / 2, 9) for i in sorted(at) if 0 < i < len(p)]
+    rows = [risk_row(v, found, labels, marks) for v in tried]
+    least = max(len(labels) // 2, 1)
+    return tuple(row for row in rows if row.answered >= least)
+
+
+def threshold_of(table: tuple[RiskRow, ...], coverage: float) -> float:
+    """Return the highest threshold of a table at which so many digits are answered."""
+    return max((row.p for row in table if row.coverage >= coverage), default=0.0)
+
+
+def calibrated(model: "Model", digits: "Digits", *, xp: Any = np) -> "Model":
+    """Set a model's temperature, and write the table of risks to its card.
+
+    Parameters
+    ----------
+    model : Model
+    digits : Digits
+        Digits that nothing was learned from: MNIST's last 5 000 training digits.
+    xp : module
+        numpy or cupy: where the network runs.
+    """
+    from neocog.learning.negatives import negatives
+    from neocog.learning.recipes import score
+
+    labels = digits.labels.astype(np.int64)
+    own = score(model, digits.images, xp)
+    drawn, _, _ = negatives(len(digits), digits.images, labels, seed=_SEED)
+    other = score(model, drawn, xp)
+    temperature = best_temperature(own, labels)
+    found, marks = (answers(part, temperature=temperature) for part in (own, other))
+    table = risk_table(found, labels, marks)
+    card = dict(model.card)
+    card["rejection"] = {
+        "digits": len(digits),
+        "marks": len(drawn),
+        "table": [row.to_dict() for row in table],
+    }
+    return replace(model, temperature=temperature, card=card)

@@ -1,0 +1,105 @@
+"""Which answers are rejected, why, and how a threshold is taken from a model's card."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support import digits_of, tiny_model
+
+from neocog.batch.policy import Policy, parse_share, threshold_for
+from neocog.batch.reader import Reader
+from neocog.errors import UsageError
+from neocog.learning.calibrate import calibrated, risk_row, risk_table, threshold_of
+from neocog.learning.datasets import Digits
+from neocog.network.decision import Answers, answers
+
+
+def told(p: list[float], label: list[int]) -> Answers:
+    """Answers of a given probability."""
+    n = len(p)
+    return Answers(
+        np.array(label), np.ones((n, 10), np.float32), np.full(n, 0.1, np.float32),
+        np.array(p, np.float32),
+    )  # fmt: skip
+
+
+def test_reasons() -> None:
+    score = np.zeros((5, 11), np.float32)
+    score[0, 3] = 0.8
+    score[1, [3, 5]] = 0.8, 0.79  # a digit beside it
+    score[2, [3, 10]] = 0.8, 0.79  # no digit beside it
+    score[3, [3, 10]] = 0.7, 0.8
+    found = answers(score, temperature=0.05)
+    policy = Policy(min_p=0.9)
+    reasons = [policy.reason(found, index) for index in range(5)]
+    assert reasons == [None, "two answers", "not a digit", "not a digit", "no response"]
+    assert Policy(min_p=0.0).reason(found, 1) is None
+    with pytest.raises(UsageError, match="a probability is wanted"):
+        Policy(min_p=1.5)
+
+
+def test_a_row_counts_one_error_more_than_were_seen() -> None:
+    found = told([0.99, 0.9, 0.8, 0.6, 0.0], [1, 2, 3, 4, -1])
+    row = risk_row(0.7, found, np.array([1, 2, 9, 4, 5]), told([0.75, 0.3], [1, 1]))
+    assert (row.answered, row.errors, row.coverage) == (3, 1, 0.6)
+    assert row.error == pytest.approx(2 / 4)
+    assert row.marks == 0.5
+
+
+def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, 4000)
+    label = np.where(rng.random(4000) < (1 - p) / 20, 1, 0)
+    table = risk_table(told(p.tolist(), label.tolist()), np.zeros(4000, int))
+    card = {"rejection": {"table": [row.to_dict() for row in table]}}
+    allowed = [0.008, 0.01, 0.02]
+    found = [threshold_for(card, error) for error in allowed]
+    assert found == sorted(found, reverse=True)
+    for threshold, error in zip(found, allowed, strict=True):
+        assert (label[p >= threshold] != 0).mean() <= error
+    assert np.mean(p >= threshold_of(table, 0.9)) == pytest.approx(0.9, abs=0.01)
+    assert threshold_of(table, 1.0) <= p.min()
+
+
+def test_errors_that_nothing_shows_cannot_be_asked_for() -> None:
+    card = {"rejection": {"table": [{"p": 0.9, "error": 0.001}]}}
+    assert threshold_for(card, 0.002) == 0.9
+    with pytest.raises(UsageError, match="no error rarer"):
+        threshold_for(card, 0.0001)
+    with pytest.raises(UsageError, match="no table"):
+        threshold_for({}, 0.01)
+    with pytest.raises(UsageError, match="a share between"):
+        threshold_for(card, 0.0)
+
+
+def test_the_reader_takes_its_thresholds_from_the_card() -> None:
+    table = [{"p": 0.99, "error": 0.001}, {"p": 0.2, "error": 0.02}]
+    card = {"reading": {"min_p": 0.3}, "rejection": {"table": table}}
+    model = replace(tiny_model(), card=card)
+    assert Reader(model).policy.min_p == 0.3
+    assert Reader(model, min_p=0.1).policy.min_p == 0.1
+    assert Reader(model, max_error=0.001).policy.min_p == 0.99
+    assert Reader(model, max_error=0.05).policy.min_p == 0.3
+    with pytest.raises(UsageError, match="give one of them"):
+        Reader(model, max_error=0.05, min_p=0.2)
+
+
+def test_a_calibrated_model_knows_its_risks() -> None:
+    images = np.concatenate([digits_of("0123456789")] * 3)
+    model = calibrated(tiny_model(), Digits(images, np.tile(np.arange(10), 3), "drawn"))
+    rejection = model.card["rejection"]
+    assert rejection["digits"] == rejection["marks"] == 30
+    assert rejection["table"][0]["errors"] == 0
+    assert rejection["table"][0]["error"] == pytest.approx(1 / 31, abs=1e-5)
+    assert Reader(model, max_error=0.05).policy.min_p >= rejection["table"][0]["p"]
+
+
+@pytest.mark.parametrize(("words", "share"), [("0.1%", 0.001), (" 2 %", 0.02), ("0.005", 0.005)])
+def test_shares(words: str, share: float) -> None:
+    assert parse_share(words) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("words", ["", "much", "-1%", "200%", "1% or so"])
+def test_what_is_no_share(words: str) -> None:
+    with pytest.raises(UsageError, match="wanted a share"):
+        parse_share(words)
