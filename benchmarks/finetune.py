@@ -23,7 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-_RESERVE = 12.0  # seconds at the end for the last measurement and files
+_RESERVE = 14.0  # seconds at the end for the last measurement and files
+_CHANGED = (
+    "geometry", "strokes", "pages", "none,coarse=1", "none,blur=2", "none,far=1,far_shift=8",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         "validation": model.card["validation_accuracy"],
         "validation_pairs": pairs(model, kept, args.device),
         **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
+        **{f"validation_{how}": changed(model, kept, how, args.device) for how in _CHANGED},
     }
     if args.test:
         test = open_digits(args.data / "mnist", split="test")
@@ -155,6 +159,23 @@ def pairs(model: Any, digits: Any, device: str) -> float:
     with torch.no_grad():
         scores = torch.cat([network(part).cpu() for part in shown.split(500)]).numpy()
     return float((labels_of(scores) == digits.labels).mean())
+
+
+def changed(model: Any, digits: Any, how: str, device: str) -> float:
+    """Share of digits that are read right after changes, always the same ones."""
+    import torch
+
+    from neocog.learning.augment import augment, augmentation
+    from neocog.learning.trainable import Trainable
+    from neocog.network.decision import labels_of
+
+    network = Trainable(model).to(device).eval()
+    generator = torch.Generator(device=device).manual_seed(1)
+    parts = []
+    with torch.no_grad():
+        for part in torch.tensor(digits.images, device=device).split(500):
+            parts.append(network(augment(part, augmentation(how), generator)).cpu())
+    return round(float((labels_of(torch.cat(parts).numpy()) == digits.labels).mean()), 5)
 
 
 def _words(figures: dict[str, float]) -> str:
@@ -207,6 +228,7 @@ def main() -> int:
     parser.add_argument("--starts", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--test", action="store_true")
+    parser.add_argument("--gpus", type=int, default=1, help="over which the jobs are dealt")
     parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.begun is not None:
@@ -216,10 +238,10 @@ def main() -> int:
         for job in args.jobs:
             speed(job, args)
         return 0
-    return _all(args.jobs, begun)
+    return _all(args.jobs, begun, args.gpus)
 
 
-def _all(jobs: list[Job], begun: float) -> int:
+def _all(jobs: list[Job], begun: float, gpus: int) -> int:
     """Run this command once for each job, all at the same time."""
     words, others = sys.argv[1:], []
     if "--jobs" in words:
@@ -229,9 +251,13 @@ def _all(jobs: list[Job], begun: float) -> int:
     else:
         others = words
     threads = str(max(1, (os.cpu_count() or 1) // len(jobs)))
-    environment = os.environ | {"OMP_NUM_THREADS": threads}
     command = [sys.executable, os.path.abspath(__file__), *others, "--begun", str(begun)]
-    running = [subprocess.Popen([*command, "--jobs", job.words()], env=environment) for job in jobs]
+    running = []
+    for i, job in enumerate(jobs):
+        environment = os.environ | {"OMP_NUM_THREADS": threads}
+        if gpus > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = str(i % gpus)
+        running.append(subprocess.Popen([*command, "--jobs", job.words()], env=environment))
     return max(process.wait() for process in running)
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.tune OUT.json --ship
 
 Each is checked against float64 before it is timed. With ``--ship`` the quickest per layer,
-precision and batch of OUT.json become ``neocog/cuda/tuned.json``. What OUT.json holds already stays.
+precision and batch of OUT.json become ``neocog/cuda/tuned.json``. What is in OUT.json stays there.
 """
 
 import argparse

@@ -52,6 +52,8 @@ class Augmentation:
         Share of digits beside which a piece of another digit stands.
     binary : float
         Share of digits that are cut to black and white.
+    coarse : float
+        Share of digits that were seen by few pixels, 9 to 22 for the 28 of a digit.
     """
 
     shift: float = 3.0
@@ -68,10 +70,11 @@ class Augmentation:
     occlusion: float = 0.0
     neighbour: float = 0.0
     binary: float = 0.0
+    coarse: float = 0.0
 
     def times(self, strength: float) -> "Augmentation":
         """Return all of it weaker or stronger; shares stay at most 1."""
-        most = {"far": 1.0, "occlusion": 1.0, "neighbour": 1.0, "binary": 1.0}
+        most = dict.fromkeys(("far", "occlusion", "neighbour", "binary", "coarse"), 1.0)
         values = {
             name: min(strength * value, most.get(name, float("inf")))
             for name, value in asdict(self).items()
@@ -79,11 +82,13 @@ class Augmentation:
         return replace(self, **values | {"far_shift": self.far_shift})
 
 
-#: Geometry alone, as measured to serve MNIST best; with strokes; and all that pages bring.
+#: Geometry alone, as measured to serve MNIST best; with strokes; with other scanners; and all that
+#: pages bring.
 PRESETS = {
     "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
     "geometry": Augmentation(stroke=0.0),
     "strokes": Augmentation(),
+    "scans": Augmentation(blur=0.7, contrast=0.1, coarse=0.12),
     "pages": Augmentation(
         blur=1.2,
         noise=0.12,
@@ -91,6 +96,7 @@ PRESETS = {
         occlusion=0.06,
         neighbour=0.08,
         binary=0.15,
+        coarse=0.1,
     ),
 }
 
@@ -178,6 +184,8 @@ def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
         u0 = _occluded(u0, how, dice)
     if how.blur:
         u0 = _blurred(u0, how, dice)
+    if how.coarse:
+        u0 = _coarse(u0, how, dice)
     if how.binary:
         u0 = _black_and_white(u0, how, dice)
     if how.contrast:
@@ -242,6 +250,18 @@ def _blurred(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     u = (rows * bell[:, :, None]).sum(dim=1).view_as(u)
     columns = functional.unfold(u, (1, 2 * reach + 1), padding=(0, reach))
     return (columns * bell[:, :, None]).sum(dim=1).view_as(u)
+
+
+def _coarse(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
+    """Averaged over few pixels, as many for all of a batch, and enlarged again."""
+    chosen = dice.happens(how.coarse)[:, None, None, None]
+    pixels = int(torch.randint(9, 23, (), generator=dice.generator, device=dice.device))
+    few = round(pixels * INPUT_SIZE / ENLARGED)
+    seen = functional.interpolate(u, (few, few), mode="area")
+    size = (INPUT_SIZE, INPUT_SIZE)
+    return torch.where(
+        chosen, functional.interpolate(seen, size, mode="bilinear", align_corners=False), u
+    )
 
 
 def _pale(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
