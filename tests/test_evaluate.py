@@ -1,6 +1,5 @@
 """The figures of an evaluation, from answers that are known."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from neocog.batch.records import PageReading
 from neocog.bench.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
 from neocog.bench.timing import StageTime, Timing, made_digits, made_page, page_times
 from neocog.learning.formats import Digits
+from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
 from neocog.vision.find import find_digits
 from tests.support import digits_of, tiny_model
@@ -20,9 +20,10 @@ from tests.support import digits_of, tiny_model
 class Parrot:
     """An engine whose answer is the first pixel, -1 for 255."""
 
-    def recognise(self, digits: Any, *, batch: int = 32) -> Any:
+    def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
         label = digits[:, 0, 0].astype(np.int64)
-        return SimpleNamespace(label=np.where(label == 255, -1, label))
+        score = np.eye(11, 10, dtype=np.float32)[np.minimum(label, 10)]
+        return answers(score, temperature=0.1)
 
 
 def test_confusion_and_accuracy() -> None:
@@ -69,6 +70,12 @@ def test_picture_score() -> None:
 )  # fmt: skip
 def test_edit_distance(left: str, right: str, edits: int) -> None:
     assert edit_distance(left, right) == edits
+
+
+def test_unknown_stands_for_anything() -> None:
+    assert edit_distance("?7?46", "07946", unknown="?") == 0
+    assert edit_distance("?7", "07946", unknown="?") == 3
+    assert edit_distance("??", "0", unknown="?") == 1
 
 
 TEXT = st.text(alphabet="01?", max_size=8)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.batch.records import PageReading
     from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.network.decision import Answers
     from neocog.network.engine import AnyEngine
 
 NO_ANSWER = 10  # column of the confusion matrix
@@ -99,19 +100,38 @@ class PictureScore:
         }
 
 
+def answer_digits(
+    engine: "AnyEngine",
+    images: NDArray[np.uint8],
+    *,
+    batch: int | None = None,
+    progress: Progress | None = None,
+) -> "Answers":
+    """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
+    from neocog.network.decision import Answers
+
+    parts = []
+    for first in range(0, len(images), _CHUNK):
+        parts.append(engine.recognise(images[first : first + _CHUNK], batch=batch))
+        if progress:
+            progress(min(first + _CHUNK, len(images)), len(images))
+    return Answers.join(parts) if parts else Answers.none()
+
+
+def confusion_of(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count digits by what they are (row) and what was answered (column, 10 for none)."""
+    confusion = np.zeros((10, NO_ANSWER + 1), np.int64)
+    np.add.at(confusion, (labels, np.where(answers < 0, NO_ANSWER, answers)), 1)
+    return confusion
+
+
 def evaluate_digits(
     engine: "AnyEngine", digits: "Digits", *, batch: int = 32, progress: Progress | None = None
 ) -> DigitScore:
     """Read isolated digits and count the answers."""
-    confusion = np.zeros((10, NO_ANSWER + 1), np.int64)
     start = time.perf_counter()
-    for first in range(0, len(digits), _CHUNK):
-        chunk = digits[first : first + _CHUNK]
-        answers = engine.recognise(chunk.images, batch=batch).label
-        np.add.at(confusion, (chunk.labels, np.where(answers < 0, NO_ANSWER, answers)), 1)
-        if progress:
-            progress(min(first + _CHUNK, len(digits)), len(digits))
-    return DigitScore(confusion, time.perf_counter() - start)
+    answers = answer_digits(engine, digits.images, batch=batch, progress=progress)
+    return DigitScore(confusion_of(digits.labels, answers.label), time.perf_counter() - start)
 
 
 def evaluate_pictures(
@@ -127,17 +147,20 @@ def evaluate_pictures(
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
 
 
-def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
+def edit_distance(left: Sequence[str], right: Sequence[str], *, unknown: str | None = None) -> int:
     """Fewest insertions, deletions and substitutions that turn one text into the other.
 
-    Levenshtein's distance, by rows.
+    Levenshtein's distance, by rows. ``unknown`` on the left may stand for anything at no cost.
 
     >>> edit_distance("07946", "0?94")
     2
+    >>> edit_distance("0?94", "07946", unknown="?")
+    1
     """
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         diagonal, row[0] = row[0], i
         for j, b in enumerate(right, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+            other = a not in (b, unknown)
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + other)
     return row[-1]

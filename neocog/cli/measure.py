@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,8 @@ from neocog.cli import options
 from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from neocog.batch.reader import Reader
     from neocog.bench.evaluate import DigitScore, PictureScore
     from neocog.bench.timing import StageTime, Timing
@@ -28,8 +30,14 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many,
 
 def evaluate(
     path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A labelled set: IDX, USPS, folders, labels.csv.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="PATH",
+            help="A labelled set: IDX, USPS, folders, labels.csv. With --report a folder that "
+            "holds mnist, usps, photos and strings, or some of them [default: NEOCOG_DATA].",
+            show_default=False,
+        ),
+    ] = None,
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -38,15 +46,39 @@ def evaluate(
     limit: Limit = None,
     batch: options.Batch = None,
     as_json: options.Json = False,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="DIR",
+            help="Measure on every set at hand and write report.json and report.html there.",
+        ),
+    ] = None,
 ) -> None:
     """Measure how well a model reads a labelled set.
 
     Isolated digits: accuracy and a table of confusions. Pictures of several digits: the
-    character error rate, and the share of pictures read exactly.
+    character error rate, and the share of pictures read exactly. With --report: every set at
+    hand, corruptions, marks that are no digits, risk against coverage, calibration, mistakes.
     """
     from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, open_dataset
 
+    if report is not None:
+        if split is not None:
+            raise typer.BadParameter("a report has its own parts; leave --split out")
+        _report(
+            path,
+            report,
+            limit,
+            as_json,
+            lambda: Reader(model, device=device, precision=precision, plan=plan, batch=batch),
+        )
+        return
+    if path is None:
+        raise typer.BadParameter(
+            "no set is named; give its place, or --report DIR", param_hint="PATH"
+        )
     dataset = open_dataset(path, split=split)[:limit]
     reader = Reader(model, device=device, precision=precision, plan=plan, batch=batch)
     if isinstance(dataset, Digits):
@@ -81,6 +113,26 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
         raise typer.Exit(1)
 
 
+def _report(
+    path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
+) -> None:
+    from neocog.bench.report import find_sets, measure, prepare, write
+
+    sets = find_sets(path, limit=limit)
+    prepare(folder)
+    found = measure(opened(), sets, limit=limit, told=Counter)
+    data, shown = write(found, folder)
+    facts = found.summary()
+    if as_json:
+        print(json.dumps({**facts, "report": str(data)}))
+    else:
+        _show_report(facts, str(shown))
+    for failure in found.failures:
+        print(f"neocog: {failure}", file=sys.stderr)
+    if found.failures:
+        raise typer.Exit(1)
+
+
 def _about(reader: "Reader") -> dict[str, str]:
     return {"model": reader.model.id, "device": reader.engine.device}
 
@@ -108,6 +160,19 @@ def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
         f"character error rate {100 * facts['cer']:.2f} %   "
         f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
     )
+
+
+def _show_report(facts: dict[str, Any], page: str) -> None:
+    for name, found in facts["sets"].items():
+        if "cer" in found:
+            words = f"character error rate {100 * found['cer']:.2f} %, "
+            words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
+        else:
+            words = f"accuracy {100 * found['accuracy']:.2f} % of {found['n']} digits"
+        print(f"{name:12s} {words}")
+    for name, why in facts["missing"].items():
+        print(f"{name:12s} missing: {why}")
+    print(f"{facts['model']} in {facts['seconds']:.1f} s: {page}")
 
 
 def timing(

@@ -1,0 +1,122 @@
+"""How far probabilities can be trusted: risk against coverage, thresholds, calibration.
+
+An answer is *taken* if its probability is at least a threshold. Coverage is the share of all
+digits whose answers are taken, risk the share of wrong ones among these. No answer has
+probability 0, is never taken, and counts as wrong where all digits are counted.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Bins of equal width of the reliability diagram and of ECE.
+BINS = 15
+_POINTS = 200  # of a curve that is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Answers by how sure they are.
+
+    Attributes
+    ----------
+    p : ndarray of float64, shape (N,)
+        Probability of each answer; 0 for none.
+    right : ndarray of bool, shape (N,)
+        Whether it is right; never where there is none.
+    """
+
+    p: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, label: NDArray[Any], p: NDArray[Any], wanted: NDArray[Any]) -> "Confidence":
+        """Answers (N,), -1 for none, their probabilities, and what was written."""
+        answered = label >= 0
+        return cls(np.where(answered, p, 0).astype(np.float64), answered & (label == wanted))
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def curve(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return thresholds from the highest on, how many answers each takes, how many wrong.
+
+        One point for each different probability above 0, since answers of the same probability
+        are taken together.
+        """
+        order = np.argsort(-self.p, kind="stable")
+        p = self.p[order]
+        wrong = np.cumsum(~self.right[order], dtype=np.int64)
+        last = np.append(p[1:] != p[:-1], True) & (p > 0) if len(p) else np.zeros(0, bool)
+        at = np.flatnonzero(last)
+        return p[at], (at + 1).astype(np.int64), wrong[at]
+
+    def aurc(self) -> float:
+        """Area under the risk-coverage curve: mean risk of the n surest answers, n = 1 .. N.
+
+        Answers of the same probability share their errors evenly.
+        """
+        if not len(self):
+            return 0.0
+        _, taken, wrong = self.curve()
+        ends = np.concatenate([[0], taken, [len(self)]])
+        errors = np.concatenate([[0], wrong, [int((~self.right).sum())]])
+        count = np.arange(1, len(self) + 1)
+        return float((np.interp(count, ends, errors) / count).mean())
+
+    def at(self, threshold: float) -> dict[str, float]:
+        """Return coverage and risk where answers of at least this probability are taken."""
+        taken = (self.p >= threshold) & (self.p > 0)
+        wrong = int((taken & ~self.right).sum())
+        return {
+            "threshold": float(threshold),
+            "coverage": int(taken.sum()) / max(len(self), 1),
+            "risk": wrong / max(int(taken.sum()), 1),
+            "wrong": wrong,
+        }
+
+    def threshold_of_coverage(self, coverage: float) -> float | None:
+        """Return the highest threshold that takes at least this share; None if none does."""
+        thresholds, taken, _ = self.curve()
+        enough = np.flatnonzero(taken >= coverage * len(self) - 1e-9)
+        return float(thresholds[enough[0]]) if enough.size else None
+
+    def threshold_of_risk(self, risk: float) -> float | None:
+        """Return the lowest threshold whose risk is at most this; None if none is."""
+        thresholds, taken, wrong = self.curve()
+        low = np.flatnonzero(wrong <= risk * taken + 1e-9)
+        return float(thresholds[low[-1]]) if low.size else None
+
+    def points(self) -> list[dict[str, float]]:
+        """Return the risk-coverage curve as at most about 200 points, thin where it is sure."""
+        thresholds, taken, wrong = self.curve()
+        left = len(self) - taken + 1  # dense near full coverage, where readers look
+        if len(taken) > _POINTS:
+            wanted = np.geomspace(left.max(), left.min(), _POINTS)
+            index = np.unique(np.searchsorted(-left, -wanted).clip(0, len(left) - 1))
+        else:
+            index = np.arange(len(taken))
+        return [
+            {"threshold": float(thresholds[i]), "coverage": float(taken[i] / len(self)),
+             "risk": float(wrong[i] / taken[i])}
+            for i in index
+        ]  # fmt: skip
+
+    def reliability(self) -> list[dict[str, float]]:
+        """Return, for each bin that holds answers, their number, mean probability and accuracy."""
+        answered = self.p > 0
+        p, right = self.p[answered], self.right[answered]
+        bin_of = np.minimum((p * BINS).astype(int), BINS - 1)
+        return [
+            {"low": b / BINS, "high": (b + 1) / BINS, "n": int((bin_of == b).sum()),
+             "p": float(p[bin_of == b].mean()), "accuracy": float(right[bin_of == b].mean())}
+            for b in np.unique(bin_of)
+        ]  # fmt: skip
+
+    def ece(self) -> float:
+        """Expected calibration error: mean of abs(accuracy - p) over the bins, by their number."""
+        rows = self.reliability()
+        total = sum(row["n"] for row in rows)
+        return sum(row["n"] * abs(row["accuracy"] - row["p"]) for row in rows) / max(total, 1)

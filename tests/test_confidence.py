@@ -1,0 +1,85 @@
+"""Risk, coverage and calibration, from answers that are known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neocog.bench.confidence import BINS, Confidence
+
+
+def made(p: list[float], right: list[bool]) -> Confidence:
+    return Confidence(np.array(p, dtype=np.float64), np.array(right, dtype=bool))
+
+
+FOUR = made([0.9, 0.8, 0.8, 0.6], [True, True, False, True])
+
+
+def test_no_answer_is_never_right_nor_sure() -> None:
+    sure = Confidence.of(np.array([1, -1, 3]), np.array([0.9, 0.7, 0.6]), np.array([1, -1, 4]))
+    assert sure.p.tolist() == [0.9, 0, 0.6]
+    assert sure.right.tolist() == [True, False, False]
+    assert sure.at(0.0)["coverage"] == pytest.approx(2 / 3)
+
+
+def test_answers_of_one_probability_are_taken_together() -> None:
+    thresholds, taken, wrong = FOUR.curve()
+    assert thresholds.tolist() == [0.9, 0.8, 0.6]
+    assert taken.tolist() == [1, 3, 4]
+    assert wrong.tolist() == [0, 1, 1]
+
+
+def test_area_under_the_curve() -> None:
+    # the two at 0.8 share their error: risks 0, 1/4, 1/3, 1/4
+    assert FOUR.aurc() == pytest.approx((0 + 0.25 + 1 / 3 + 0.25) / 4)
+    assert made([0.9, 0.0], [True, False]).aurc() == pytest.approx(0.25)
+    assert made([], []).aurc() == 0
+
+
+def test_thresholds() -> None:
+    assert FOUR.threshold_of_coverage(0.25) == 0.9
+    assert FOUR.threshold_of_coverage(0.5) == 0.8
+    assert FOUR.threshold_of_coverage(1.0) == 0.6
+    assert made([0.5, 0.0], [True, False]).threshold_of_coverage(1.0) is None
+    assert FOUR.threshold_of_risk(0.26) == 0.6
+    assert FOUR.threshold_of_risk(0.1) == 0.9
+    assert made([0.5], [False]).threshold_of_risk(0.1) is None
+    assert FOUR.at(0.8) == {
+        "threshold": 0.8, "coverage": 0.75, "risk": pytest.approx(1 / 3), "wrong": 1,
+    }  # fmt: skip
+
+
+def test_calibration() -> None:
+    rows = FOUR.reliability()
+    assert [row["n"] for row in rows] == [1, 2, 1]
+    assert rows[1]["accuracy"] == 0.5
+    assert FOUR.ece() == pytest.approx((0.4 + 2 * 0.3 + 0.1) / 4)
+    assert made([1.0], [True]).reliability()[0]["low"] == (BINS - 1) / BINS
+
+
+ANSWERS = st.lists(
+    st.tuples(st.integers(0, 20).map(lambda n: n / 20), st.booleans()), min_size=1, max_size=60
+)
+
+
+@given(ANSWERS, st.floats(0.01, 0.99))
+def test_thresholds_keep_what_they_promise(answers: list[tuple[float, bool]], share: float) -> None:
+    sure = made([p for p, _ in answers], [right and p > 0 for p, right in answers])
+    taken = sure.threshold_of_coverage(share)
+    assert taken is None or sure.at(taken)["coverage"] >= share - 1e-9
+    low = sure.threshold_of_risk(share)
+    assert low is None or sure.at(low)["risk"] <= share + 1e-9
+    assert 0 <= sure.aurc() <= 1
+    assert 0 <= sure.ece() <= 1
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.1, 1, 5000)
+    sure = Confidence(p, rng.random(5000) < p)
+    points = sure.points()
+    assert len(points) <= 201
+    assert points[0]["threshold"] == p.max()
+    assert points[-1]["coverage"] == 1
+    coverages = [point["coverage"] for point in points]
+    assert coverages == sorted(coverages)

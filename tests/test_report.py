@@ -1,0 +1,192 @@
+"""``neocog eval --report``: every set at hand, one JSON file, one page that needs nothing else."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from neocog.batch.reader import Reader
+from neocog.bench.figures import Axis, Line, chart
+from neocog.bench.report import find_sets, measure, write
+from neocog.cli import app
+from neocog.errors import InputError
+from tests.support import save_page, tiny_model
+from tests.test_cli import write_idx
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with mnist/ and photos/, no usps/ and no strings/."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "mnist").mkdir()
+    for prefix in ("train", "t10k"):
+        write_idx(folder / "mnist", prefix, 120)
+    photos = folder / "photos"
+    photos.mkdir()
+    save_page(photos / "a.png", "12")
+    save_page(photos / "b.png", "56")
+    (photos / "labels.csv").write_text("file,text\na.png,12\nb.png,57\nno.png,89\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    tiny_model().save(path)
+    return path
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+class Page(HTMLParser):
+    """Sees that tags are closed and that nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.pictures = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href"):
+                assert value is not None
+                assert value.startswith("data:image/png;base64,")
+                self.pictures += 1
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, text: str) -> None:
+        self.text += text
+
+
+@pytest.fixture(scope="module")
+def report(
+    data: Path, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Result, Path]:
+    folder = tmp_path_factory.mktemp("out") / "deep" / "report"
+    result = run("eval", data, "--report", folder, "--model", model, "--device", "cpu",
+                 "--limit", "20", "--json")  # fmt: skip
+    return result, folder
+
+
+def test_the_command(report: tuple[Result, Path]) -> None:
+    result, folder = report
+    assert result.exit_code == 1  # one picture is not there
+    assert "no.png" in result.stderr
+    said = json.loads(result.stdout.splitlines()[-1])
+    assert said["report"] == str(folder / "report.json")
+    assert said["sets"]["mnist"] == {"n": 20, "accuracy": 1.0}
+    assert said["sets"]["photos"]["n"] == 3
+    assert set(said["missing"]) == {"usps", "strings"}
+    assert said["device"] == "cpu"
+
+
+def test_what_the_file_holds(report: tuple[Result, Path]) -> None:
+    facts: dict[str, Any] = json.loads((report[1] / "report.json").read_text())
+    assert facts["model"].startswith("tiny@")
+    assert list(facts["digits"]) == ["mnist", "sklearn"]
+    mnist, other = facts["digits"]["mnist"], facts["digits"]["sklearn"]
+    assert np.array(mnist["confusion"]).shape == (10, 11)
+    assert sum(row["right"] for row in mnist["per_digit"]) == 20
+    assert mnist["worst"] == []
+    assert len(other["worst"]) == other["n"] - round(other["n"] * other["accuracy"])
+    for key in ("ece", "aurc", "risk_coverage", "reliability", "error_at_coverage",
+                "coverage_at_error", "as_read"):  # fmt: skip
+        assert key in other
+    assert [len(v) for v in facts["corruptions"]["accuracy"].values()] == [5] * 8
+    assert facts["corruptions"]["n"] == 20
+    assert 0 <= facts["marks"]["read_as_digits"] <= 1
+    assert sum(kind["n"] for kind in facts["marks"]["kinds"].values()) == 20
+    fixed = facts["fixed_on_validation"]
+    assert fixed[0].keys() >= {"fixed_at", "wanted", "threshold", "validation", "test"}
+    photos = facts["pictures"]["photos"]
+    assert [row["picture"] for row in photos["wrong"]] == ["b.png", "no.png"]
+    assert photos["cer"] == pytest.approx(3 / 6)
+    strictest = photos["stricter"][-1]
+    assert strictest["cer"] >= strictest["cer_beside"]
+
+
+def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
+    page = Page()
+    page.feed((report[1] / "report.html").read_text())
+    assert page.open == []
+    assert page.pictures >= 3  # mistakes, corruptions, a picture read wrong
+    for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion",
+                  "Thresholds fixed on validation", "written 57", "ECE"):  # fmt: skip
+        assert words in page.text
+
+
+def test_the_place_may_be_named_by_the_variable(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEOCOG_DATA", str(data))
+    sets = find_sets(limit=5)
+    assert len(sets.digits["mnist"]) == len(sets.pictures["photos"]) + 2 == 5
+    assert sets.validation is not None
+    assert set(sets.missing) == {"usps", "strings"}
+
+
+def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NEOCOG_DATA", raising=False)
+    monkeypatch.setattr("neocog.learning.fetch.default_folder", lambda name: tmp_path / name)
+    sets = find_sets(limit=3)
+    assert list(sets.digits) == ["sklearn"]
+    assert "neocog data fetch mnist" in sets.missing["mnist"]
+    facts = measure(Reader(tiny_model(), device="cpu"), sets, limit=3).facts
+    assert facts["fixed_on_validation"] == []
+    assert facts["corruptions"]["name"] == sets.digits["sklearn"].name
+
+
+def test_pictures_alone_are_enough(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    save_page(photos / "a.png", "12")
+    (photos / "labels.csv").write_text("file,text\na.png,12\n")
+    sets = find_sets(tmp_path)
+    sets.digits.clear()
+    report = measure(Reader(tiny_model(), device="cpu"), sets)
+    assert report.facts["corruptions"] is None
+    assert "corruptions" in report.facts["missing"]
+    write(report, tmp_path / "out")
+    assert "photographs" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(InputError, match="holds none of the folders mnist, usps"):
+        find_sets(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        find_sets(tmp_path / "none")
+    file = tmp_path / "file"
+    file.touch()
+    assert run("eval", data, "--report", file).exit_code == 2
+    assert run("eval", data, "--report", tmp_path / "r", "--split", "test").exit_code == 2
+
+
+def test_a_chart_cuts_off_at_its_axes() -> None:
+    axis = Axis("a < b", 0.0, 1.0, [(0.0, "0"), (1.0, "1")])
+    drawn = chart([Line("one", [(0, 0), (2, 5)])], axis, axis, title="t")
+    assert 'points="58.0,256.0 446.0,14.0"' in drawn
+    assert "a &lt; b" in drawn
+
+
+@pytest.mark.data
+def test_the_real_sets(data_dir: Path, tmp_path: Path) -> None:
+    reader = Reader("neocog-small", device="cpu")
+    report = measure(reader, find_sets(data_dir, limit=20), limit=20)
+    assert report.facts["missing"] == {}
+    assert report.facts["digits"]["mnist"]["accuracy"] > 0.8
+    assert report.failures == []
+    write(report, tmp_path)
