@@ -1,0 +1,202 @@
+"""Measures how much a shift of the digit costs: models, and LeNets of similar size beside them.
+
+    python benchmarks/shift.py DATA -o benchmarks/results/shift.json [--models neocog]
+        [--device cuda] [--shifts 4 8] [--limit 1000] [--no-lenet]
+
+DATA holds mnist/. The picture is shifted in the plane of U0, 65 x 65, in eight directions; what
+leaves the plane is lost, paper comes in. Everyone sees the same shifted picture, the LeNets at half
+its resolution (32 x 32, LeNet-5's own field). The LeNets learn from MNIST's first 55 000 training
+digits: once as they are, once with the changes that fine-tuning uses (shifts of up to 8 pixels
+among them). They need PyTorch; a GPU takes a minute for each.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.record import write_results
+from neocog.learning.datasets import Digits, open_digits
+from neocog.network.decision import Decision
+from neocog.network.engine import AnyEngine, cores, one_blas_thread, open_engine
+from neocog.network.model import Model, load_model
+from neocog.network.u0 import DIGIT_SIZE, u0_from_digits
+
+#: rows and columns of each direction
+DIRECTIONS = {
+    "up": (-1, 0), "up right": (-1, 1), "right": (0, 1), "down right": (1, 1),
+    "down": (1, 0), "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
+}  # fmt: skip
+COLUMNS = {
+    "network": "network", "parameters": "parameters", "changed": "learned from digits",
+    "shift": "shift, pixels of 65", "unshifted": "not shifted", "mean": "mean of 8 directions",
+    "worst": "worst", "direction": "to", "drop": "worst drop, points",
+}  # fmt: skip
+FORMATS = {"parameters": ",", "unshifted": ".2%", "mean": ".2%", "worst": ".2%", "drop": ".2f"}
+_AT_ONCE = 64  # pictures that an engine gives the maps of
+
+Reading = Callable[[np.ndarray, int, int], np.ndarray]
+"""Labels of digits (N, 28, 28) that are shifted by so many rows and columns of U0."""
+
+
+def parameters(model: Model) -> int:
+    """Numbers that a neocognitron has learned or was given."""
+    arrays = [array for layer in model.s for array in (layer.reference, layer.c)]
+    return sum(array.size for array in (*arrays, *model.blurs))
+
+
+def shifted(pictures: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Pictures (N, H, W) moved down and right by whole pixels; 0 comes in."""
+    out = np.zeros_like(pictures)
+    high, wide = pictures.shape[1:]
+    to_r, to_c = (
+        slice(max(rows, 0), high + min(rows, 0)),
+        slice(max(columns, 0), wide + min(columns, 0)),
+    )
+    from_r = slice(max(-rows, 0), high + min(-rows, 0))
+    from_c = slice(max(-columns, 0), wide + min(-columns, 0))
+    out[:, to_r, to_c] = pictures[:, from_r, from_c]
+    return out
+
+
+def stays(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Which digits keep all their ink, and no ink at the border, if they themselves are shifted.
+
+    Then U0 of the shifted digit is the shifted U0: its enlargement is the same everywhere but at
+    the border.
+    """
+    inner = slice(1, DIGIT_SIZE - 1)
+    kept = np.zeros((DIGIT_SIZE, DIGIT_SIZE), bool)
+    kept[inner, inner] = True
+    back = shifted(kept[None], -rows, -columns)[0] & kept
+    return ~(digits.astype(bool) & ~back).any(axis=(1, 2))
+
+
+def of_engine(engine: AnyEngine) -> Reading:
+    """What a model reads on its engine.
+
+    Digits that stay within their 28 x 28 pixels are shifted there, which is the same and quick;
+    the others in U0, by the maps of the engine.
+    """
+    decide = Decision(engine.model)
+
+    def by_maps(u0: np.ndarray) -> np.ndarray:
+        with one_blas_thread():
+            return decide(np.ascontiguousarray(engine.maps(u0)["US4"].transpose(0, 2, 3, 1))).label
+
+    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        out = np.full(len(digits), -1)
+        whole = np.zeros(len(digits), bool)
+        if rows % 2 == columns % 2 == 0:
+            whole = stays(digits, rows // 2, columns // 2)
+            moved = shifted(digits[whole], rows // 2, columns // 2)
+            out[whole] = engine.recognise(moved).label
+        u0 = shifted(u0_from_digits(digits[~whole]), rows, columns)
+        parts = [u0[i : i + _AT_ONCE] for i in range(0, len(u0), _AT_ONCE)]
+        with (
+            one_blas_thread(),
+            ThreadPoolExecutor(cores() if engine.device == "cpu" else 1) as pool,
+        ):
+            found = list(pool.map(by_maps, parts))
+        out[~whole] = np.concatenate(found) if found else []
+        return out
+
+    return read
+
+
+def of_lenet(network: Any, device: str) -> Reading:
+    """What a LeNet reads."""
+    from benchmarks.lenet import labels_of
+
+    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        return labels_of(network, shifted(u0_from_digits(digits), rows, columns), device=device)
+
+    return read
+
+
+def measure(read: Reading, digits: Digits, shifts: list[int]) -> list[dict[str, Any]]:
+    """One row for each shift: accuracy by direction, mean, worst."""
+    right = float((read(digits.images, 0, 0) == digits.labels).mean())
+    rows = []
+    for shift in shifts:
+        by = {name: float((read(digits.images, shift * r, shift * c) == digits.labels).mean())
+              for name, (r, c) in DIRECTIONS.items()}  # fmt: skip
+        worst = min(by, key=by.__getitem__)
+        rows.append({"shift": shift, "unshifted": right, "mean": float(np.mean(list(by.values()))),
+                     "worst": by[worst], "direction": worst, "drop": 100 * (right - by[worst]),
+                     "by_direction": by})  # fmt: skip
+    return rows
+
+
+def lost(digits: Digits, shift: int) -> float:
+    """Share of digits that lose ink beyond U0 in at least one direction."""
+    u0 = u0_from_digits(digits.images)
+    ink = u0.sum(axis=(1, 2))
+    gone = [np.abs(shifted(u0, shift * r, shift * c).sum(axis=(1, 2)) - ink) > 1e-3
+            for r, c in DIRECTIONS.values()]  # fmt: skip
+    return float(np.any(gone, axis=0).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--models", nargs="+", default=["neocog"])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, of models and LeNets")
+    parser.add_argument("--shifts", nargs="+", type=int, default=[4, 8])
+    parser.add_argument("--limit", type=int, help="test digits, evenly spread [default: all]")
+    parser.add_argument("--epochs", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=100, help="at most for each LeNet")
+    parser.add_argument("--changes", nargs="*", default=["none", "strokes"])
+    parser.add_argument("--no-lenet", action="store_true")
+    args = parser.parse_args()
+    digits = open_digits(args.data / "mnist", split="test")
+    if args.limit:
+        from neocog.bench.measures import spread
+
+        digits = spread(digits, args.limit)
+    table: list[dict[str, Any]] = []
+
+    def keep(about: dict[str, Any], read: Reading) -> None:
+        for row in measure(read, digits, args.shifts):
+            table.append(about | row)
+            print({k: v for k, v in table[-1].items() if k != "by_direction"}, flush=True)
+
+    sizes: dict[str, int] = {}
+    for name in args.models:
+        model = load_model(name)
+        sizes[name] = parameters(model)
+        learned = model.card.get("finetuning")
+        about = {"network": model.id, "parameters": sizes[name],
+                 "changed": "changed" if learned else "as they are"}  # fmt: skip
+        keep(about, of_engine(open_engine(model, device=args.device)))
+    if not args.no_lenet:
+        from benchmarks.lenet import as_large_as, learn
+
+        learning = open_digits(args.data / "mnist", split="learning")
+        for size in dict.fromkeys(sizes.values()):
+            for how in args.changes:
+                network = as_large_as(size)
+                spent = learn(network, learning.images, learning.labels, how=how,
+                              epochs=args.epochs, seconds=args.seconds,
+                              device=args.device)  # fmt: skip
+                about = {"network": "LeNet", "parameters": network.parameters_held, **spent,
+                         "changed": "as they are" if how == "none" else "changed"}  # fmt: skip
+                keep(about, of_lenet(network, args.device))
+    write_results(args.output, table, columns=COLUMNS, formats=FORMATS,
+                  gpu=args.device.startswith("cuda"), digits=len(digits),
+                  lost={str(s): lost(digits, s) for s in args.shifts})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

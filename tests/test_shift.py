@@ -1,0 +1,76 @@
+"""Shifts in the plane of U0: exact, the same by every way, measured in eight directions."""
+
+import numpy as np
+import pytest
+
+from benchmarks.shift import DIRECTIONS, lost, measure, of_engine, shifted, stays
+from neocog.learning.formats import Digits
+from neocog.network.engine import Engine
+from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, tiny_model
+
+DIGITS = digits_of("0123456789")
+WIDE = np.where(np.arange(10)[:, None, None] == 4, 255, DIGITS).astype(np.uint8)  # one full of ink
+
+
+def test_shifted() -> None:
+    picture = np.arange(12).reshape(1, 3, 4)
+    assert shifted(picture, 1, -2).tolist() == [[[0, 0, 0, 0], [2, 3, 0, 0], [6, 7, 0, 0]]]
+    assert shifted(picture, 0, 0).tolist() == picture.tolist()
+    assert not shifted(picture, 3, 0).any()
+
+
+@pytest.mark.parametrize("move", [(0, 0), (2, 0), (-3, 3), (0, -3)])
+def test_a_digit_that_stays_may_be_shifted_itself(move: tuple[int, int]) -> None:
+    inside = stays(WIDE, *move)
+    assert not inside[4]
+    assert inside.sum() >= 1
+    np.testing.assert_array_equal(
+        u0_from_digits(shifted(WIDE[inside], *move)),
+        shifted(u0_from_digits(WIDE[inside]), 2 * move[0], 2 * move[1]),
+    )
+
+
+def test_both_ways_read_the_same() -> None:
+    engine = Engine(tiny_model())
+    read = of_engine(engine)
+    np.testing.assert_array_equal(read(WIDE, 0, 0), engine.recognise(WIDE).label)
+    for rows, columns in ((4, 0), (-2, 2)):
+        whole = read(WIDE, rows, columns)
+        u0 = shifted(u0_from_digits(WIDE), rows, columns)
+        inside = stays(WIDE, rows // 2, columns // 2)
+        quick = engine.recognise(shifted(WIDE[inside], rows // 2, columns // 2)).label
+        np.testing.assert_array_equal(whole[inside], quick)
+        best = engine.maps(u0)["UC4"][:, :, 0, 0].argmax(axis=1)
+        np.testing.assert_array_equal(whole, best)
+    assert len(read(WIDE, 3, 0)) == len(WIDE)  # an odd shift has no other way
+
+
+def test_rows_of_the_table() -> None:
+    digits = Digits(DIGITS, np.arange(10), "made")
+
+    def read(images: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        return np.arange(10) if rows <= 0 else np.zeros(10, int)
+
+    (row,) = measure(read, digits, [8])
+    assert row["unshifted"] == 1
+    assert set(row["by_direction"]) == set(DIRECTIONS)
+    assert row["worst"] == pytest.approx(0.1)
+    assert row["direction"] in ("down", "down right", "down left")
+    assert row["drop"] == pytest.approx(90)
+    assert row["mean"] == pytest.approx((5 + 3 * 0.1) / 8)
+    assert lost(digits, 0) == 0
+    assert lost(Digits(WIDE, np.arange(10), "made"), 8) > 0
+
+
+def test_a_lenet_learns() -> None:
+    pytest.importorskip("torch")
+    from benchmarks.lenet import LeNet, as_large_as, labels_of, learn
+
+    assert LeNet().parameters_held == 61_706
+    for wanted in (61_706, 550_000, 1_800_000):
+        assert as_large_as(wanted).parameters_held == pytest.approx(wanted, rel=0.03)
+    network, labels = LeNet(), np.arange(10)
+    spent = learn(network, DIGITS, labels, how="none", epochs=60, batch=10, device="cpu")
+    assert spent["epochs"] == 60
+    np.testing.assert_array_equal(labels_of(network, u0_from_digits(DIGITS), device="cpu"), labels)
