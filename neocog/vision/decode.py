@@ -3,11 +3,15 @@
 Pillow decodes. A page is turned upright by its EXIF orientation, transparent places become white
 paper, deep and palette pictures become eight bits, and colour becomes the grey in which the ink
 stands out most. A JPEG is decoded at a reduced size when less than its full size is wanted.
+
+Memory: a page is refused by its header if it has more than `MAX_PIXELS`; one that is decoded takes
+at most about twelve bytes a pixel on its way to grey, whatever its kind, where it is then reduced.
 """
 
 import io
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,7 +29,12 @@ Source = str | Path | bytes | IO[bytes]
 MAX_PIXELS = 2**27
 """Pictures with more pixels than this (134 million) are refused by their header alone."""
 
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
+"""What is decoded. Pillow knows more, some of which start other programs."""
+
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_PLAIN = {"L", "RGB", "RGBA", "LA", "CMYK"}  # kinds that can be reduced as they are
+_STRIP = 2**20  # pixels of a deep picture that are made eight bits deep at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
@@ -80,11 +89,13 @@ def decode(
     stream, close = _open_stream(source)
     try:
         with _open_image(stream) as image:
-            pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
-            for index in range(pages):
-                _seek(image, index)
+            index = 0
+            while True:
                 _refuse_too_large(image.size, max_pixels)
                 yield _page(image, index, long_side)
+                index += 1
+                if image.format != "TIFF" or not _turn_to(image, index):
+                    return
     except Image.DecompressionBombError:
         raise InputError(
             f"the picture is larger than {max_pixels:,} pixels; make it smaller"
@@ -147,14 +158,29 @@ def _open_stream(source: Source) -> tuple[IO[bytes], bool]:
 def _open_image(stream: IO[bytes]) -> "Image":
     from PIL import Image, UnidentifiedImageError
 
+    with _damage("cannot be opened"):
+        try:
+            return Image.open(stream, formats=FORMATS)
+        except UnidentifiedImageError:
+            raise InputError(_not_a_picture(stream)) from None
+
+
+@contextmanager
+def _damage(what: str) -> Iterator[None]:
+    """Say in one line whatever a decoder makes of a damaged file: it may raise anything."""
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the size is judged by max_pixels instead
-            return Image.open(stream)
-    except UnidentifiedImageError:
-        raise InputError(_not_a_picture(stream)) from None
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise InputError(f"the picture cannot be opened: {_first_line(error)}") from None
+            # the size is judged by max_pixels, and odd metadata do not concern the pixels
+            warnings.simplefilter("ignore")
+            yield
+    except (InputError, Image.DecompressionBombError):
+        raise
+    except MemoryError:
+        raise InputError(f"the picture {what}: it takes more memory than there is") from None
+    except Exception as error:
+        raise InputError(f"the picture {what}: {_first_line(error)}") from None
 
 
 def _not_a_picture(stream: IO[bytes]) -> str:
@@ -164,13 +190,14 @@ def _not_a_picture(stream: IO[bytes]) -> str:
     return "the file is no picture that can be decoded; wanted JPEG, PNG, TIFF, BMP, GIF or WebP"
 
 
-def _seek(image: "Image", index: int) -> None:
-    try:
-        image.seek(index)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(
-            f"page {index} of the picture is damaged or cut short: {_first_line(error)}"
-        ) from None
+def _turn_to(image: "Image", index: int) -> bool:
+    """Turn to a page; False where there are no more."""
+    with _damage(f"has a page {index} that is damaged or cut short"):
+        try:
+            image.seek(index)
+        except EOFError:
+            return False
+    return True
 
 
 def _refuse_too_large(size: tuple[int, int], max_pixels: int) -> None:
@@ -186,38 +213,39 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
     from PIL import Image, ImageOps
 
     full = max(image.size)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # remarks on odd metadata do not concern the pixels
-            if long_side is not None:
-                image.draft(None, (long_side, long_side))
-            frame = image.copy() if image.mode in _DEEP else _flat(image)
-            frame = ImageOps.exif_transpose(frame)
-            if image.mode in _DEEP:
-                frame = Image.fromarray(_eight_bits(np.asarray(frame)))
-            if long_side is not None and max(frame.size) > long_side:
-                frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
-    except Image.DecompressionBombError:
-        raise
-    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, KeyError) as error:
-        raise InputError(f"the picture is damaged or cut short: {_first_line(error)}") from None
-    return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
+    with _damage("is damaged or cut short"):
+        if long_side is not None:
+            image.draft(None, (long_side, long_side))
+        frame = _flat(_much_reduced(image, long_side))
+        exif = image.getexif()
+        if exif:
+            frame.info["exif"] = exif.tobytes()
+            ImageOps.exif_transpose(frame, in_place=True)
+        if long_side is not None and max(frame.size) > long_side:
+            frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
+        return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
+
+
+def _much_reduced(image: "Image", long_side: int | None) -> "Image":
+    """Bring a very large picture near its size before any copy is made of it."""
+    times = max(image.size) // (2 * long_side) if long_side else 1
+    if times < 2 or image.mode not in _PLAIN or "transparency" in image.info:
+        return image
+    return image.reduce(times)
 
 
 def _flat(image: "Image") -> "Image":
-    """Return a grey or RGB picture; transparent places are white."""
+    """Return a grey or RGB picture of its own; transparent places are white."""
     from PIL import Image
 
-    transparent = image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
-    if transparent:
+    if image.mode in _DEEP:
+        return Image.fromarray(_eight_bits(np.asarray(image)))
+    if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
         layer = image.convert("RGBA")
-        paper = Image.new("RGBA", layer.size, "white")
-        flat = Image.alpha_composite(paper, layer).convert("RGB")
-    else:
-        flat = image.convert("L" if image.mode in {"1", "L"} else "RGB")
-    if image.getexif():
-        flat.info["exif"] = image.getexif().tobytes()
-    return flat
+        flat = Image.new("RGB", layer.size, "white")
+        flat.paste(layer, mask=layer.getchannel("A"))
+        return flat
+    return image.convert("L" if image.mode in {"1", "L"} else "RGB")
 
 
 def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -225,13 +253,22 @@ def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
         return array
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
-    values = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
-    top = float(values.max(initial=0.0))
+    rows = max(1, _STRIP // max(1, array[:1].size))
+    strips = [slice(first, first + rows) for first in range(0, len(array), rows)]
+    top = max((float(_finite(array[strip]).max(initial=0.0)) for strip in strips), default=0.0)
+    scale = 1.0
     if array.dtype.kind == "f" and top <= 1.0:
-        values = values * 255.0
+        scale = 255.0
     elif top > 255.0:
-        values = values * (255.0 / max(top, 65535.0))
-    return np.clip(values.round(), 0, 255).astype(np.uint8)
+        scale = 255.0 / max(top, 65535.0)
+    out = np.empty(array.shape, np.uint8)
+    for strip in strips:
+        out[strip] = np.clip((_finite(array[strip]) * np.float32(scale)).round(), 0, 255)
+    return out
+
+
+def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
+    return np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _clearest_grey(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
