@@ -119,6 +119,52 @@ def reading_time(result: dict[str, Any]) -> dict[str, Any]:
     return result | {"rows": [result["finding"]], "columns": columns}
 
 
+def models(result: dict[str, Any]) -> dict[str, Any]:
+    """How each shipped model reads every set."""
+    columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file", "mnist": "MNIST test",
+               "usps": "USPS, unseen", "sklearn": "scikit-learn, unseen",
+               "corruptions": "corrupted", "photos_cer": "photographs, error rate",
+               "photos_exact": "exact", "strings_cer": "strings, error rate",
+               "strings_exact": "exact"}  # fmt: skip
+    shares = {key: ".2%" for key in columns if key not in ("model", "planes", "size")}
+    return result | {"columns": columns, "formats": shares}
+
+
+def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
+    """Accuracy of each shipped model under each corruption, mean of its strengths."""
+    rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
+    kinds = list(dict.fromkeys(key for row in rows for key in row if key != "model"))
+    names = {key: key for key in ("model", *kinds)}
+    return result | {"rows": rows, "columns": names, "formats": dict.fromkeys(kinds, ".1%")}
+
+
+def models_risk(result: dict[str, Any]) -> dict[str, Any]:
+    """What thresholds that were fixed on validation digits do on MNIST's test set."""
+    rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
+    columns = {"model": "model", "wanted": "taken of validation", "p": "from p =",
+               "coverage": "taken of test", "error": "wrong among them"}  # fmt: skip
+    formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%"}
+    return result | {"rows": rows, "columns": columns, "formats": formats}
+
+
+def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
+    """The most frequent mistakes of each shipped model on MNIST's test set."""
+    rows = []
+    for row in result["rows"]:
+        found = [
+            (count, digit, read)
+            for digit, counts in enumerate(row["confusion"])
+            for read, count in enumerate(counts)
+            if count and digit != read
+        ]
+        words = [
+            f"{digit} as {read if read < 10 else 'none'}: {count}"
+            for count, digit, read in sorted(found, key=lambda one: -one[0])[:8]
+        ]
+        rows.append({"model": row["model"], "mistakes": ", ".join(words) or "none"})
+    return result | {"rows": rows, "columns": {"model": "model", "mistakes": "most frequent"}}
+
+
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
@@ -127,6 +173,10 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "reading-conditions": ("reading", reading_conditions),
     "reading-causes": ("reading", reading_causes),
     "reading-time": ("reading", reading_time),
+    "models": ("models", models),
+    "models-robustness": ("models", models_robustness),
+    "models-risk": ("models", models_risk),
+    "models-confusion": ("models", models_confusion),
 }
 
 

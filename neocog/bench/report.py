@@ -213,9 +213,11 @@ def measure(
         answers, sure[name] = timed(name, partial(answered, reader, own, told=told))
         digits[name] = digit_facts(own, answers, sure[name], min_p=min_p)
     transfer: list[Facts] = []
+    validation: Facts | None = None
     if sets.validation is not None and "mnist" in sure:
         _, fixed = timed("validation", partial(answered, reader, sets.validation, told=told))
         transfer = transfer_facts(fixed, sure["mnist"])
+        validation = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
     base = next(iter(sets.digits.values()), None)
     corruptions = marks = None
     if base is not None:
@@ -236,6 +238,7 @@ def measure(
         "seconds_of": seconds,
         "missing": missing,
         "digits": digits,
+        "validation": validation,
         "fixed_on_validation": transfer,
         "corruptions": corruptions,
         "marks": marks,

@@ -1,0 +1,168 @@
+"""Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
+
+    python benchmarks/cards.py DATA models/*.safetensors [--device cuda] [--reports DIR]
+
+DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is
+going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
+its id stay the same, and so does what the card holds of learning and of thresholds. A file that
+lacks them gets --name, --recipe, --learned-from and --command (the command that makes it again).
+With --reports each model's report goes to DIR/NAME. The tables of docs/models.md are made from
+benchmarks/results/models.json, where rows of models that are not measured stay (--output).
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.record import write_results
+from neocog.batch.reader import Reader
+from neocog.bench.report import Sets, find_sets, measure, write
+from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
+from neocog.network.registry import find_model
+
+RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
+LEARNED_FROM = "MNIST, the last 5 000 training digits kept apart"
+LARGEST = 4 * 2**20
+#: What the card calls the sets.
+_SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}
+_PICTURES = ("n", "n_digits", "cer", "exact")
+
+
+def measured(facts: dict[str, Any]) -> dict[str, Any]:
+    """The part of a card that comes from a report."""
+    digits = facts["digits"]
+    card: dict[str, Any] = {
+        "accuracy": {_SETS[name]: own["accuracy"] for name, own in digits.items()},
+        "measured": {key: facts[key] for key in ("date", "neocog", "device", "precision", "min_p")},
+    }
+    if facts["validation"]:
+        card["accuracy"]["validation"] = facts["validation"]["accuracy"]
+    if "mnist" in digits:
+        test = digits["mnist"]
+        card["confusion"] = test["confusion"]
+        card["risk_coverage"] = [_row(row) for row in test["error_at_coverage"]]
+        card["calibration"] = {key: round(test[key], 6) for key in ("ece", "aurc")}
+    card["fixed_on_validation"] = [
+        {"wanted": row["wanted"], **_row(row["test"])}
+        for row in facts["fixed_on_validation"]
+        if row["fixed_at"] == "coverage"
+    ]
+    if facts["corruptions"]:
+        own = facts["corruptions"]
+        means = {name: round(mean, 5) for name, mean in own["means"].items()}
+        card["robustness"] = {**means, "mean": round(own["mean"], 5)}
+    if facts["marks"]:
+        marks = facts["marks"]
+        card["marks"] = {"n": marks["n"], "read_as_digits": round(marks["read_as_digits"], 5)}
+    card["pictures"] = {
+        name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
+    }
+    return card
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    return {"p": row["threshold"], "coverage": round(row["coverage"], 6),
+            "error": round(row["risk"], 6), "wrong": row["wrong"]}  # fmt: skip
+
+
+def result(model: Model, size: int) -> dict[str, Any]:
+    """A row of the result file, from a card."""
+    card = model.card
+    row: dict[str, Any] = {
+        "model": model.id,
+        "name": model.name,
+        "planes": "/".join(map(str, (len(model.s[0].reference), *model.planes))),
+        "bytes": size,
+        "size": f"{size / 2**20:.2f} MiB",
+        **{name: card["accuracy"].get(own) for name, own in _SETS.items()},
+        "corruptions": card.get("robustness", {}).get("mean"),
+        "marks": card.get("marks", {}).get("read_as_digits"),
+        "robustness": card.get("robustness", {}),
+        "risk_coverage": card.get("risk_coverage", []),
+        "fixed": card["fixed_on_validation"],
+        "confusion": card.get("confusion", []),
+        "measured": card["measured"],
+    }
+    for name, own in card["pictures"].items():
+        row |= {f"{name}_{key}": own[key] for key in ("cer", "exact")}
+    return row
+
+
+def write_card(
+    path: Path,
+    sets: Sets,
+    *,
+    device: str = "auto",
+    precision: Precision = "fp16",
+    limit: int | None = None,
+    about: dict[str, str] | None = None,
+    name: str | None = None,
+    reports: Path | None = None,
+) -> Model:
+    """Measure a model file as it is going to be shipped, and write it with its card.
+
+    ``about`` holds what the card says of the making; what is not among it stays as it is.
+    """
+    old = load_model(path)
+    named = replace(old, name=name or old.name)
+    shipped = from_bytes(to_bytes(named, precision=precision), source=str(path))
+    report = measure(Reader(shipped, device=device), sets, limit=limit)
+    if reports is not None:
+        write(report, reports / shipped.name)
+    card = {"data": LEARNED_FROM, **shipped.card, **(about or {}), **measured(report.facts)}
+    saved = replace(shipped, card=card).save(path, precision=precision)
+    if path.stat().st_size > LARGEST:
+        print(f"{path}: {path.stat().st_size} bytes, more than {LARGEST}", file=sys.stderr)
+    return saved
+
+
+def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with those of other models that a result file holds already."""
+    kept = json.loads(path.read_text())["rows"] if path.is_file() else []
+    new = {row["name"]: row for row in rows}
+    together = {row["name"]: row for row in kept} | new
+    return [together[name] for name in sorted(together)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+", help="model files, or names of shipped ones")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
+    parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
+    parser.add_argument("--reports", type=Path)
+    parser.add_argument("--name", help="the model's name from now on")
+    for option in ("recipe", "learned-from", "command"):
+        parser.add_argument(f"--{option}", help="what the card says of it")
+    args = parser.parse_args()
+    given = {"recipe": args.recipe, "data": args.learned_from, "command": args.command}
+    sets = find_sets(args.data, limit=args.limit)
+    for name, why in sets.missing.items():
+        print(f"{name}: {why}", file=sys.stderr)
+    rows = []
+    for named in args.models:
+        path = find_model(named)
+        model = write_card(path, sets, device=args.device, precision=args.precision,
+                           limit=args.limit, name=args.name, reports=args.reports,
+                           about={key: words for key, words in given.items() if words})  # fmt: skip
+        rows.append(result(model, path.stat().st_size))
+        print(model.id, {k: v for k, v in rows[-1].items() if isinstance(v, float)}, flush=True)
+    write_results(args.output, merged(args.output, rows), columns={"model": "model"},
+                  gpu=args.device.startswith("cuda"), limit=args.limit,
+                  command="python benchmarks/cards.py DATA models/*.safetensors"
+                          + f" --device {args.device}" * (args.device != "auto"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
