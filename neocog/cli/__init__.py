@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from neocog.cli import bench, data, doctor, learn, measure, models, read
+from neocog.cli import bench, data, doctor, learn, live, measure, models, read
 from neocog.errors import NeocogError
 
 
@@ -78,6 +78,8 @@ def _options(
 
 
 app.command("read")(read.read)
+app.command("live")(live.live)
+app.command("cameras")(live.cameras)
 app.command("train")(learn.train)
 app.command("eval")(measure.evaluate)
 app.command("timing")(measure.timing)

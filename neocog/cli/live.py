@@ -1,0 +1,194 @@
+"""``neocog live``: numbers held before a camera are read; ``neocog cameras`` lists the cameras."""
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neocog.cli import options
+from neocog.errors import NothingToRead, UsageError
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+    from neocog.live.session import Session
+    from neocog.live.window import Window
+
+SMALL_MODEL = "neocog-small"
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="[SOURCE]",
+        help="Camera by number or name, video file, folder of pictures, http or rtsp address.",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|PATH",
+        help="A shipped model, or a file [default: neocog, on the CPU neocog-small].",
+    ),
+]
+Agree = Annotated[
+    str, typer.Option("--agree", metavar="K/N", help="A digit is what K of the last N frames saw.")
+]
+Region = Annotated[
+    str | None,
+    typer.Option(
+        "--roi", metavar="X,Y,W,H", help="Read this part alone: pixels, or shares below 1."
+    ),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option("--pattern", metavar="PATTERN", help="Announce such numbers only: '####-##'."),
+]
+Length = Annotated[
+    int | None, typer.Option("--length", min=1, help="Announce numbers of so many digits only.")
+]
+Size = Annotated[
+    str | None, typer.Option("--size", metavar="WxH", help="Size to ask a camera for [1280x720].")
+]
+Fps = Annotated[
+    float | None,
+    typer.Option(
+        "--fps", min=1, max=1000, help="Rate to ask a camera for; of a folder's pictures."
+    ),
+]
+ReplayFps = Annotated[
+    float | None,
+    typer.Option(
+        "--replay-fps", min=1, max=1000, help="Take a file for a camera: this rate, newest frame."
+    ),
+]
+Headless = Annotated[bool, typer.Option("--headless", help="Open no window.")]
+Record = Annotated[
+    str | None, typer.Option("--record", metavar="FILE", help="Record what is shown (mp4, avi).")
+]
+Jsonl = Annotated[
+    str | None,
+    typer.Option("--jsonl", metavar="FILE", help="Append a JSON line for each number."),
+]
+Events = Annotated[
+    bool, typer.Option("--events", help="JSON events on stdout, not the numbers alone.")
+]
+MinP = Annotated[
+    float | None,
+    typer.Option("--min-p", metavar="P", help="Put ? for answers less probable than this."),
+]
+
+
+def live(
+    source: Source = "0",
+    model: Model = None,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
+    agree: Agree = "3/5",
+    roi: Region = None,
+    pattern: Pattern = None,
+    length: Length = None,
+    size: Size = None,
+    fps: Fps = None,
+    replay_fps: ReplayFps = None,
+    headless: Headless = False,
+    record: Record = None,
+    jsonl: Jsonl = None,
+    events: Events = False,
+    min_p: MinP = None,
+) -> None:
+    """Read numbers from a camera, a video, a folder of pictures or a stream.
+
+    Each new number is printed once. In the window: q ends, h shows the other keys.
+    """
+    from neocog.live.expected import Expected
+    from neocog.live.look import Roi
+    from neocog.live.pipeline import Settings
+    from neocog.live.session import Outputs, Session
+    from neocog.live.sources import Wanted, open_source
+    from neocog.live.vote import Agreement
+
+    wanted = Wanted(_size(size), fps)
+    region = Roi.parse(roi) if roi else None
+    agreement = Agreement.parse(agree)
+    expected = Expected.of(pattern, length)
+    frames = open_source(source, wanted)
+    windowed = _windowed(headless)
+    settings = Settings(
+        agreement=agreement,
+        expected=expected,
+        replay_fps=replay_fps,
+        pace=windowed,
+        every_view=not (windowed or frames.live or replay_fps),
+    )
+    reader = _reader(model, device, precision, plan, min_p)
+    session = Session(
+        frames,
+        reader,
+        settings,
+        Outputs(jsonl, record, events),
+        _window if windowed else None,
+        roi=region,
+    )
+    session.run()
+    if session.failed:
+        raise typer.Exit(1)
+
+
+def cameras(as_json: options.Json = False) -> None:
+    """List the cameras of this machine, what each grants, and which do not work."""
+    import json
+    from dataclasses import asdict
+
+    from neocog.live.cameras import probe
+
+    found = []
+    for camera in probe():
+        found.append(camera)
+        if not as_json:
+            works = camera.grants or "gives no picture (used by another program, or no camera)"
+            print(f"{camera.number:3d}  {camera.name or 'camera'}: {works}", flush=True)
+    if as_json:
+        print(json.dumps([asdict(camera) for camera in found]))
+    if not any(camera.grants for camera in found):
+        raise NothingToRead("no camera that works was found; plug one in, or give a file")
+
+
+def _reader(
+    model: str | None, device: str, precision: str | None, plan: str, min_p: float | None
+) -> "Reader":
+    """Open the model that was asked for, else the one that is quick enough on the device."""
+    from neocog.batch.device import choose_device
+    from neocog.batch.reader import Reader
+
+    on_cpu = choose_device(device) == "cpu"
+    name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
+    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p)
+
+
+def _windowed(headless: bool) -> bool:
+    """Whether a window is opened; where none can be, say so."""
+    from neocog.live.display import display_trouble
+
+    if headless:
+        return False
+    trouble = display_trouble()
+    if trouble:
+        print(f"neocog: {trouble}: reading without a window (--headless)", file=sys.stderr)
+    return trouble is None
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,5})[x,](\d{1,5})", text)
+    if not match:
+        raise UsageError(f"size '{text}': WIDTHxHEIGHT is wanted, for example 1280x720")
+    return int(match[1]), int(match[2])
+
+
+def _window(session: "Session") -> "Window":
+    from neocog.live.window import Window
+
+    return Window(session)

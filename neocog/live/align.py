@@ -1,0 +1,158 @@
+"""Which digit of a line is which digit of the same line a frame later.
+
+A line is matched as a whole: the sheet moves, and with it all digits alike. For each likely shift
+the two rows are aligned by dynamic programming: a pair costs by the distance that the shift
+leaves between its places and by different characters; a digit without a partner costs as well.
+The cheapest shift wins. Costs are in heights of a digit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import hypot
+from statistics import median
+
+from neocog.batch.records import REJECTED, Box
+
+_ALONE = 0.6  # cost of a digit without a partner
+_OTHER = 0.45  # cost of a pair with different characters
+_UNKNOWN = 0.15  # cost of a pair of which one was not recognised
+_FAR = 0.9  # no pair is further apart than so many heights
+_MOVED = 0.08  # cost of each height that the line has moved
+_SIZE = 1.7  # digits of one line grow or shrink at most so much from frame to frame
+
+Pairs = tuple[tuple[int | None, int | None], ...]
+"""Numbers in the old and in the new row, in reading order; None where a partner is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A digit as the alignment sees it.
+
+    Attributes
+    ----------
+    char : str
+        What was read there, ``?`` if nothing certain.
+    box : tuple of int
+        Left, top, width and height in pixels.
+    """
+
+    char: str
+    box: Box
+
+    @property
+    def x(self) -> float:
+        """Column of its middle."""
+        return self.box[0] + self.box[2] / 2
+
+    @property
+    def y(self) -> float:
+        """Row of its middle."""
+        return self.box[1] + self.box[3] / 2
+
+
+def align(
+    old: Sequence[Place], new: Sequence[Place], *, expected: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Pairs, float]:
+    """Pair the digits of a line with those of a line in the next frame.
+
+    Parameters
+    ----------
+    old, new : sequence of Place
+        From left to right; neither is empty.
+    expected : tuple of float
+        Columns and rows by which the line is thought to have moved.
+
+    Returns
+    -------
+    pairs : tuple of pair
+    cost : float
+        Per digit of the longer line: near 0 for the same line, above 0.6 for another.
+    """
+    tall = median([p.box[3] for p in old])
+    tall_new = median([p.box[3] for p in new])
+    if not 1 / _SIZE < tall_new / max(tall, 1) < _SIZE:
+        return _strangers(len(old), len(new))
+    best, best_cost = _strangers(len(old), len(new))
+    longer = max(len(old), len(new))
+    for dx, dy in _shifts(old, new, expected):
+        pairs, cost = _cheapest(old, new, dx, dy, max(tall, 1.0))
+        surprise = hypot(dx - expected[0], dy - expected[1])
+        cost = cost / longer + _MOVED * surprise / max(tall, 1.0)
+        if cost < best_cost:
+            best, best_cost = pairs, cost
+        if cost < 0.1:
+            break
+    return best, best_cost
+
+
+def moved(old: Sequence[Place], new: Sequence[Place], pairs: Pairs) -> tuple[float, float]:
+    """Return the columns and rows by which paired digits have moved; (0, 0) without any."""
+    steps = [
+        (new[j].x - old[i].x, new[j].y - old[i].y)
+        for i, j in pairs
+        if i is not None and j is not None
+    ]
+    if not steps:
+        return 0.0, 0.0
+    return median([dx for dx, _ in steps]), median([dy for _, dy in steps])
+
+
+def _strangers(old: int, new: int) -> tuple[Pairs, float]:
+    return (*((i, None) for i in range(old)), *((None, j) for j in range(new))), 2 * _ALONE
+
+
+def _shifts(
+    old: Sequence[Place], new: Sequence[Place], expected: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """Likely shifts: the expected one, none, and those that lay ends or middles upon each other."""
+    middle_old, middle_new = _middle(old), _middle(new)
+    return [
+        expected,
+        (0.0, 0.0),
+        (new[0].x - old[0].x, new[0].y - old[0].y),
+        (new[-1].x - old[-1].x, new[-1].y - old[-1].y),
+        (middle_new[0] - middle_old[0], middle_new[1] - middle_old[1]),
+    ]
+
+
+def _middle(row: Sequence[Place]) -> tuple[float, float]:
+    return sum(p.x for p in row) / len(row), sum(p.y for p in row) / len(row)
+
+
+def _cheapest(
+    old: Sequence[Place], new: Sequence[Place], dx: float, dy: float, tall: float
+) -> tuple[Pairs, float]:
+    """Align two rows for one shift; return the pairs and their whole cost."""
+    rows, columns = len(old), len(new)
+    cost = [[_ALONE * (i + j) for j in range(columns + 1)] for i in range(rows + 1)]
+    for i in range(1, rows + 1):
+        for j in range(1, columns + 1):
+            pair = _pair(old[i - 1], new[j - 1], dx, dy, tall)
+            cost[i][j] = min(
+                cost[i - 1][j - 1] + pair, cost[i - 1][j] + _ALONE, cost[i][j - 1] + _ALONE
+            )
+    pairs: list[tuple[int | None, int | None]] = []
+    i, j = rows, columns
+    while i or j:
+        if i and j:
+            pair = _pair(old[i - 1], new[j - 1], dx, dy, tall)
+            if cost[i][j] == cost[i - 1][j - 1] + pair:
+                i, j = i - 1, j - 1
+                pairs.append((i, j))
+                continue
+        if i and cost[i][j] == cost[i - 1][j] + _ALONE:
+            i -= 1
+            pairs.append((i, None))
+        else:
+            j -= 1
+            pairs.append((None, j))
+    return tuple(reversed(pairs)), cost[rows][columns]
+
+
+def _pair(a: Place, b: Place, dx: float, dy: float, tall: float) -> float:
+    apart = hypot(b.x - a.x - dx, b.y - a.y - dy) / tall
+    if apart > _FAR:
+        return float("inf")
+    if a.char == b.char:
+        return apart
+    return apart + (_UNKNOWN if REJECTED in (a.char, b.char) else _OTHER)

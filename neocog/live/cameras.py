@@ -1,0 +1,202 @@
+"""Cameras: which are there, which work, and frames from one of them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neocog.errors import InputError, NothingToRead
+from neocog.live.sources import Pixels, SourceLost, Wanted, hush, retrieved
+
+SIZE = (1280, 720)
+"""Asked for unless another size is."""
+
+FPS = 30.0
+"""Frames a second, asked for unless another rate is."""
+
+_MOST = 8  # numbers that are tried where the system does not list its cameras
+_PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
+_FIRST = 60  # frames that a camera may fail to give at first
+_NODES = Path("/sys/class/video4linux")
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """A camera of this machine.
+
+    Attributes
+    ----------
+    number : int
+        What it is opened by.
+    name : str
+        As the system calls it; empty where it does not say.
+    grants : str or None
+        Size, format and rate that it gave when it was tried; None if it does not work.
+    """
+
+    number: int
+    name: str
+    grants: str | None = None
+
+
+def nodes(root: Path = _NODES) -> list[tuple[int, str]]:
+    """Numbers and names of the cameras that Linux lists, in order.
+
+    A camera often has a second node for data that are no pictures; it comes out as one that
+    does not work.
+    """
+    found = []
+    for node in root.glob("video*"):
+        number = node.name.removeprefix("video")
+        if number.isdecimal():
+            try:
+                name = (node / "name").read_text(errors="replace").strip()
+            except OSError:
+                name = ""
+            found.append((int(number), name))
+    return sorted(found)
+
+
+def listed() -> list[tuple[int, str]]:
+    """Numbers and names that may be cameras."""
+    if sys.platform.startswith("linux"):
+        return nodes()
+    return [(number, "") for number in range(_MOST)]
+
+
+def find_camera(name: str) -> int:
+    """Return the number of the camera whose name holds ``name``, or of its device file.
+
+    Raises
+    ------
+    NothingToRead
+        If there is none.
+    """
+    node = Path(name).name
+    if name.startswith("/dev/video") and node[5:].isdecimal():
+        return int(node[5:])
+    for number, called in listed():
+        if called and name.lower() in called.lower():
+            return number
+    raise NothingToRead(
+        f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras"
+    )
+
+
+def probe(wanted: Wanted | None = None) -> Iterator[Camera]:
+    """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
+    for number, name in listed():
+        code = (
+            "import sys; from neocog.live.cameras import CameraSource as C\n"
+            "from neocog.live.sources import Wanted\n"
+            f"c = C({number}, {wanted or Wanted()!r})\n"
+            "try: print(c.open())\n"
+            "except Exception: sys.exit(1)\n"
+            "c.close()"
+        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, timeout=_PROBE
+            )
+            grants = done.stdout.strip() if done.returncode == 0 else None
+        except subprocess.TimeoutExpired:
+            grants = None
+        if grants or name:
+            yield Camera(number, name, grants)
+
+
+class CameraSource:
+    """Frames from a camera.
+
+    Parameters
+    ----------
+    number : int
+        Which one.
+    wanted : Wanted
+        Size and rate; 1280x720 at 30 frames a second by default. The camera gives what it can.
+    """
+
+    live = True
+    returns = True
+
+    def __init__(self, number: int, wanted: Wanted) -> None:
+        self.name = f"camera {number}"
+        self.fps: float | None = None
+        self._number = number
+        self._size, self._rate = wanted.size or SIZE, wanted.fps or FPS
+        self._video: Any = None
+        self._waiting = False
+
+    def open(self) -> str:
+        """Open it, wait for its first frame, and say what it granted."""
+        import cv2
+
+        self._check_node()
+        hush()
+        on_linux = sys.platform.startswith("linux")
+        self._video = cv2.VideoCapture(self._number, cv2.CAP_V4L2 if on_linux else cv2.CAP_ANY)
+        if not self._video.isOpened():
+            self._refuse()
+        for what, value in (
+            (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
+            (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
+            (cv2.CAP_PROP_FRAME_HEIGHT, self._size[1]),
+            (cv2.CAP_PROP_FPS, self._rate),
+            (cv2.CAP_PROP_BUFFERSIZE, 2),
+        ):
+            self._video.set(what, value)
+        if not any(self._video.grab() for _ in range(_FIRST)):
+            self.close()
+            self._refuse()
+        self._waiting = True
+        return self._granted()
+
+    def _check_node(self) -> None:
+        """Say at once what opening would only fail on."""
+        if not sys.platform.startswith("linux"):
+            return
+        node = f"/dev/video{self._number}"
+        if not os.path.exists(node):
+            raise NothingToRead(
+                f"{self.name}: there is no {node}; `neocog cameras` lists those that are there"
+            )
+        if not os.access(node, os.R_OK | os.W_OK):
+            raise InputError(f"{self.name}: no right to use {node}; join the group 'video'")
+
+    def _refuse(self) -> None:
+        raise InputError(
+            f"{self.name}: is there but gives no picture; another program may be using it"
+        )
+
+    def _granted(self) -> str:
+        import cv2
+
+        get = self._video.get
+        size = f"{int(get(cv2.CAP_PROP_FRAME_WIDTH))}x{int(get(cv2.CAP_PROP_FRAME_HEIGHT))}"
+        fps = float(get(cv2.CAP_PROP_FPS))
+        self.fps = fps if fps > 0 else None
+        code = int(get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
+        form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
+        rate = f"{fps:g} frames a second" if fps > 0 else "rate not told"
+        return ", ".join(part for part in (size, form, rate) if part)
+
+    def grab(self) -> bool:
+        """Wait for the next frame."""
+        if self._waiting:
+            self._waiting = False
+            return True
+        if not self._video.grab():
+            raise SourceLost(f"{self.name}: gives no more pictures")
+        return True
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        return retrieved(self._video, self.name)
+
+    def close(self) -> None:
+        """Let go of the camera."""
+        if self._video is not None:
+            self._video.release()

@@ -1,0 +1,160 @@
+"""The thread that takes frames from a source: paced, reopened when it is lost, never in the way."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from neocog.errors import InputError, NeocogError, NothingToRead
+from neocog.live.frames import Closed, Frame, Handoff
+from neocog.live.sources import Source, SourceLost
+
+Kind = Literal["open", "lost", "back"]
+
+_FIRST_WAIT = 0.25  # seconds before a lost source is tried again
+_LONGEST_WAIT = 1.0  # the wait doubles up to this
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What happened to a source: it is open, was lost, or is back."""
+
+    kind: Kind
+    text: str
+
+
+class Capture(threading.Thread):
+    """Takes frames from a source and hands them on.
+
+    Parameters
+    ----------
+    source : Source
+        Opened and closed by this thread.
+    out : Handoff of Frame
+        Where frames go; closed at the end.
+    pace : float, optional
+        Frames a second at which frames are handed on, each at its own time and not before.
+    own_pace : bool
+        Hand frames on at the rate of the source, where it has one and does not pace itself.
+    tell : callable
+        Receives notices; called in this thread.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        out: Handoff[Frame],
+        *,
+        pace: float | None = None,
+        own_pace: bool = False,
+        tell: Callable[[Notice], None] = lambda notice: None,
+    ) -> None:
+        super().__init__(name="neocog-capture", daemon=True)
+        self.error: BaseException | None = None
+        self.granted = threading.Event()
+        self.running = threading.Event()
+        self.running.set()
+        self.count = 0
+        self._source, self._out, self._tell = source, out, tell
+        self._pace, self._own_pace = pace, own_pace
+        self._ending = threading.Event()
+        self._epoch, self._size = 0, (0, 0)
+        self._start = self._held = self._late = 0.0
+
+    def hold(self, held: bool) -> None:
+        """Take no more frames until told to go on."""
+        if held:
+            self.running.clear()
+        elif not self.running.is_set():
+            self._late += time.perf_counter() - self._held
+            self.running.set()
+        if held:
+            self._held = time.perf_counter()
+
+    def stop(self) -> None:
+        """End after the frame at hand."""
+        self._ending.set()
+        self.running.set()
+
+    def run(self) -> None:
+        """Take frames until the source ends or `stop` is called."""
+        try:
+            self._tell(Notice("open", self._source.open()))
+            self.granted.set()
+            if self._own_pace and not self._source.live:
+                self._pace = self._pace or self._source.fps
+            self._start = time.perf_counter()
+            while not self._ending.is_set() and self._step():
+                pass
+        except Closed:
+            pass
+        except BaseException as error:  # told by whoever waits for the frames
+            self.error = error
+        finally:
+            self.granted.set()
+            self._out.close()
+            with suppress(Exception):
+                self._source.close()
+
+    def _step(self) -> bool:
+        """Take one frame; return whether there may be more."""
+        self.running.wait()
+        try:
+            if not self._source.grab():
+                return False
+            arrived = time.perf_counter()
+            pixels = self._source.retrieve()
+        except SourceLost as error:
+            if not self._source.returns:
+                raise
+            return self._again(str(error))
+        height, width = pixels.shape[:2]
+        if self._size != (width, height):
+            self._epoch += self._size != (0, 0)
+            self._size = (width, height)
+        t = arrived - self._start
+        if not self._source.live and self._source.fps:
+            t = self.count / self._source.fps
+        if self._pace:
+            arrived = self._due()
+        frame = Frame(self.count, pixels, t, arrived, self._epoch)
+        self.count += 1
+        self._out.put(frame)
+        return True
+
+    def _due(self) -> float:
+        """Wait until the next frame is due; return when it was."""
+        assert self._pace
+        if self.count == 0:
+            self._start = time.perf_counter()
+        due = self._start + self._late + self.count / self._pace
+        left = due - time.perf_counter()
+        if left > 0:
+            self._ending.wait(left)
+        return due
+
+    def _again(self, why: str) -> bool:
+        """Open a lost source again, with longer and longer waits; False when told to stop."""
+        self._tell(Notice("lost", why))
+        self._source.close()
+        self._epoch += 1
+        wait = _FIRST_WAIT
+        while not self._ending.wait(wait):
+            try:
+                granted = self._source.open()
+            except (InputError, NothingToRead):
+                wait = min(2 * wait, _LONGEST_WAIT)
+                continue
+            self._tell(Notice("back", granted))
+            return True
+        return False
+
+
+def failed(error: BaseException) -> BaseException:
+    """Return what to raise for an error of a thread: errors of ours as they are."""
+    if isinstance(error, NeocogError):
+        return error
+    what = str(error).strip().partition("\n")[0]
+    return InputError(f"{type(error).__name__}: {what}; please report this")

@@ -1,0 +1,121 @@
+"""A frame, and the places where one stage of the pipeline hands work to the next."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One picture of a source.
+
+    Attributes
+    ----------
+    index : int
+        Number of the picture, from 0, those that were dropped counted.
+    pixels : ndarray of uint8, shape (H, W, 3)
+        In OpenCV's order: blue, green, red.
+    t : float
+        Seconds since the first frame; in a file by its own clock.
+    arrived : float
+        When the source gave it (or, paced like a camera, when it was due), as
+        `time.perf_counter` tells it: the age of a reading counts from here.
+    epoch : int
+        Grows when the source was opened anew or changed its size; what was seen in an older epoch
+        says nothing about this frame.
+    """
+
+    index: int
+    pixels: NDArray[np.uint8]
+    t: float
+    arrived: float
+    epoch: int = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        height, width = self.pixels.shape[:2]
+        return width, height
+
+
+class Closed(Exception):
+    """Nothing comes any more."""
+
+
+class Handoff(Generic[T]):
+    """Hands items from one thread to another.
+
+    Parameters
+    ----------
+    newest : bool
+        Whether an item that was not fetched gives way to a newer one (what a camera needs); else
+        who puts waits until there is room (what a file needs).
+    merge : callable, optional
+        Given the item that gives way and the newer one, returns what is kept of both.
+    depth : int
+        Items that may wait.
+    """
+
+    def __init__(
+        self, *, newest: bool, merge: Callable[[T, T], T] | None = None, depth: int = 1
+    ) -> None:
+        self._newest, self._merge, self._depth = newest, merge, depth
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self.dropped = 0
+
+    def put(self, item: T) -> None:
+        """Hand over an item.
+
+        Raises
+        ------
+        Closed
+            If nobody fetches any more.
+        """
+        with self._changed:
+            while len(self._items) >= self._depth and not self._closed:
+                if self._newest:
+                    old = self._items.popleft()
+                    item = self._merge(old, item) if self._merge else item
+                    self.dropped += 1
+                else:
+                    self._changed.wait()
+            if self._closed:
+                raise Closed
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def get(self, timeout: float | None = None) -> T:
+        """Fetch an item, or wait for one.
+
+        Raises
+        ------
+        Closed
+            If nothing is left and nothing comes any more.
+        TimeoutError
+            If nothing came within ``timeout`` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._items) or self._closed, timeout):
+                raise TimeoutError
+            if not self._items:
+                raise Closed
+            item = self._items.popleft()
+            self._changed.notify_all()
+            return item
+
+    def close(self, *, forget: bool = False) -> None:
+        """Take nothing more; what waits may still be fetched unless it shall be forgotten."""
+        with self._changed:
+            self._closed = True
+            if forget:
+                self._items.clear()
+            self._changed.notify_all()

@@ -1,0 +1,308 @@
+"""The stages at work at once: capture, find, recognise and vote, each in a thread of its own.
+
+While the network is at a frame's digits the next frame is searched and the one after it decoded.
+From a camera each stage takes the newest frame; what is then left over counts as dropped. From a
+file every frame goes through. Whoever draws takes views from the end and holds nothing up.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.live.announce import Announcement, Announcer, Rules
+from neocog.live.capture import Capture, Notice, failed
+from neocog.live.expected import Expected
+from neocog.live.frames import Closed, Frame, Handoff
+from neocog.live.look import LONG_SIDE, Found, Roi, Seen, find, recognise
+from neocog.live.measures import Measures, Meter
+from neocog.live.sources import Source
+from neocog.live.tracks import Track, Tracker
+from neocog.live.vote import Agreement
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+
+_WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
+_LAYERS_EVERY = 0.1  # seconds between two looks at the layers
+
+Maps = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a source is read.
+
+    Attributes
+    ----------
+    agreement : Agreement
+        How many of how many frames must agree.
+    rules : Rules
+        When a number is announced.
+    expected : Expected
+        Which texts may be announced.
+    long_side : int
+        Frames are searched at this long side, in pixels.
+    replay_fps : float or None
+        Take a file for a camera that gives so many frames a second: the newest frame only.
+    pace : bool
+        Show a file at its own rate, every frame of it.
+    every_view : bool
+        Whether whoever takes the views gets every one; else the newest, and the news of all.
+    """
+
+    agreement: Agreement = field(default_factory=Agreement)
+    rules: Rules = field(default_factory=Rules)
+    expected: Expected = field(default_factory=Expected)
+    long_side: int = LONG_SIDE
+    replay_fps: float | None = None
+    pace: bool = False
+    every_view: bool = True
+
+
+@dataclass(slots=True)
+class Switches:
+    """What may be changed while a source is read.
+
+    Attributes
+    ----------
+    roi : Roi or None
+        Read this region of the frames alone.
+    steps : bool
+        Whether views carry what the search sees.
+    layers : bool
+        Whether views carry the layers' responses to a digit.
+    """
+
+    roi: Roi | None = None
+    steps: bool = False
+    layers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A frame and all that is known when it was read.
+
+    Attributes
+    ----------
+    seen : Seen
+        The frame and what was read in it alone.
+    tracks : tuple of Track
+        The lines that are followed, with what the last frames agree on.
+    said : tuple of (str or None)
+        For each of them, the number that was announced.
+    news : tuple of Announcement
+        Numbers to announce; with views that were left out in between, those of them as well.
+    gone : tuple of str
+        Announced numbers that are out of view.
+    read : float
+        When the frame was read and voted, as `time.perf_counter` tells it.
+    measures : Measures
+    maps : dict or None
+        Responses of the layers to the digit in the middle of the first line.
+    """
+
+    seen: Seen
+    tracks: tuple[Track, ...]
+    said: tuple[str | None, ...]
+    news: tuple[Announcement, ...]
+    gone: tuple[str, ...]
+    read: float
+    measures: Measures
+    maps: Maps | None = None
+
+    @property
+    def frame(self) -> Frame:
+        """The frame."""
+        return self.seen.found.frame
+
+    @property
+    def age_ms(self) -> float:
+        """Milliseconds from the frame's arrival to its reading."""
+        return 1e3 * (self.read - self.frame.arrived)
+
+
+class Pipeline:
+    """Reads a source.
+
+    Parameters
+    ----------
+    source : Source
+    reader : Reader
+    settings : Settings, optional
+    tell : callable
+        Receives notices about the source, in the capture thread.
+
+    Examples
+    --------
+    >>> with Pipeline(source, reader) as views:                        # doctest: +SKIP
+    ...     for view in views:
+    ...         print([news.text for news in view.news])
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        reader: "Reader",
+        settings: Settings | None = None,
+        *,
+        tell: Callable[[Notice], None] = lambda notice: None,
+    ) -> None:
+        self.settings = settings = settings or Settings()
+        self.switches = Switches()
+        self.source, self.reader = source, reader
+        newest = source.live or settings.replay_fps is not None
+        self._frames: Handoff[Frame] = Handoff(newest=newest)
+        self._found: Handoff[Found] = Handoff(newest=False)
+        self._views: Handoff[View] = Handoff(newest=not settings.every_view, merge=_merged)
+        self.capture = Capture(
+            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace, tell=tell
+        )
+        self.meter = Meter()
+        self._errors: list[BaseException] = []
+        self._stages = [
+            threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
+            for name, stage in (
+                ("neocog-find", (self._find, self._frames, self._found)),
+                ("neocog-recognise", (self._read, self._found, self._views)),
+            )
+        ]
+
+    def __enter__(self) -> "Pipeline":
+        from neocog.live.quiet import one_thread_each
+
+        one_thread_each()
+        warm(self.reader)
+        self.capture.start()
+        for stage in self._stages:
+            stage.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def __iter__(self) -> Iterator[View]:
+        with suppress(Closed):
+            while True:
+                yield self._views.get()
+        self.check()
+
+    def next(self, timeout: float) -> View | None:
+        """Return the next view, or None if there is none within ``timeout`` seconds.
+
+        Raises
+        ------
+        Closed
+            At the end of the source.
+        NeocogError
+            If it ended by an error.
+        """
+        try:
+            return self._views.get(timeout)
+        except TimeoutError:
+            return None
+        except Closed:
+            self.check()
+            raise
+
+    def check(self) -> None:
+        """Raise the error that ended a stage, if there was one."""
+        for error in (self.capture.error, *self._errors):
+            if error is not None:
+                raise failed(error) from error
+
+    def stop(self) -> None:
+        """End all stages; frames under way are forgotten."""
+        self.capture.stop()
+        for handoff in (self._frames, self._found, self._views):
+            handoff.close(forget=True)
+        for stage in (self.capture, *self._stages):
+            if stage.is_alive():
+                stage.join(timeout=2.0)
+
+    @property
+    def dropped(self) -> int:
+        """Frames that gave way to newer ones."""
+        return self._frames.dropped
+
+    def measures(self) -> Measures:
+        """Return the figures as they stand."""
+        return self.meter.measures(self.dropped)
+
+    def _guarded(
+        self, work: Callable[[], None], before: "Handoff[Frame]", after: "Handoff[Found]"
+    ) -> None:
+        """Run a stage; however it ends, those before and after it end as well."""
+        try:
+            work()
+        except Closed:
+            pass
+        except BaseException as error:  # raised again by whoever takes the views
+            self._errors.append(error)
+        finally:
+            before.close(forget=True)
+            after.close()
+
+    def _find(self) -> None:
+        from neocog.vision.find import Settings as Search
+
+        search = Search(long_side=self.settings.long_side)
+        while True:
+            frame = self._frames.get()
+            roi, steps = self.switches.roi, self.switches.steps
+            found = find(self.reader, frame, settings=search, roi=roi, steps=steps)
+            self.meter.stage("find", found.ms)
+            self._found.put(found)
+
+    def _read(self) -> None:
+        tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
+        epoch, maps, looked = 0, None, 0.0
+        while True:
+            seen = recognise(self.reader, self._found.get())
+            frame = seen.found.frame
+            start = time.perf_counter()
+            if frame.epoch != epoch:
+                tracker.forget()
+                epoch = frame.epoch
+            tracks = tracker.update(seen.rows)
+            able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
+            news = announcer.update(able, frame.t, frame.size)
+            end = time.perf_counter()
+            age = 1e3 * (end - frame.arrived)
+            news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
+            self.meter.stage("recognise", seen.ms)
+            self.meter.stage("vote", 1e3 * (end - start))
+            self.meter.done(age)
+            if not self.switches.layers:
+                maps = None
+            elif end - looked > _LAYERS_EVERY:
+                maps, looked = responses(self.reader, seen.found) or maps, end
+            said = tuple(announcer.said(track) for track in tracks)
+            measures = self.measures()
+            self._views.put(View(seen, tracks, said, news, announcer.gone, end, measures, maps))
+
+
+def responses(reader: "Reader", found: Found) -> Maps | None:
+    """Return every layer's response to the middle digit of a frame's first line."""
+    from neocog.network.u0 import u0_from_digits
+
+    if not found.lines:
+        return None
+    digits = found.lines[0].digits
+    return reader.engine.maps(u0_from_digits(digits[len(digits) // 2].digit[None]))
+
+
+def warm(reader: "Reader") -> None:
+    """Make passes of usual sizes, so that no kernel is built while frames wait."""
+    for count in _WARM:
+        reader.engine.recognise(np.zeros((count, 28, 28), np.uint8), batch=reader.batch)
+
+
+def _merged(old: View, new: View) -> View:
+    """Keep the news of a view that gives way."""
+    return replace(new, news=old.news + new.news, gone=old.gone + new.gone)

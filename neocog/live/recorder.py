@@ -1,0 +1,110 @@
+"""Views recorded as a video; a disk that fills ends the recording while it can still be closed."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError, UsageError
+from neocog.live.sources import hush
+
+RESERVE = 32 * 2**20
+"""Bytes that are left free on the disk: the table of a video is written at its end."""
+
+_CODES = {".mp4": "mp4v", ".m4v": "mp4v", ".mov": "mp4v", ".avi": "MJPG", ".mkv": "mp4v"}
+_LOOK_EVERY = 15  # frames between two looks at the disk
+_MOST_REPEATS = 300  # times that a frame is written while nothing newer comes
+
+
+class Recorder:
+    """Writes frames at an even rate: a frame stands until the next one.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.mp4``, ``.mov``, ``.mkv`` or ``.avi``. Frames of another size go to a file with a
+        number behind its name.
+    fps : float
+        Frames a second of the video.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written, or is of no kind that is known.
+    """
+
+    def __init__(self, path: str | Path, *, fps: float) -> None:
+        self.path = Path(path)
+        self.fps = fps
+        self.written = 0
+        self._size = (0, 0)
+        self._video: Any = None
+        self._first = 0.0
+        self._parts = 0
+        suffix = self.path.suffix.lower()
+        if suffix not in _CODES:
+            raise UsageError(f"{path}: a name that ends in {', '.join(_CODES)} is wanted")
+        self._code = _CODES[suffix]
+        folder = self.path.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK) or self.path.is_dir():
+            raise UsageError(f"{path}: cannot be written; give another --record")
+
+    def write(self, pixels: NDArray[np.uint8], t: float) -> None:
+        """Add a frame.
+
+        Parameters
+        ----------
+        pixels : ndarray of uint8, shape (H, W, 3)
+            Blue, green, red.
+        t : float
+            Its time in seconds.
+
+        Raises
+        ------
+        InputError
+            If the disk is full; what was recorded can be played.
+        """
+        height, width = pixels.shape[:2]
+        if self._video is None or self._size != (width, height):
+            self._begin((width, height), t)
+        due = min(round((t - self._first) * self.fps) + 1 - self.written, _MOST_REPEATS)
+        for _ in range(due):
+            if self.written % _LOOK_EVERY == 0:
+                self._look()
+            self._video.write(pixels)
+            self.written += 1
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._video is not None:
+            self._video.release()
+            self._video = None
+
+    def _begin(self, size: tuple[int, int], t: float) -> None:
+        import cv2
+
+        self.close()
+        self._parts += 1
+        part = self.path
+        if self._parts > 1:
+            part = part.with_name(f"{part.stem}-{self._parts}{part.suffix}")
+        self._look()
+        hush()
+        self._video = cv2.VideoWriter(
+            str(part), cv2.VideoWriter.fourcc(*self._code), self.fps, size
+        )
+        if not self._video.isOpened():
+            self._video = None
+            raise InputError(f"{part}: a video cannot be written there")
+        self._size, self._first, self.written = size, t, 0
+
+    def _look(self) -> None:
+        """Stop before the disk is full."""
+        if shutil.disk_usage(self.path.parent or ".").free < RESERVE:
+            self.close()
+            raise InputError(
+                f"{self.path}: the disk is full; what was recorded until now can be played"
+            )

@@ -1,0 +1,284 @@
+"""Where frames come from: a camera, a video file, a folder of pictures, a stream, Python."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.sources import is_picture_name
+from neocog.errors import InputError, NothingToRead, UsageError
+
+Pixels: TypeAlias = "NDArray[np.uint8]"
+Frames: TypeAlias = "Iterable[NDArray[Any]]"
+Given: TypeAlias = "str | Path | int | Frames"
+"""What names a source."""
+
+FOLDER_FPS = 25.0
+"""Pictures of a folder that make a second, unless another rate is asked for."""
+
+_USUAL_FPS = 25.0  # of a video file that does not say
+
+
+class SourceLost(InputError):
+    """A camera or stream that gave pictures gives none any more; it may come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a source.
+
+    Attributes
+    ----------
+    size : tuple of int or None
+        Width and height that a camera shall give.
+    fps : float or None
+        Frames a second that a camera shall give, or a folder stands for.
+    """
+
+    size: tuple[int, int] | None = None
+    fps: float | None = None
+
+
+class Source(Protocol):
+    """Gives frames, one after another."""
+
+    @property
+    def name(self) -> str:
+        """As people call it."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it goes on by itself, so that only its newest frame is of use."""
+
+    @property
+    def returns(self) -> bool:
+        """Whether it may be opened again when it was lost."""
+
+    @property
+    def fps(self) -> float | None:
+        """Frames a second, where that is known."""
+
+    def open(self) -> str:
+        """Open it, and say in a few words what it grants.
+
+        Raises
+        ------
+        InputError
+            If it cannot be opened.
+        """
+
+    def grab(self) -> bool:
+        """Wait for the next frame; False at the end.
+
+        Raises
+        ------
+        SourceLost
+            If it broke off.
+        """
+
+    def retrieve(self) -> Pixels:
+        """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
+
+    def close(self) -> None:
+        """Let go of it; it may be opened again."""
+
+
+def open_source(what: Given, wanted: Wanted | None = None) -> Source:
+    """Tell which source is meant; nothing is opened yet.
+
+    Parameters
+    ----------
+    what : str, Path, int or iterable of arrays
+        A camera by its number or name, a video file, a folder of pictures, an address (http,
+        https, rtsp), or frames (H, W) or (H, W, 3), in the order blue, green, red.
+    wanted : Wanted, optional
+        Size and rate to ask for.
+
+    Raises
+    ------
+    NothingToRead
+        If there is nothing of that name.
+    """
+    from neocog.live.cameras import CameraSource, find_camera
+    from neocog.live.streams import MjpegSource, RtspSource
+
+    wanted = wanted or Wanted()
+    if isinstance(what, int):
+        return CameraSource(what, wanted)
+    if not isinstance(what, str | Path):
+        return FrameSource(what, fps=wanted.fps)
+    text = str(what)
+    scheme = text.partition("://")[0].lower() if "://" in text else ""
+    if scheme in ("http", "https"):
+        return MjpegSource(text)
+    if scheme in ("rtsp", "rtsps"):
+        return RtspSource(text)
+    if scheme:
+        raise UsageError(f"{text}: {scheme} streams are not known; http, https and rtsp are")
+    if text.isdecimal() and not Path(text).exists():
+        return CameraSource(int(text), wanted)
+    path = Path(text)
+    if path.is_dir():
+        return FolderSource(path, fps=wanted.fps)
+    if path.is_file():
+        return FolderSource(path, fps=wanted.fps) if is_picture_name(text) else FileSource(path)
+    return CameraSource(find_camera(text), wanted)
+
+
+class FileSource:
+    """A video file, every frame of it."""
+
+    live = False
+    returns = False
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.fps: float | None = None
+        self._path = path
+        self._video: Any = None
+
+    def open(self) -> str:
+        """Open it, and say what it holds."""
+        import cv2
+
+        hush()
+        self._video = cv2.VideoCapture(str(self._path), cv2.CAP_FFMPEG)
+        if not self._video.isOpened():
+            raise InputError(f"{self.name}: is no video that can be decoded")
+        fps = float(self._video.get(cv2.CAP_PROP_FPS))
+        self.fps = fps if 0 < fps < 1000 else _USUAL_FPS
+        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
+        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
+        return f"{width}x{height}, {self.fps:g} frames a second"
+
+    def grab(self) -> bool:
+        """Go on to the next frame."""
+        return bool(self._video.grab())
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        return retrieved(self._video, self.name)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._video is not None:
+            self._video.release()
+
+
+class FrameSource:
+    """Frames from Python.
+
+    Parameters
+    ----------
+    frames : iterable of ndarray
+        (H, W) or (H, W, 3) in the order blue, green, red, uint8.
+    fps : float, optional
+        Frames a second that they stand for, 25 by default.
+    """
+
+    live = False
+    returns = False
+    name = "<frames>"
+
+    def __init__(self, frames: Frames, *, fps: float | None = None) -> None:
+        self.fps: float | None = fps or FOLDER_FPS
+        self._frames = frames
+        self._rest: Iterator[NDArray[Any]] = iter(())
+        self._at: NDArray[Any] | None = None
+
+    def open(self) -> str:
+        """Begin."""
+        self._rest = iter(self._frames)
+        return f"{self.fps:g} frames a second"
+
+    def grab(self) -> bool:
+        """Take the next frame."""
+        self._at = next(self._rest, None)
+        return self._at is not None
+
+    def retrieve(self) -> Pixels:
+        """Return it in colours."""
+        assert self._at is not None
+        return in_colours(self._at)
+
+    def close(self) -> None:
+        """Take no more."""
+        self._rest = iter(())
+
+
+class FolderSource(FrameSource):
+    """The pictures of a folder in the order of their names, or one picture.
+
+    Pictures that cannot be decoded are left out.
+
+    Raises
+    ------
+    NothingToRead
+        If no picture is there.
+    """
+
+    def __init__(self, folder: Path, *, fps: float | None = None) -> None:
+        self.name = str(folder)
+        if folder.is_dir():
+            entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+            self._paths = [e for e in entries if is_picture_name(e.name) and e.is_file()]
+        else:
+            self._paths = [folder]
+        if not self._paths:
+            raise NothingToRead(f"{folder}: no pictures in it; give a folder that holds some")
+        super().__init__(self._pictures(), fps=fps)
+
+    def open(self) -> str:
+        """Begin with the first picture."""
+        self._rest = self._pictures()
+        return f"{len(self._paths)} pictures, {self.fps:g} a second"
+
+    def _pictures(self) -> Iterator[NDArray[np.uint8]]:
+        import cv2
+
+        hush()
+        for path in self._paths:
+            picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+            if picture is not None:
+                yield np.asarray(picture, np.uint8)
+
+
+def in_colours(frame: NDArray[Any]) -> Pixels:
+    """Return a frame (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) as (H, W, 3).
+
+    Raises
+    ------
+    InputError
+        If it has another shape or type.
+    """
+    import cv2
+
+    frame = np.asarray(frame)
+    planes = frame.shape[2] if frame.ndim == 3 else 1
+    if frame.ndim not in (2, 3) or planes not in (1, 3, 4) or frame.dtype != np.uint8:
+        raise InputError(
+            f"a frame came as {frame.dtype} {frame.shape}; wanted uint8 (H, W) or (H, W, 3)"
+        )
+    if planes == 1:
+        return np.asarray(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR), np.uint8)
+    return np.ascontiguousarray(frame[:, :, :3])
+
+
+def retrieved(video: Any, name: str) -> Pixels:
+    """Decode what an OpenCV capture has grabbed."""
+    done, pixels = video.retrieve()
+    if not done:
+        raise SourceLost(f"{name}: a frame could not be decoded")
+    return in_colours(pixels)
+
+
+def hush() -> None:
+    """Keep the remarks of OpenCV and FFmpeg off stderr: what matters is said in a line of ours."""
+    import cv2
+
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+    cv2.utils.logging.setLogLevel(0)

@@ -1,0 +1,204 @@
+"""Streams from the network: MJPEG over HTTP, read here, and RTSP, through FFmpeg."""
+
+import http.client
+import os
+import select
+import socket
+from base64 import b64encode
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import numpy as np
+
+from neocog.errors import InputError
+from neocog.live.multipart import Multipart
+from neocog.live.sources import Pixels, SourceLost, hush, in_colours, retrieved
+
+SILENCE = 2.0
+"""Seconds without a byte after which a stream counts as lost."""
+
+_PIECE = 2**16  # bytes read at a time
+_REDIRECTS = 5
+
+
+class MjpegSource:
+    """Pictures from an HTTP server that goes on sending.
+
+    Parameters
+    ----------
+    address : str
+        ``http://`` or ``https://``; a name and password in it are sent along.
+    silence : float
+        Seconds without a byte after which the stream counts as lost.
+    """
+
+    live = True
+    returns = True
+    fps: float | None = None
+
+    def __init__(self, address: str, *, silence: float = SILENCE) -> None:
+        self.name = without_password(address)
+        self._address, self._silence = address, silence
+        self._answer: http.client.HTTPResponse | None = None
+        self._socket: socket.socket | None = None
+        self._parts = Multipart("")
+        self._jpeg = b""
+
+    def open(self) -> str:
+        """Connect, and say what comes."""
+        try:
+            self._answer, self._socket = _connect(self._address, self._silence)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise InputError(f"{self.name}: cannot be opened ({_why(error)})") from None
+        kind = self._answer.headers.get_content_type()
+        if not kind.startswith("multipart/"):
+            self.close()
+            raise InputError(f"{self.name}: sends {kind}, where an MJPEG stream is wanted")
+        self._parts = Multipart(str(self._answer.headers.get_param("boundary") or ""))
+        return "MJPEG over HTTP"
+
+    def grab(self) -> bool:
+        """Wait for a picture; if more are there already, take the newest."""
+        assert self._answer is not None
+        pictures: list[bytes] = []
+        try:
+            while not pictures or self._more():
+                data = self._answer.read1(_PIECE)
+                if not data:
+                    raise EOFError
+                pictures += self._parts.feed(data)
+        except (EOFError, OSError, ValueError, http.client.HTTPException) as error:
+            raise SourceLost(f"{self.name}: broke off ({_why(error)})") from None
+        self._jpeg = pictures[-1]
+        return True
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        import cv2
+
+        pixels = cv2.imdecode(np.frombuffer(self._jpeg, np.uint8), cv2.IMREAD_COLOR)
+        if pixels is None:
+            raise SourceLost(f"{self.name}: sent a picture that cannot be decoded")
+        return in_colours(pixels)
+
+    def close(self) -> None:
+        """Hang up; what was not read yet is forgotten."""
+        for part in (self._answer, self._socket):
+            if part is not None:
+                part.close()
+        self._answer = self._socket = None
+
+    def _more(self) -> bool:
+        """Whether bytes wait already."""
+        if self._socket is None or self._socket.fileno() < 0:
+            return False
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+
+class RtspSource:
+    """Pictures from an RTSP server, over TCP.
+
+    Parameters
+    ----------
+    address : str
+        ``rtsp://`` or ``rtsps://``.
+    silence : float
+        Seconds without a picture after which the stream counts as lost.
+    """
+
+    live = True
+    returns = True
+
+    def __init__(self, address: str, *, silence: float = SILENCE) -> None:
+        self.name = without_password(address)
+        self.fps: float | None = None
+        self._address, self._silence = address, silence
+        self._video: Any = None
+
+    def open(self) -> str:
+        """Connect, and say what comes."""
+        import cv2
+
+        hush()
+        os.environ.setdefault(
+            "OPENCV_FFMPEG_CAPTURE_OPTIONS", "rtsp_transport;tcp|fflags;nobuffer|flags;low_delay"
+        )
+        silence = round(1e3 * self._silence)
+        self._video = cv2.VideoCapture(
+            self._address,
+            cv2.CAP_FFMPEG,
+            [
+                *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 2 * silence),
+                *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, silence),
+            ],
+        )
+        if not self._video.isOpened():
+            raise InputError(f"{self.name}: cannot be opened; check the address and the server")
+        fps = float(self._video.get(cv2.CAP_PROP_FPS))
+        self.fps = fps if 0 < fps < 1000 else None
+        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
+        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
+        return f"{width}x{height} over RTSP"
+
+    def grab(self) -> bool:
+        """Wait for the next frame."""
+        if not self._video.grab():
+            raise SourceLost(f"{self.name}: broke off")
+        return True
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        return retrieved(self._video, self.name)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._video is not None:
+            self._video.release()
+
+
+def without_password(address: str) -> str:
+    """Return an address as it may be shown."""
+    parts = urlsplit(address)
+    if "@" not in parts.netloc:
+        return address
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _connect(address: str, silence: float) -> tuple[http.client.HTTPResponse, socket.socket | None]:
+    """Ask for an address, follow where it leads, and return the response with its socket."""
+    for _ in range(_REDIRECTS):
+        parts = urlsplit(address)
+        make = http.client.HTTPSConnection if parts.scheme == "https" else _plain
+        link = make(parts.hostname or "", parts.port, timeout=silence)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        link.request("GET", target, headers=_headers(parts.username, parts.password))
+        plug = link.sock
+        answer = link.getresponse()
+        if answer.status in (301, 302, 303, 307, 308) and answer.headers["Location"]:
+            address = urljoin(address, answer.headers["Location"])
+            link.close()
+            continue
+        if answer.status != 200:
+            link.close()
+            raise http.client.HTTPException(f"the server answers {answer.status} {answer.reason}")
+        return answer, plug
+    raise http.client.HTTPException("it leads on and on")
+
+
+_plain = http.client.HTTPConnection
+
+
+def _headers(user: str | None, password: str | None) -> dict[str, str]:
+    if user is None:
+        return {}
+    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
+    return {"Authorization": "Basic " + b64encode(pair).decode()}
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "nothing came in time"
+    if isinstance(error, EOFError):
+        return "the server hung up"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).lower().partition("\n")[0]

@@ -1,0 +1,219 @@
+"""The window: it shows views and does what the keys and the mouse ask for."""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neocog.errors import NeocogError
+from neocog.live import panels, records
+from neocog.live.draw import Picture, draw, draw_text
+from neocog.live.look import Roi
+from neocog.live.pipeline import Pipeline, View
+
+if TYPE_CHECKING:
+    from neocog.live.session import Session
+
+TITLE = "neocog"
+
+_ESCAPE = 27
+_CLICK = 12  # pixels; a drag that is shorter is a click
+_NOTE = 2.0  # seconds that a note is shown
+
+
+class Controls:
+    """What the keys change, and the picture that it leads to; it knows of no window.
+
+    Parameters
+    ----------
+    session : Session
+        What saves and records.
+    folder : Path
+        Where pictures and recordings are saved.
+    """
+
+    def __init__(self, session: "Session", folder: Path = Path()) -> None:
+        self.session, self.folder = session, folder
+        self.frozen = self.steps = self.layers = self.help = False
+        self.roi: Roi | None = None
+        self.picture: Picture | None = None
+        self._view: View | None = None
+        self._corner: tuple[int, int] | None = None
+        self._note, self._noted = "", 0.0
+
+    def press(self, key: int, pipeline: Pipeline) -> bool:
+        """Do what a key asks for; False when it ends the run."""
+        char = chr(key & 0xFF).lower() if key >= 0 else ""
+        if key & 0xFF == _ESCAPE or char == "q":
+            return False
+        if char == " ":
+            self._freeze(pipeline)
+        elif char == "s":
+            self._save()
+        elif char == "r":
+            self._record()
+        elif char == "b":
+            self.steps = pipeline.switches.steps = not self.steps
+        elif char == "l":
+            self.layers = pipeline.switches.layers = not self.layers
+        elif char == "h":
+            self.help = not self.help
+        else:
+            return True
+        if self.frozen and self._view is not None:
+            self.picture = self._composed(self._view)
+        return True
+
+    def take(self, view: View) -> Picture:
+        """Take a view and return the picture to show; the old one while it is frozen."""
+        if self.frozen and self.picture is not None:
+            return self.picture
+        self._view = view
+        self.picture = self._composed(view)
+        return self.picture
+
+    def drag(self, x: int, y: int, *, down: bool, pipeline: Pipeline) -> None:
+        """Choose a region by dragging from one corner to the other; a click chooses all."""
+        if down:
+            self._corner = (x, y)
+            return
+        if self._corner is None:
+            return
+        left, top = self._corner
+        self._corner = None
+        wide, tall = abs(x - left), abs(y - top)
+        if max(wide, tall) < _CLICK:
+            pipeline.switches.roi = None
+            self.note("all of the picture is read")
+            return
+        pipeline.switches.roi = Roi(max(min(x, left), 0), max(min(y, top), 0), wide, tall)
+        self.note("only this region is read")
+
+    def note(self, text: str) -> None:
+        """Show a note for a moment."""
+        self._note, self._noted = text, time.monotonic()
+
+    def _composed(self, view: View) -> Picture:
+        note = self._note if time.monotonic() - self._noted < _NOTE else ""
+        if self.frozen:
+            note = note or "frozen: space goes on"
+        picture = draw(
+            view,
+            self.session.settings.expected,
+            recording=self.session.recorder is not None,
+            note=note,
+        )
+        height = len(picture)
+        if self.help:
+            part = picture[60:]
+            draw_text(part, panels.help_lines())
+        if self.steps:
+            picture = panels.beside(picture, panels.steps(view.seen.found.steps, height=height))
+        if self.layers and view.maps:
+            picture = panels.beside(picture, panels.layers(view.maps, height=height))
+        return picture
+
+    def _freeze(self, pipeline: Pipeline) -> None:
+        self.frozen = not self.frozen
+        if not pipeline.source.live:
+            pipeline.capture.hold(self.frozen)
+
+    def _save(self) -> None:
+        """Save the picture that is shown, and what was read in it."""
+        import cv2
+
+        if self.picture is None or self._view is None:
+            return
+        path = self.folder / f"{_stamp()}.png"
+        view, session = self._view, self.session
+        try:
+            done, png = cv2.imencode(".png", self.picture)
+            path.write_bytes(png.tobytes() if done else b"")
+            record = records.frame(view, source=session.source.name, model=session.reader.model.id)
+            path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+        except OSError as error:
+            self.note(f"not saved: {error.strerror}")
+            return
+        self.note(f"saved {path.name}")
+
+    def _record(self) -> None:
+        if self.session.recorder is not None:
+            name = self.session.recorder.path.name
+            self.session.end_recording()
+            self.note(f"recorded {name}")
+            return
+        try:
+            path = self.folder / f"{_stamp()}.mp4"
+            self.session.record(str(path))
+            self.note(f"recording {path.name}")
+        except NeocogError as error:
+            self.note(str(error))
+
+
+class Window:
+    """A window of OpenCV's; ask `display_trouble` before.
+
+    Parameters
+    ----------
+    session : Session
+    """
+
+    def __init__(self, session: "Session") -> None:
+        self.controls = Controls(session)
+        self._pipeline: Pipeline | None = None
+        self._open = False
+
+    def show(self, view: View) -> None:
+        """Show a view."""
+        import cv2
+
+        picture = self.controls.take(view)
+        if not self._open:
+            cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
+            cv2.setMouseCallback(TITLE, self._mouse)
+            self._open = True
+        cv2.imshow(TITLE, picture)
+
+    def keys(self, pipeline: Pipeline) -> bool:
+        """Do what the keys ask for; False when the run shall end."""
+        import cv2
+
+        self._pipeline = pipeline
+        if not self._open:
+            return True
+        key = cv2.waitKeyEx(1)
+        while key >= 0:
+            if not self.controls.press(key, pipeline):
+                return False
+            key = cv2.waitKeyEx(1)
+        if self.controls.frozen and self.controls.picture is not None:
+            cv2.imshow(TITLE, self.controls.picture)
+        return float(cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE)) >= 1
+
+    def close(self) -> None:
+        """Close the window."""
+        import cv2
+
+        if self._open:
+            self._open = False
+            with suppress(cv2.error):
+                cv2.destroyWindow(TITLE)
+                cv2.waitKey(1)
+
+    def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
+        import cv2
+
+        if self._pipeline is None:
+            return
+        if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
+            down = event == cv2.EVENT_LBUTTONDOWN
+            self.controls.drag(x, y, down=down, pipeline=self._pipeline)
+
+
+def _stamp() -> str:
+    """Return a name for a file that is saved now."""
+    now = time.time()
+    return (
+        time.strftime("neocog-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{int(1e3 * now) % 1000:03d}"
+    )
