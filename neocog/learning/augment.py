@@ -88,7 +88,15 @@ PRESETS = {
     "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
     "geometry": Augmentation(stroke=0.0),
     "strokes": Augmentation(),
-    "scans": Augmentation(blur=0.7, contrast=0.1, coarse=0.12),
+    "scans": Augmentation(
+        blur=0.7,
+        noise=0.08,
+        contrast=0.15,
+        occlusion=0.02,
+        neighbour=0.04,
+        binary=0.04,
+        coarse=0.12,
+    ),
     "pages": Augmentation(
         blur=1.2,
         noise=0.12,

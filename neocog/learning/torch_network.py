@@ -31,6 +31,14 @@ _RANK = 1e-7
 _SAME = 1e-6
 
 
+def quiet(weights: SWeights) -> float:
+    """Return the inhibition below which a window of a layer holds no stroke.
+
+    Contrast may be slight; later layers start near 0.01.
+    """
+    return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
+
+
 class Contrast(nn.Module):  # type: ignore[misc]
     """Digits (B, 28, 28) uint8 -> U0 -> UG (B, 2, 71, 71) float32.
 
@@ -81,9 +89,7 @@ class SLayer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
         self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
-        # windows below this inhibition hold no stroke: contrast may be slight, later layers start
-        # near 0.01
-        self.quiet = 1e-5 if weights.reference.shape[1] == 2 else 1e-3
+        self.quiet = quiet(weights)
         self.reference = nn.Parameter(_float(weights.reference))
         self.c: Tensor
         self.register_buffer("c", _float(weights.c[None, None]))

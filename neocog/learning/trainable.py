@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
-from neocog.learning.torch_network import Contrast
+from neocog.learning.torch_network import Contrast, quiet
 from neocog.network.layers import banded
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import CSpec, Psi, SSpec
@@ -43,6 +43,7 @@ class SCells(nn.Module):  # type: ignore[misc]
     def __init__(self, spec: SSpec, weights: SWeights) -> None:
         super().__init__()
         self.padding, self.q = spec.padding, weights.q
+        self.quiet = quiet(weights)
         x, c = weights.reference.astype(np.float64), weights.c.astype(np.float64)
         length = np.sqrt((c * x**2).sum(axis=(1, 2, 3)))
         rms = np.maximum(np.sqrt((x**2).mean(axis=(1, 2, 3), keepdims=True)), 1e-20)
@@ -73,6 +74,8 @@ class SCells(nn.Module):  # type: ignore[misc]
         above = e - theta / (1 - theta) * v
         if rectified:
             above = above.relu()
+        if not self.training:  # fast convolutions leave noise in windows that are silent
+            above = above * (v > self.quiet)
         return above / (v + silence[:, None, None])
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
