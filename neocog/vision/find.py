@@ -103,6 +103,36 @@ class Line:
     digits: tuple[Found, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search found before any network looks at it: marks in lines, not cut apart yet.
+
+    Attributes
+    ----------
+    lines : list of list of Component
+        Marks that may be digits.
+    marks : Marks or None
+        What they refer to; None where nothing was found.
+    scale : float
+        Pixels of the searched page per pixel of the given one.
+    shape : tuple of int
+        Height and width of the given page.
+    """
+
+    lines: list[list[Component]]
+    marks: Marks | None
+    scale: float
+    shape: tuple[int, int]
+
+    def digits(self, score: Score | None = None) -> list[Line]:
+        """Cut apart what touches, if there is a ``score``, and normalise every digit."""
+        if self.marks is None:
+            return []
+        lines = cut_lines(self.lines, self.marks, score)
+        found = [[_found(p, self.marks, self.scale, self.shape) for p in line] for line in lines]
+        return [Line(tuple(digits)) for digits in found]
+
+
 def find_digits(
     grey: NDArray[np.uint8],
     *,
@@ -128,10 +158,31 @@ def find_digits(
     list of Line
         From top to bottom; empty where nothing looks like a digit.
     """
+    found = search(grey, settings=settings, cuts=score is not None, trace=trace)
+    return found.digits(score)
+
+
+def search(
+    grey: NDArray[np.uint8],
+    *,
+    settings: Settings | None = None,
+    cuts: bool = True,
+    trace: Trace | None = None,
+) -> Search:
+    """Do all of `find_digits` that needs no network; `Search.digits` does the rest.
+
+    Parameters
+    ----------
+    grey, settings, trace
+        As `find_digits`.
+    cuts : bool
+        Whether marks that may be several digits are kept, to be cut apart.
+    """
     settings = settings or Settings()
     small, scale = _reduce(grey, settings.long_side)
+    nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]))
     if min(small.shape) < settings.least_height:
-        return []
+        return nothing
     page, noise = smooth(small)
     marks, components = _choose_ink(page, noise, settings)
     ref = reference(components, page.shape, settings.limits)
@@ -140,12 +191,11 @@ def find_digits(
         trace("contrast", marks.contrast)
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
     if ref is None or ref.contrast < settings.limits.least_level:
-        return []
-    kept = _filter(components, marks, page.shape, ref, settings, cuts=score is not None)
+        return nothing
+    kept = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
     if trace:
         trace("kept", _picture(marks, kept))
-    lines = cut_lines(without_type(into_lines(kept)), marks, score)
-    return [Line(tuple(_found(p, marks, scale, grey.shape) for p in line)) for line in lines]
+    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape)
 
 
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
@@ -153,6 +203,10 @@ def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8],
 
     height, width = grey.shape
     scale = long_side / max(height, width)
+    import os
+    up=float(os.environ.get("C_UP","1")); least=float(os.environ.get("C_UPTO","512"))
+    if up>1 and max(height,width)*up<=least:
+        return np.asarray(cv2.resize(grey,None,fx=up,fy=up,interpolation=cv2.INTER_CUBIC)),up
     if scale >= 1:
         return np.ascontiguousarray(grey), 1.0
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
