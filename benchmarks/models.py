@@ -1,75 +1,65 @@
-"""Makes the shipped models: trains each, measures the file as it is shipped, writes its card.
+"""Makes the shipped models that learn without gradients, and writes their cards.
 
     python benchmarks/models.py DATA [NAME ...] -o models [--gpu]
 
-DATA holds mnist/ and usps/. Weights are those of the command that the card names; the card adds
-what the fp16 weights read of each set.
+DATA holds mnist/ and usps/. Weights are those of the command that the card names; what the card
+says of accuracy is measured on the file as it is shipped (``benchmarks/cards.py``).
 """
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from learning import SETS, read_sets
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from neocog.learning.recipes import RECIPES, score, train
+from benchmarks.cards import write_card
+from neocog.bench.report import find_sets
+from neocog.learning.datasets import open_digits
+from neocog.learning.recipes import RECIPES, train
 from neocog.network.arrays import module_of_device
-from neocog.network.decision import labels_of
-from neocog.network.model import Model, from_bytes, to_bytes
+from neocog.network.model import Model
 
 #: name -> digits learned from (the first ones of MNIST's 55 000)
 SHIPPED = {"neocog": 55_000, "neocog-small": 55_000, "fukushima": 3000}
 
 
 def make(name: str, data: Path, *, gpu: bool) -> Model:
-    """Train one model and fill in its card."""
-    from neocog.learning.datasets import open_digits
-
-    xp = module_of_device("cuda" if gpu else "cpu")
+    """Train one model; its card says from what and how."""
     count = SHIPPED[name]
     learning = open_digits(data / "mnist", split="learning")[:count]
-    sets = read_sets(data, SETS)
-    kept = sets["validation"]
+    kept = open_digits(data / "mnist", split="validation")
     model = train(
         RECIPES[name],
         learning.images,
         learning.labels,
         validation=(kept.images, kept.labels),
-        xp=xp,
+        xp=module_of_device("cuda" if gpu else "cpu"),
     )
-    model = from_bytes(to_bytes(model, precision="fp16"), source=name)
-    card: dict[str, Any] = dict(model.card)
-    card["data"] = "MNIST, the last 5 000 training digits kept apart for the temperature"
-    card["command"] = (
-        f"neocog train --data MNIST --recipe {name} --seed 0 --limit {count} --precision fp16"
-        + " --device cuda" * gpu
-    )
-    card["accuracy"] = {}
-    for part in SETS:
-        found = labels_of(score(model, sets[part].images, xp))
-        card["accuracy"][part] = round(float((found == sets[part].labels).mean()), 5)
-        if part == "test":
-            confusion = np.zeros((10, 11), dtype=int)
-            np.add.at(confusion, (sets[part].labels, found), 1)
-            card["confusion"] = confusion.tolist()
-    return replace(model, card=card)
+    about = {
+        "data": "MNIST, the last 5 000 training digits kept apart for the temperature",
+        "command": f"neocog train --data MNIST --recipe {name} --seed 0 --limit {count} "
+        "--precision fp16" + " --device cuda" * gpu,
+    }
+    return replace(model, card=model.card | about)
 
 
 def main() -> None:
-    """Parse, make, save."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Parse, make, save, measure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", default=list(SHIPPED))
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
+    sets = find_sets(args.data)
     for name in args.names:
-        saved = make(name, args.data, gpu=args.gpu).save(
-            args.output / f"{name}.safetensors", precision="fp16"
-        )
+        path = args.output / f"{name}.safetensors"
+        make(name, args.data, gpu=args.gpu).save(path, precision="fp16")
+        saved = write_card(path, sets, device="cuda" if args.gpu else "cpu")
         print(saved.id, saved.planes, saved.card["accuracy"], flush=True)
 
 

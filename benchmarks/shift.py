@@ -136,13 +136,12 @@ def measure(read: Reading, digits: Digits, shifts: list[int]) -> list[dict[str, 
     return rows
 
 
-def lost(digits: Digits, shift: int) -> float:
-    """Share of digits that lose ink beyond U0 in at least one direction."""
+def lost(digits: Digits, shift: int) -> dict[str, float]:
+    """Share of digits that lose more than a hundredth of their ink beyond U0, by direction."""
     u0 = u0_from_digits(digits.images)
     ink = u0.sum(axis=(1, 2))
-    gone = [np.abs(shifted(u0, shift * r, shift * c).sum(axis=(1, 2)) - ink) > 1e-3
-            for r, c in DIRECTIONS.values()]  # fmt: skip
-    return float(np.any(gone, axis=0).mean())
+    return {name: float((shifted(u0, shift * r, shift * c).sum(axis=(1, 2)) < 0.99 * ink).mean())
+            for name, (r, c) in DIRECTIONS.items()}  # fmt: skip
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """``neocog models``: what is shipped, what it is, and whether it is whole."""
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
@@ -56,7 +57,30 @@ def show(
         print(json.dumps(facts))
         return
     for key, value in [*list(facts.items())[:-1], *model.card.items()]:
-        print(f"{key:16s} {value}")
+        first, *rest = _lines(value)
+        print(f"{key:19s} {first}")
+        for line in rest:
+            print(f"{'':19s} {line}")
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """A value of a card as lines: tables as rows, the rest in one."""
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        for row in value:
+            yield "".join(f"{cell:>6}" for cell in row)
+    elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        heads = list(value[0])
+        yield "".join(f"{head:>12}" for head in heads)
+        for row in value:
+            yield "".join(f"{_short(row.get(head)):>12}" for head in heads)
+    elif isinstance(value, dict):
+        yield ", ".join(f"{name} {_short(own)}" for name, own in value.items()) or "none"
+    else:
+        yield str(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @app.command("verify")
