@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,7 @@ def test_timing(model: str) -> None:
 
 def test_models(model: str, tmp_path: Path) -> None:
     shown = run("models", "show", model)
-    assert "planes           [20, 30, 10]" in shown.stdout
+    assert "planes              [20, 30, 10]" in shown.stdout
     assert json.loads(run("models", "show", model, "--json").stdout)["psi"] == "sqrt"
     verified = run("models", "verify", model)
     assert (verified.exit_code, verified.stdout[:13]) == (0, "ok      tiny@")
@@ -243,6 +244,28 @@ def test_models(model: str, tmp_path: Path) -> None:
     assert broken.exit_code == 4
     assert "broken  model" in broken.stdout
     assert said(broken).startswith("neocog: 1 of 2 broken")
+
+
+def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
+    card = {
+        "accuracy": {"test": 0.991234567},
+        "confusion": [[980, 0], [2, 1100]],
+        "risk_coverage": [{"p": 0.5, "error": 0.01}, {"p": 0.75, "error": 0.0}],
+        "none": {},
+        "pictures": {"photos": {"cer": 0.5}, "rows": [{"p": 1}, {"p": 2}], "n": 3},
+    }
+    path = tmp_path / "m.safetensors"
+    replace(tiny_model(), card=card).save(path)
+    words = run("models", "show", path).stdout.splitlines()
+    assert f"{'accuracy':20s}test 0.991235" in words
+    at = words.index(f"{'confusion':20s}   980     0")
+    assert words[at + 1] == f"{'':20s}     2  1100"
+    assert f"{'risk_coverage':20s}       error           p" in words
+    assert f"{'':20s}           0        0.75" in words
+    at = words.index(f"{'pictures':20s}n 3")
+    assert [line.strip() for line in words[at + 1 : at + 6]] == [
+        "photos: cer 0.5", "rows:", "p", "1", "2",
+    ]  # fmt: skip
 
 
 def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:

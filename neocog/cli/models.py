@@ -74,9 +74,22 @@ def _lines(value: Any) -> Iterator[str]:
         for row in value:
             yield "".join(f"{_short(row.get(head)):>12}" for head in heads)
     elif isinstance(value, dict):
-        yield ", ".join(f"{name} {_short(own)}" for name, own in value.items()) or "none"
+        inner = {name: list(_lines(own)) for name, own in value.items() if _nested(own)}
+        plain = [f"{name} {_short(own)}" for name, own in value.items() if name not in inner]
+        if plain or not inner:
+            yield ", ".join(plain) or "none"
+        for name, lines in inner.items():
+            yield f"{name}: {lines[0]}" if len(lines) == 1 else f"{name}:"
+            yield from lines if len(lines) > 1 else ()
     else:
         yield str(value)
+
+
+def _nested(value: Any) -> bool:
+    """Whether a value of a card takes lines of its own."""
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(row, list | dict) for row in value)
+    )
 
 
 def _short(value: Any) -> str:
