@@ -6,7 +6,9 @@ DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file 
 going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
 its id stay the same, and so does what the card holds of learning and of thresholds. A file that
 lacks them gets --name, --recipe, --learned-from and --command (the command that makes it again).
-With --reports each model's report goes to DIR/NAME. The tables of docs/models.md are made from
+With --reports each model's report goes to DIR/NAME. --parts digits or --parts pictures measures one
+half and keeps the other, if it was measured on the same model: for a machine that has a GPU but no
+pictures, say. The tables of docs/models.md are made from
 benchmarks/results/models.json, where rows of models that are not measured stay (--output).
 """
 
@@ -33,15 +35,27 @@ LARGEST = 4 * 2**20
 #: What the card calls the sets.
 _SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}
 _PICTURES = ("n", "n_digits", "cer", "exact")
+_ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
+#: Entries of the card that each half of the measurements fills.
+PARTS = {
+    "digits": ("accuracy", "confusion", "risk_coverage", "calibration", "fixed_on_validation",
+               "robustness", "marks"),
+    "pictures": ("pictures",),
+}  # fmt: skip
 
 
 def measured(facts: dict[str, Any]) -> dict[str, Any]:
     """The part of a card that comes from a report."""
     digits = facts["digits"]
-    card: dict[str, Any] = {
-        "accuracy": {_SETS[name]: own["accuracy"] for name, own in digits.items()},
-        "measured": {key: facts[key] for key in ("date", "neocog", "device", "precision", "min_p")},
-    }
+    about = {key: facts[key] for key in _ABOUT}
+    card: dict[str, Any] = {"measured": {part: about for part in PARTS if facts[part]}}
+    if facts["pictures"]:
+        card["pictures"] = {
+            name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
+        }
+    if not digits:
+        return card
+    card["accuracy"] = {_SETS[name]: own["accuracy"] for name, own in digits.items()}
     if facts["validation"]:
         card["accuracy"]["validation"] = facts["validation"]["accuracy"]
     if "mnist" in digits:
@@ -61,10 +75,20 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["marks"]:
         marks = facts["marks"]
         card["marks"] = {"n": marks["n"], "read_as_digits": round(marks["read_as_digits"], 5)}
-    card["pictures"] = {
-        name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
-    }
     return card
+
+
+def with_measured(card: dict[str, Any], model: str, new: dict[str, Any]) -> dict[str, Any]:
+    """A card with new measurements; old ones stay if they are of this model and not made anew."""
+    before = card.get("measured", {})
+    kept = {
+        part: about
+        for part, about in before.items()
+        if part in PARTS and part not in new["measured"] and about.get("model") == model
+    }
+    stale = {key for part, keys in PARTS.items() if part not in kept for key in keys}
+    rest = {key: value for key, value in card.items() if key not in stale}
+    return {**rest, **new, "measured": {**kept, **new["measured"]}}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -81,16 +105,16 @@ def result(model: Model, size: int) -> dict[str, Any]:
         "planes": "/".join(map(str, (len(model.s[0].reference), *model.planes))),
         "bytes": size,
         "size": f"{size / 2**20:.2f} MiB",
-        **{name: card["accuracy"].get(own) for name, own in _SETS.items()},
+        **{name: card.get("accuracy", {}).get(own) for name, own in _SETS.items()},
         "corruptions": card.get("robustness", {}).get("mean"),
         "marks": card.get("marks", {}).get("read_as_digits"),
         "robustness": card.get("robustness", {}),
         "risk_coverage": card.get("risk_coverage", []),
-        "fixed": card["fixed_on_validation"],
+        "fixed": card.get("fixed_on_validation", []),
         "confusion": card.get("confusion", []),
         "measured": card["measured"],
     }
-    for name, own in card["pictures"].items():
+    for name, own in card.get("pictures", {}).items():
         row |= {f"{name}_{key}": own[key] for key in ("cer", "exact")}
     return row
 
@@ -116,7 +140,8 @@ def write_card(
     report = measure(Reader(shipped, device=device), sets, limit=limit)
     if reports is not None:
         write(report, reports / shipped.name)
-    card = {"data": LEARNED_FROM, **shipped.card, **(about or {}), **measured(report.facts)}
+    card = {"data": LEARNED_FROM, **shipped.card, **(about or {})}
+    card = with_measured(card, shipped.id, measured(report.facts))
     saved = replace(shipped, card=card).save(path, precision=precision)
     if path.stat().st_size > LARGEST:
         print(f"{path}: {path.stat().st_size} bytes, more than {LARGEST}", file=sys.stderr)
@@ -142,12 +167,17 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
     parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
     parser.add_argument("--reports", type=Path)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--name", help="the model's name from now on")
     for option in ("recipe", "learned-from", "command"):
         parser.add_argument(f"--{option}", help="what the card says of it")
     args = parser.parse_args()
     given = {"recipe": args.recipe, "data": args.learned_from, "command": args.command}
     sets = find_sets(args.data, limit=args.limit)
+    if "digits" not in args.parts:
+        sets = replace(sets, digits={}, validation=None)
+    if "pictures" not in args.parts:
+        sets = replace(sets, pictures={})
     for name, why in sets.missing.items():
         print(f"{name}: {why}", file=sys.stderr)
     rows = []

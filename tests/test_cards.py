@@ -53,6 +53,16 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert again.id == found.id
     assert again.card["command"] == about["command"]
 
+    pictures = write_card(path, replace(sets, digits={}, validation=None), device="cpu")
+    assert pictures.card["accuracy"] == found.card["accuracy"]  # measured before, the same model
+    assert set(pictures.card["measured"]) == {"digits", "pictures"}
+    replace(pictures, temperature=0.01).save(path)
+    other_model = write_card(path, replace(sets, digits={}, validation=None), device="cpu")
+    assert "accuracy" not in other_model.card
+    assert other_model.card["rejection"] == {"table": [1]}
+    assert list(other_model.card["measured"]) == ["pictures"]
+    assert result(other_model, 1)["mnist"] is None
+
     row = result(again, path.stat().st_size)
     other = tmp_path / "models.json"
     other.write_text(json.dumps({"rows": [row | {"name": "a", "mnist": 0.5}, row | {"mnist": 0}]}))
