@@ -64,7 +64,7 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
         card["risk_coverage"] = [_row(row) for row in test["error_at_coverage"]]
         card["calibration"] = {key: round(test[key], 6) for key in ("ece", "aurc")}
     card["fixed_on_validation"] = [
-        {"wanted": row["wanted"], **_row(row["test"])}
+        {"wanted": row["wanted"], **_row(row["test"]), "marks": round(row["marks"], 5)}
         for row in facts["fixed_on_validation"]
         if row["fixed_at"] == "coverage"
     ]

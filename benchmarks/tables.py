@@ -142,8 +142,9 @@ def models_risk(result: dict[str, Any]) -> dict[str, Any]:
     """What thresholds that were fixed on validation digits do on MNIST's test set."""
     rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
     columns = {"model": "model", "wanted": "taken of validation", "p": "from p =",
-               "coverage": "taken of test", "error": "wrong among them"}  # fmt: skip
-    formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%"}
+               "coverage": "taken of test", "error": "wrong among them",
+               "marks": "marks read as digits"}  # fmt: skip
+    formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%", "marks": ".1%"}
     return result | {"rows": rows, "columns": columns, "formats": formats}
 
 

@@ -111,7 +111,7 @@ def test_what_the_file_holds(report: tuple[Result, Path]) -> None:
     assert 0 <= facts["marks"]["read_as_digits"] <= 1
     assert sum(kind["n"] for kind in facts["marks"]["kinds"].values()) == 20
     fixed = facts["fixed_on_validation"]
-    assert fixed[0].keys() >= {"fixed_at", "wanted", "threshold", "validation", "test"}
+    assert fixed[0].keys() >= {"fixed_at", "wanted", "threshold", "validation", "test", "marks"}
     photos = facts["pictures"]["photos"]
     assert [row["picture"] for row in photos["wrong"]] == ["b.png", "no.png"]
     assert photos["cer"] == pytest.approx(3 / 6)

@@ -132,15 +132,26 @@ def _worst(digits: "Digits", answers: "Answers", sure: Confidence) -> list[Facts
     ]  # fmt: skip
 
 
-def transfer_facts(validation: Confidence, test: Confidence) -> list[Facts]:
-    """Return what thresholds that are fixed on validation digits do on the test set."""
+def transfer_facts(validation: Confidence, test: Confidence, marks: Confidence) -> list[Facts]:
+    """Return what thresholds fixed on validation digits do to the test set and to marks.
+
+    ``marks`` is the share of marks that are no digits which are read as one.
+    """
     rows: list[Facts] = []
     wanted = [("coverage", c, validation.threshold_of_coverage(c)) for c in COVERAGES[1:]]
     wanted += [("risk", r, validation.threshold_of_risk(r)) for r in RISKS]
     for kind, value, threshold in wanted:
         if threshold is not None:
-            both = {"validation": validation.at(threshold), "test": test.at(threshold)}
-            rows.append({"fixed_at": kind, "wanted": value, "threshold": threshold, **both})
+            rows.append(
+                {
+                    "fixed_at": kind,
+                    "wanted": value,
+                    "threshold": threshold,
+                    "validation": validation.at(threshold),
+                    "test": test.at(threshold),
+                    "marks": marks.at(threshold)["coverage"],
+                }
+            )
     return rows
 
 
@@ -182,8 +193,10 @@ def spread(digits: "Digits", most: int) -> "Digits":
     return Digits(digits.images[index], digits.labels[index], digits.name)
 
 
-def mark_facts(reader: "Reader", digits: "Digits", *, count: int = MARKS) -> Facts:
-    """Return how many marks that are no digits are read as one, by kind.
+def mark_facts(
+    reader: "Reader", digits: "Digits", *, count: int = MARKS
+) -> tuple[Facts, Confidence]:
+    """Return how many marks that are no digits are read as one, by kind; and how surely.
 
     The marks are of kinds and fonts that nothing is learned from; pieces and rows of digits among
     them are made of ``digits``.
@@ -192,8 +205,9 @@ def mark_facts(reader: "Reader", digits: "Digits", *, count: int = MARKS) -> Fac
 
     marks, kind, names = negatives(count, digits.images, digits.labels, seed=_MARKS_SEED, held=True)
     answers = answer_digits(reader.engine, marks, batch=reader.batch)
-    taken = (answers.label >= 0) & (answers.p >= reader.policy.min_p)
-    return {
+    sure = Confidence.of(answers.label, answers.p, np.full(count, -1))
+    taken = (sure.p > 0) & (sure.p >= reader.policy.min_p)
+    facts: Facts = {
         "n": count,
         "min_p": reader.policy.min_p,
         "read_as_digits": float(taken.mean()),
@@ -203,6 +217,7 @@ def mark_facts(reader: "Reader", digits: "Digits", *, count: int = MARKS) -> Fac
             if (kind == k).any()
         },
     }
+    return facts, sure
 
 
 # --- pictures -------------------------------------------------------------------------------------

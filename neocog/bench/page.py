@@ -199,11 +199,13 @@ def _fixed(rows: list[Facts]) -> str:
     if not rows:
         return ""
     table = _table(
-        ("fixed at", "from p =", "validation: taken", "wrong", "test: taken", "wrong"),
+        ("fixed at", "from p =", "validation: taken", "wrong", "test: taken", "wrong",
+         "marks read as digits"),
         (
             (f"{row['fixed_at']} {_share(row['wanted'])}", f"{row['threshold']:.6g}",
              _share(row["validation"]["coverage"]), _share(row["validation"]["risk"], 3),
-             _share(row["test"]["coverage"]), _share(row["test"]["risk"], 3))
+             _share(row["test"]["coverage"]), _share(row["test"]["risk"], 3),
+             _share(row["marks"], 1))
             for row in rows
         ),
     )  # fmt: skip

@@ -213,18 +213,18 @@ def measure(
         answers, sure[name] = timed(name, partial(answered, reader, own, told=told))
         digits[name] = digit_facts(own, answers, sure[name], min_p=min_p)
     transfer: list[Facts] = []
-    validation: Facts | None = None
-    if sets.validation is not None and "mnist" in sure:
-        _, fixed = timed("validation", partial(answered, reader, sets.validation, told=told))
-        transfer = transfer_facts(fixed, sure["mnist"])
-        validation = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
+    corruptions = marks = validation = None
     base = next(iter(sets.digits.values()), None)
-    corruptions = marks = None
-    if base is not None:
-        corruptions = timed("corruptions", partial(corruption_facts, reader, base, told=told))
-        marks = timed("marks", partial(mark_facts, reader, base, count=min(limit or MARKS, MARKS)))
-    else:
+    if base is None:
         missing["corruptions"] = missing["marks"] = "no isolated digits to make them from"
+    else:
+        corruptions = timed("corruptions", partial(corruption_facts, reader, base, told=told))
+        count = min(limit or MARKS, MARKS)
+        marks, passed = timed("marks", partial(mark_facts, reader, base, count=count))
+        if sets.validation is not None and "mnist" in sure:
+            _, fixed = timed("validation", partial(answered, reader, sets.validation, told=told))
+            transfer = transfer_facts(fixed, sure["mnist"], passed)
+            validation = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
     pictures: dict[str, Facts] = {}
     scores: dict[str, PictureScore] = {}
     for name, labelled in sets.pictures.items():
