@@ -123,30 +123,26 @@ def _cheapest(
     old: Sequence[Place], new: Sequence[Place], dx: float, dy: float, tall: float
 ) -> tuple[Pairs, float]:
     """Align two rows for one shift; return the pairs and their whole cost."""
-    rows, columns = len(old), len(new)
-    cost = [[_ALONE * (i + j) for j in range(columns + 1)] for i in range(rows + 1)]
-    for i in range(1, rows + 1):
-        for j in range(1, columns + 1):
-            pair = _pair(old[i - 1], new[j - 1], dx, dy, tall)
-            cost[i][j] = min(
-                cost[i - 1][j - 1] + pair, cost[i - 1][j] + _ALONE, cost[i][j - 1] + _ALONE
-            )
+    best: list[list[tuple[float, int, int]]] = []  # cost so far, and the step that led there
+    for i in range(len(old) + 1):
+        best.append([])
+        for j in range(len(new) + 1):
+            ways = [(0.0, 0, 0)] if i == j == 0 else []
+            if i and j:
+                pair = _pair(old[i - 1], new[j - 1], dx, dy, tall)
+                ways.append((best[i - 1][j - 1][0] + pair, 1, 1))
+            if i:
+                ways.append((best[i - 1][j][0] + _ALONE, 1, 0))
+            if j:
+                ways.append((best[i][j - 1][0] + _ALONE, 0, 1))
+            best[i].append(min(ways))
     pairs: list[tuple[int | None, int | None]] = []
-    i, j = rows, columns
+    i, j = len(old), len(new)
     while i or j:
-        if i and j:
-            pair = _pair(old[i - 1], new[j - 1], dx, dy, tall)
-            if cost[i][j] == cost[i - 1][j - 1] + pair:
-                i, j = i - 1, j - 1
-                pairs.append((i, j))
-                continue
-        if i and cost[i][j] == cost[i - 1][j] + _ALONE:
-            i -= 1
-            pairs.append((i, None))
-        else:
-            j -= 1
-            pairs.append((None, j))
-    return tuple(reversed(pairs)), cost[rows][columns]
+        _, up, left = best[i][j]
+        i, j = i - up, j - left
+        pairs.append((i if up else None, j if left else None))
+    return tuple(reversed(pairs)), best[-1][-1][0]
 
 
 def _pair(a: Place, b: Place, dx: float, dy: float, tall: float) -> float:

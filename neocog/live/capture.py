@@ -133,6 +133,9 @@ class Capture(threading.Thread):
         left = due - time.perf_counter()
         if left > 0:
             self._ending.wait(left)
+        elif self._own_pace:  # a file that is shown waits for whoever is slow
+            self._late -= left
+            due -= left
         return due
 
     def _again(self, why: str) -> bool:

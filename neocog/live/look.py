@@ -1,9 +1,9 @@
 """One frame read as a still is: digits found in it, then recognised, nothing taken from before."""
 
 import time
-from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
+from neocog.live.once import Once
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
-    from neocog.vision.find import Line, Settings
+    from neocog.network.engine import AnyEngine
+    from neocog.vision.find import Search, Settings
 
 LONG_SIDE = 1024
 """Frames are searched at this long side, in pixels; larger ones are reduced to it."""
 
+_JUDGED_EVERY = 15  # frames between two judgements which colour shows ink best
+_JUDGED_AT = 320  # long side of the picture that is judged
 _LEAST_ROI = 24  # pixels of a side of the region that is read
 
 Row = tuple[DigitReading, ...]
@@ -75,13 +79,13 @@ class Roi:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found in a frame, not yet recognised.
+    """What was found in a frame, before the network looked at it.
 
     Attributes
     ----------
     frame : Frame
-    lines : sequence of Line
-        Places in pixels of the region.
+    search : Search
+        Marks in lines, in pixels of the region.
     region : tuple of int
         Left, top, width and height of what was searched, in pixels of the frame.
     ms : float
@@ -91,7 +95,7 @@ class Found:
     """
 
     frame: Frame
-    lines: "Sequence[Line]"
+    search: "Search"
     region: Box
     ms: float
     steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
@@ -106,65 +110,123 @@ class Seen:
     found : Found
     rows : tuple of Row
         Its lines, boxes in pixels of the frame.
-    ms : float
-        What the network took.
+    digits : tuple of ndarray
+        For each row its digits as the network got them, (N, 28, 28) uint8.
+    ms : dict
+        What normalising and recognising took.
     """
 
     found: Found
     rows: tuple[Row, ...]
-    ms: float
+    digits: tuple[NDArray[np.uint8], ...]
+    ms: dict[str, float]
 
 
-def find(
-    reader: "Reader",
-    frame: Frame,
-    *,
-    settings: "Settings",
-    roi: Roi | None = None,
-    steps: bool = False,
-) -> Found:
-    """Find the digits of a frame.
+class Looker:
+    """Finds and reads; the two may be at work in two threads, on two frames.
 
     Parameters
     ----------
     reader : Reader
-    frame : Frame
-    settings : Settings
+    settings : Settings, optional
         Of the search.
-    roi : Roi, optional
-        Read this region alone.
-    steps : bool
-        Whether pictures of the steps are kept.
     """
-    start = time.perf_counter()
-    region = roi.within(frame.size) if roi else (0, 0, *frame.size)
-    pictures: dict[str, NDArray[np.uint8]] = {}
-    lines = reader.find(
-        grey_of(frame.pixels, region),
-        settings=settings,
-        trace=pictures.__setitem__ if steps else None,
-    )
-    return Found(frame, lines, region, 1e3 * (time.perf_counter() - start), pictures)
+
+    def __init__(self, reader: "Reader", settings: "Settings | None" = None) -> None:
+        from neocog.vision.find import Settings
+
+        self._reader = copy(reader)
+        self._once = Once(reader.engine)
+        self._reader.engine = cast("AnyEngine", self._once)
+        self._settings = settings or Settings(long_side=LONG_SIDE)
+        self._grey = Grey()
+
+    def find(self, frame: Frame, *, roi: Roi | None = None, steps: bool = False) -> Found:
+        """Find the marks of a frame that may be digits.
+
+        Parameters
+        ----------
+        frame : Frame
+        roi : Roi, optional
+            Read this region alone.
+        steps : bool
+            Whether pictures of the steps are kept.
+        """
+        from neocog.vision.find import search
+
+        start = time.perf_counter()
+        region = roi.within(frame.size) if roi else (0, 0, *frame.size)
+        x, y, width, height = region
+        pictures: dict[str, NDArray[np.uint8]] = {}
+        found = search(
+            self._grey(frame.pixels[y : y + height, x : x + width]),
+            settings=self._settings,
+            cuts=self._reader.cut,
+            trace=pictures.__setitem__ if steps else None,
+        )
+        return Found(frame, found, region, 1e3 * (time.perf_counter() - start), pictures)
+
+    def read(self, found: Found) -> Seen:
+        """Normalise and recognise the digits of a frame, all that it has in one batch."""
+        start = time.perf_counter()
+        self._once.forget()
+        whole = found.search.digits()
+        digits = [place.digit for line in whole for place in line.digits]
+        normalised = time.perf_counter()
+        if digits:
+            self._once.recognise(np.stack(digits), batch=self._reader.batch)
+        x, y, width, height = found.region
+        lines = found.search.digits(self._reader._known if self._reader.cut else None)
+        read = iter(self._reader.recognise(lines, (height, width)))
+        rows = tuple(tuple(_moved(next(read), x, y) for _ in line.digits) for line in lines)
+        return Seen(
+            found,
+            rows,
+            tuple(np.stack([place.digit for place in line.digits]) for line in lines),
+            {
+                "normalise": 1e3 * (normalised - start),
+                "recognise": 1e3 * (time.perf_counter() - normalised),
+            },
+        )
 
 
-def recognise(reader: "Reader", found: Found) -> Seen:
-    """Recognise all digits of a frame, in one batch."""
-    start = time.perf_counter()
-    x, y, width, height = found.region
-    digits = iter(reader.recognise(found.lines, (height, width)))
-    rows = tuple(tuple(_moved(next(digits), x, y) for _ in line.digits) for line in found.lines)
-    return Seen(found, rows, 1e3 * (time.perf_counter() - start))
+class Grey:
+    """Turns frames into the grey that shows ink best.
+
+    Which colour that is (luma, or one channel) is judged anew from time to time, in a picture
+    of reduced size: it depends on pen, paper and light, not on the frame.
+    """
+
+    def __init__(self) -> None:
+        self._channel: int | None = None
+        self._left = 0
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return a picture (H, W, 3; blue, green, red) in grey, (H, W)."""
+        import cv2
+
+        if self._left <= 0:
+            self._channel, self._left = clearest_channel(pixels), _JUDGED_EVERY
+        self._left -= 1
+        if self._channel is None:
+            return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), np.uint8)
+        return np.asarray(cv2.extractChannel(pixels, self._channel), np.uint8)
 
 
-def grey_of(pixels: NDArray[np.uint8], region: Box) -> NDArray[np.uint8]:
-    """Return a region of a frame (H, W, 3; blue, green, red) in the grey that shows ink best."""
+def clearest_channel(pixels: NDArray[np.uint8]) -> int | None:
+    """Return the channel of a picture in which ink stands out most; None for its luma."""
     import cv2
 
     from neocog.vision.decode import to_grey
 
-    x, y, width, height = region
-    part = pixels[y : y + height, x : x + width]
-    return to_grey(np.asarray(cv2.cvtColor(part, cv2.COLOR_BGR2RGB)))
+    height, width = pixels.shape[:2]
+    shrink = min(1.0, _JUDGED_AT / max(height, width))
+    size = max(1, round(width * shrink)), max(1, round(height * shrink))
+    small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    grey = to_grey(np.ascontiguousarray(small[:, :, ::-1]))
+    if np.array_equal(grey, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY)):
+        return None
+    return next((c for c in range(3) if np.array_equal(grey, small[:, :, c])), None)
 
 
 def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:

@@ -19,7 +19,7 @@ from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import Capture, Notice, failed
 from neocog.live.expected import Expected
 from neocog.live.frames import Closed, Frame, Handoff
-from neocog.live.look import LONG_SIDE, Found, Roi, Seen, find, recognise
+from neocog.live.look import LONG_SIDE, Found, Looker, Roi, Seen
 from neocog.live.measures import Measures, Meter
 from neocog.live.sources import Source
 from neocog.live.tracks import Track, Tracker
@@ -153,9 +153,12 @@ class Pipeline:
         *,
         tell: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
+        from neocog.vision.find import Settings as Search
+
         self.settings = settings = settings or Settings()
         self.switches = Switches()
         self.source, self.reader = source, reader
+        self._looker = Looker(reader, Search(long_side=settings.long_side))
         newest = source.live or settings.replay_fps is not None
         self._frames: Handoff[Frame] = Handoff(newest=newest)
         self._found: Handoff[Found] = Handoff(newest=False)
@@ -249,13 +252,10 @@ class Pipeline:
             after.close()
 
     def _find(self) -> None:
-        from neocog.vision.find import Settings as Search
-
-        search = Search(long_side=self.settings.long_side)
         while True:
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = find(self.reader, frame, settings=search, roi=roi, steps=steps)
+            found = self._looker.find(frame, roi=roi, steps=steps)
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -263,7 +263,7 @@ class Pipeline:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         epoch, maps, looked = 0, None, 0.0
         while True:
-            seen = recognise(self.reader, self._found.get())
+            seen = self._looker.read(self._found.get())
             frame = seen.found.frame
             start = time.perf_counter()
             if frame.epoch != epoch:
@@ -275,26 +275,27 @@ class Pipeline:
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
-            self.meter.stage("recognise", seen.ms)
+            for stage, ms in seen.ms.items():
+                self.meter.stage(stage, ms)
             self.meter.stage("vote", 1e3 * (end - start))
             self.meter.done(age)
             if not self.switches.layers:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
-                maps, looked = responses(self.reader, seen.found) or maps, end
+                maps, looked = responses(self.reader, seen) or maps, end
             said = tuple(announcer.said(track) for track in tracks)
             measures = self.measures()
             self._views.put(View(seen, tracks, said, news, announcer.gone, end, measures, maps))
 
 
-def responses(reader: "Reader", found: Found) -> Maps | None:
+def responses(reader: "Reader", seen: Seen) -> Maps | None:
     """Return every layer's response to the middle digit of a frame's first line."""
     from neocog.network.u0 import u0_from_digits
 
-    if not found.lines:
+    if not seen.digits:
         return None
-    digits = found.lines[0].digits
-    return reader.engine.maps(u0_from_digits(digits[len(digits) // 2].digit[None]))
+    digits = seen.digits[0]
+    return reader.engine.maps(u0_from_digits(digits[len(digits) // 2][None]))
 
 
 def warm(reader: "Reader") -> None:

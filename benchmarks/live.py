@@ -1,0 +1,290 @@
+"""Measures live reading: rate, age, what is announced, and whether memory grows.
+
+    python -m benchmarks.live make DATA CLIPS            # render the clips, once
+    python -m benchmarks.live run CLIPS [NAME ...] [-o benchmarks/results/live.json]
+    python -m benchmarks.live soak CLIPS NAME --minutes 10
+
+DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
+with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720, and minutes of
+views without a digit. `run` plays them like a camera (the newest frame only, 30 a second; as fast
+as every frame is read with --every) and counts what was announced. A line counts as readable if
+one picture of the sheet at rest, as the camera has it, is read right by the same model.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import cv2
+import numpy as np
+
+from benchmarks import live_clips as clips
+from benchmarks.record import write_results
+from neocog.batch.reader import Reader
+from neocog.live.pipeline import Pipeline, Settings
+from neocog.live.sources import open_source
+
+SIZES = ((640, 480), (1280, 720))
+SEED = 20261121
+STRINGS = 40
+BLANK_MINUTES = 5
+SHOWN_LONG = 15  # frames; what is shown for less is not asked for
+LATE = 20  # frames after a sheet has gone in which it may still be announced
+
+COLUMNS = {
+    "clip": "clip",
+    "seconds": "seconds",
+    "fps": "frames a second",
+    "dropped": "dropped",
+    "age_median": "age, median ms",
+    "age_p95": "age, p95 ms",
+    "shown": "lines shown",
+    "readable": "read right at rest",
+    "right": "of them announced once and right",
+    "wrong": "wrong announcements",
+    "again": "announced twice",
+    "other_right": "others announced right",
+}
+FORMATS = {"fps": ".1f", "dropped": ".1%", "age_median": ".0f", "age_p95": ".0f", "seconds": ".0f"}
+
+
+def make(data: Path, folder: Path, *, strings: int, minutes: float) -> None:
+    """Render all clips."""
+    from neocog.learning.datasets import open_digits
+
+    folder.mkdir(parents=True, exist_ok=True)
+    digits = open_digits(data / "mnist", split="validation")
+    for size in SIZES:
+        for kind in ("photos", "strings"):
+            rng = np.random.default_rng([SEED, size[0], kind == "photos"])
+            clip = clips.Clip(f"{kind}-{size[0]}x{size[1]}", size)
+            sheets = (
+                clips.photo_sheets(data / "photos", rng)
+                if kind == "photos"
+                else clips.string_sheets(digits.images, digits.labels, strings, rng)
+            )
+            clips.write(clip, shown(clip, sheets, rng, folder), folder)
+            print(clip.name, clip.frames, "frames", flush=True)
+        rng = np.random.default_rng([SEED, size[0], 7])
+        clip = clips.Clip(f"blank-{size[0]}x{size[1]}", size)
+        count = round(60 * minutes * clips.FPS)
+        clips.write(clip, clips.blank_frames(size, count, rng), folder)
+        print(clip.name, clip.frames, "frames", flush=True)
+
+
+def shown(
+    clip: clips.Clip, sheets: Any, rng: np.random.Generator, folder: Path
+) -> Iterator[clips.Picture]:
+    """All frames of a clip, sheet after sheet."""
+    for name, lines, picture in sheets:
+        share = rng.uniform(0.8, 0.95)
+        sheet = clips.fitted(picture, clip.size, share)
+        yield from clips.show(clip, clips.Showing(name, lines), sheet, rng, folder)
+
+
+def play(
+    path: Path, reader: Reader, *, fps: float | None, seconds: float | None = None
+) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+    """Read a clip; return the figures and what was announced at which frame."""
+    source = open_source(path)
+    ages: list[float] = []
+    news: list[tuple[int, str]] = []
+    network: list[float] = []
+    start = 0.0
+    with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
+        for view in pipeline:
+            start = start or view.read
+            ages.append(view.age_ms)
+            network.append(view.seen.ms["recognise"])
+            news += [(one.frame, one.text) for one in view.news]
+            if seconds and view.read - start > seconds:
+                break
+        spent = view.read - start
+        frames, dropped = pipeline.capture.count, pipeline.dropped
+        ms = {name: round(value, 2) for name, value in view.measures.ms.items()}
+    figures = {
+        "seconds": spent,
+        "frames": len(ages),
+        "fps": (len(ages) - 1) / spent,
+        "dropped": dropped / max(frames, 1),
+        "age_median": float(np.median(ages)) if fps else None,
+        "age_p95": float(np.percentile(ages, 95)) if fps else None,
+        "network_ms": round(float(np.median(network)), 2),
+        "ms": ms,
+    }
+    return figures, news
+
+
+def judge(
+    clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]]
+) -> dict[str, Any]:
+    """Count what was announced against what was shown.
+
+    Parameters
+    ----------
+    clip : Clip
+    news : list
+        Frame and text of each announcement.
+    readable : list of set of str
+        For each showing the lines that are read right at rest.
+    """
+    right = again = other = lines = able = 0
+    wrong: list[dict[str, Any]] = []
+    missed: list[str] = []
+    left = list(news)
+    for number, showing in enumerate(clip.showings):
+        end = showing.leaves + LATE
+        if number + 1 < len(clip.showings):
+            end = min(end, clip.showings[number + 1].first - clips.SLIDE)
+        own = [one for one in left if showing.first - clips.SLIDE <= one[0] < end]
+        left = [one for one in left if one not in own]
+        texts = [text for _, text in own]
+        for line in set(showing.lines):
+            long = showing.last - showing.first >= SHOWN_LONG
+            asked = line in readable[number] and long
+            count = texts.count(line)
+            lines += 1
+            able += asked
+            again += count > 1
+            right += asked and count == 1
+            other += not asked and count == 1
+            if asked and count == 0:
+                missed.append(f"{line} ({showing.name})")
+        wrong += [
+            {"frame": frame, "text": text, "shown": showing.lines}
+            for frame, text in own
+            if text not in showing.lines
+        ]
+    wrong += [{"frame": frame, "text": text, "shown": []} for frame, text in left]
+    return {
+        "shown": lines, "readable": able, "right": right, "wrong": len(wrong), "again": again,
+        "other_right": other, "mistakes": wrong, "missed": missed,
+    }  # fmt: skip
+
+
+def at_rest(clip: clips.Clip, folder: Path, reader: Reader) -> list[set[str]]:
+    """For each showing, the lines that are read right in one picture of it."""
+    out = []
+    for showing in clip.showings:
+        picture = cv2.imread(str(folder / showing.still))
+        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).text
+        out.append(set(text.split("\n")) & set(showing.lines))
+    return out
+
+
+def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure clips, one after another."""
+    rows = []
+    reader = Reader(args.model, device=args.device)
+    for name in names or sorted(path.stem for path in folder.glob("*.avi")):
+        clip = clips.Clip.load(folder / f"{name}.json")
+        fps = None if args.every else args.fps
+        figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
+        own = judge(clip, news, at_rest(clip, folder, reader))
+        rows.append({"clip": name, "every": args.every, **figures, **own})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
+    """Play a clip over and over; return memory and age at the beginning and at the end."""
+    ages: list[float] = []
+    memory: list[float] = []
+    marks: list[dict[str, float]] = []
+    end = time.perf_counter() + 60 * minutes
+    source = Endless(path)
+    with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
+        shown = time.perf_counter() + 10
+        for view in pipeline:
+            ages.append(view.age_ms)
+            if view.read > shown:
+                shown += 10
+                memory.append(resident())
+                marks.append({"mb": round(memory[-1], 1), "age": round(float(np.median(ages)), 1)})
+                ages.clear()
+                print(marks[-1], pipeline.dropped, flush=True)
+            if view.read > end:
+                break
+    first, last = marks[1 : len(marks) // 5 + 2], marks[-len(marks) // 5 :]
+    return {
+        "minutes": minutes,
+        "grown_mb": round(memory[-1] - memory[0], 1),
+        "age_first": round(float(np.median([m["age"] for m in first])), 1),
+        "age_last": round(float(np.median([m["age"] for m in last])), 1),
+        "most_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "marks": marks,
+    }
+
+
+class Endless:
+    """A video that begins again at its end."""
+
+    live, returns = False, False
+
+    def __init__(self, path: Path) -> None:
+        self._source = open_source(path)
+        self.name, self.fps = str(path), 30.0
+
+    def open(self) -> str:
+        return self._source.open()
+
+    def grab(self) -> bool:
+        if not self._source.grab():
+            self._source.close()
+            self._source.open()
+            return self._source.grab()
+        return True
+
+    def retrieve(self) -> clips.Picture:
+        return self._source.retrieve()
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def resident() -> float:
+    """Memory of this process in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def main() -> None:
+    """Parse the command line, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=("make", "run", "soak"))
+    parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--model", default="neocog-small")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--fps", type=float, default=30.0)
+    parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
+    parser.add_argument("--seconds", type=float, help="end each clip after so long")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--strings", type=int, default=STRINGS)
+    args = parser.parse_args()
+    if args.what == "make":
+        data, folder = map(Path, args.folders)
+        make(data, folder, strings=args.strings, minutes=min(args.minutes, BLANK_MINUTES))
+        return
+    folder, names = Path(args.folders[0]), args.folders[1:]
+    if args.what == "soak":
+        reader = Reader(args.model, device=args.device)
+        print(json.dumps(soak(folder / f"{names[0]}.avi", reader, args.minutes, args.fps)))
+        return
+    rows = run(folder, names, args)
+    if args.output:
+        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
+                      model=args.model)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

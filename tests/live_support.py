@@ -1,0 +1,137 @@
+"""Frames with numbers on them, sources that fail on purpose, and an MJPEG server."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.records import DigitReading
+from neocog.live.look import Row
+from tests.support import glyph
+
+Frame = NDArray[np.uint8]
+
+
+def picture(
+    text: str, *, size: tuple[int, int] = (320, 240), at: int = 30, tall: int = 48
+) -> Frame:
+    """A frame (H, W, 3) with a number on grey paper; without digits for ""."""
+    width, height = size
+    grey = np.full((height, width), 215.0, np.float32)
+    for number, char in enumerate(text):
+        ink = glyph(int(char), tall, 5.0)
+        x = at + number * round(0.75 * tall)
+        grey[height // 2 - tall // 2 :, x:][: ink.shape[0], : ink.shape[1]] -= 170 * ink
+    grey += np.random.default_rng(7).normal(0, 1.5, grey.shape)
+    return np.repeat(np.clip(grey, 0, 255).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def clip(*parts: tuple[str, int], size: tuple[int, int] = (320, 240)) -> list[Frame]:
+    """Frames of numbers, each shown for so many frames, moving a little."""
+    frames = []
+    for text, count in parts:
+        frames += [picture(text, size=size, at=30 + n % 5) for n in range(count)]
+    return frames
+
+
+def row(text: str, *, x: int = 0, y: int = 0, p: float = 0.99, tall: int = 40) -> Row:
+    """A line of a frame, its digits 30 columns apart."""
+    return tuple(
+        DigitReading(char, p, 0.5, (x + 30 * n, y, 24, tall)) for n, char in enumerate(text)
+    )
+
+
+class Scripted:
+    """A live source that gives frames and raises errors in a given order."""
+
+    name, fps, live, returns = "<script>", 25.0, True, True
+
+    def __init__(self, steps: Sequence[Any], *, pause: float = 0.0) -> None:
+        self._steps = list(steps)
+        self._pause = pause
+        self._at: Any = None
+        self.opened = 0
+
+    def open(self) -> str:
+        self.opened += 1
+        if self._steps and isinstance(self._steps[0], type(None)):
+            self._steps.pop(0)
+            raise self._steps.pop(0)
+        return "script"
+
+    def grab(self) -> bool:
+        time.sleep(self._pause)
+        if not self._steps:
+            return False
+        self._at = self._steps.pop(0)
+        if isinstance(self._at, Exception):
+            raise self._at
+        return True
+
+    def retrieve(self) -> Frame:
+        return np.asarray(self._at, np.uint8)
+
+    def close(self) -> None:
+        pass
+
+
+class MjpegServer:
+    """An MJPEG server on the loopback; it can be killed and started again on the same port."""
+
+    def __init__(self, frame: Callable[[], Frame], *, told: bool = True) -> None:
+        self.frame, self.told = frame, told
+        self.port = 0
+        self._server: ThreadingHTTPServer | None = None
+        self.running = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/stream"
+
+    def start(self) -> None:
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
+                self.end_headers()
+                while owner.running.is_set():
+                    jpeg = cv2.imencode(".jpg", owner.frame())[1].tobytes()
+                    length = f"Content-Length: {len(jpeg)}\r\n" if owner.told else ""
+                    head = f"--frame\r\nContent-Type: image/jpeg\r\n{length}\r\n"
+                    try:
+                        self.wfile.write(head.encode() + jpeg + b"\r\n")
+                    except OSError:
+                        return
+                    time.sleep(0.02)
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        ThreadingHTTPServer.allow_reuse_address = True
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.running.set()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def kill(self) -> None:
+        assert self._server is not None
+        self.running.clear()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:
+    frames = list(frames)
+    height, width = frames[0].shape[:2]
+    video = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), fps, (width, height))
+    for frame in frames:
+        video.write(frame)
+    video.release()
