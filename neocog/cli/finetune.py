@@ -46,7 +46,7 @@ Changes = Annotated[
     typer.Option(
         "--augmentation",
         metavar="NAME[,STRENGTH=X]",
-        help="How digits are changed: none, geometry, strokes or pages; e.g. strokes,elastic=2.",
+        help="How digits are changed: none, geometry, strokes, scans, pages; as scans,elastic=2.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -96,6 +96,7 @@ def learn(
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _device(options.device, name)
     from neocog.learning.augment import augmentation
+    from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
     from neocog.learning.settings import Settings
 
@@ -135,7 +136,7 @@ def learn(
         folder=folder,
         report=_report,
     )
-    return run.run()
+    return calibrated(run.run(), validation)
 
 
 def _device(name: str, recipe: str) -> str:

@@ -86,12 +86,12 @@ def train(
     device: Device = "cpu",
     recipes: Recipes = False,
     planes: finetune.Planes = None,
-    epochs: finetune.Epochs = 20.0,
+    epochs: finetune.Epochs = 108.0,
     minutes: finetune.Minutes = None,
     batch: finetune.Batch = 512,
-    rate: finetune.Rate = 0.03,
+    rate: finetune.Rate = 0.045,
     reject: finetune.Reject = 20,
-    augmentation: finetune.Changes = "strokes",
+    augmentation: finetune.Changes = "scans",
     checkpoints: finetune.Checkpoints = None,
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""

@@ -1,0 +1,46 @@
+"""Makes a model file that ships of one that was learned: fp16, named, thresholds set.
+
+    python benchmarks/ship.py DATA MODEL.safetensors -o models --name neocog --command "..."
+
+The temperature and the table of thresholds are set on the validation digits of DATA/mnist, with the
+numbers that the file holds. ``benchmarks/cards.py`` then measures it.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from neocog.learning.calibrate import calibrated
+from neocog.learning.datasets import open_digits
+from neocog.network.model import from_bytes, load_model, to_bytes
+
+
+def main() -> None:
+    """Parse, round, calibrate, save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--command", required=True, help="what makes the model again")
+    args = parser.parse_args()
+    model = load_model(args.model)
+    about = {
+        "data": "MNIST, the last 5 000 training digits kept apart for choices and thresholds",
+        "command": args.command,
+    }
+    named = replace(model, name=args.name, card=model.card | about)
+    rounded = from_bytes(to_bytes(named, precision="fp16"), source=args.name)
+    kept = open_digits(args.data / "mnist", split="validation")
+    path = args.output / f"{args.name}.safetensors"
+    saved = calibrated(rounded, kept).save(path, precision="fp16")
+    print(saved.id, saved.planes, saved.temperature)
+
+
+if __name__ == "__main__":
+    main()
