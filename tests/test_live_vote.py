@@ -17,6 +17,7 @@ from neocog.live.vote import Agreement
 from tests.live_support import row
 
 SIZE = (640, 480)
+TEXTS = st.text("0123456789?", min_size=1, max_size=8)
 
 
 def places(text: str, *, x: int = 0, y: int = 100) -> list[Place]:
@@ -118,8 +119,7 @@ class TestAlign:
         large = [Place(d.char, d.box) for d in row("123", tall=100)]
         assert align(places("123"), large)[1] > 1
 
-    @given(st.text("0123456789?", min_size=1, max_size=8), st.text("0123456789?", min_size=1, max_size=8),
-           st.integers(-60, 60), st.integers(-30, 30))  # fmt: skip
+    @given(TEXTS, TEXTS, st.integers(-60, 60), st.integers(-30, 30))
     def test_pairs_are_in_order_and_complete(self, a: str, b: str, dx: int, dy: int) -> None:
         pairs, _ = align(places(a), places(b, x=dx, y=100 + dy))
         assert [i for i, _ in pairs if i is not None] == list(range(len(a)))

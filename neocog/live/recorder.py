@@ -36,7 +36,7 @@ class Recorder:
         If the file cannot be written, or is of no kind that is known.
     """
 
-    def __init__(self, path: str | Path, *, fps: float) -> None:
+    def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
         self.path = Path(path)
         self.fps = fps
         self.written = 0

@@ -141,8 +141,7 @@ class Session:
         UsageError
             If the file cannot be written.
         """
-        fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
-        self.recorder = Recorder(path, fps=min(fps, _MOST_RECORD_FPS))
+        self.recorder = Recorder(path)
 
     def end_recording(self) -> None:
         """Finish the recording, if there is one."""
@@ -189,18 +188,21 @@ class Session:
         record = records.reading(
             news, text=text, source=self.source.name, model=self.reader.model.id
         )
-        if self.outputs.events:
-            _print(records.line({"event": "reading", **record}))
-        else:
-            _print(text)
         if self._lines is not None:
             try:
                 self._lines.write(record)
             except InputError as error:
                 self.complain(error)
+        if self.outputs.events:
+            _print(records.line({"event": "reading", **record}))
+        else:
+            _print(text)
 
     def _record(self, view: View) -> None:
         assert self.recorder is not None
+        if self.recorder.written == 0:  # before its first frame a source may not know its rate
+            fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
+            self.recorder.fps = min(fps, _MOST_RECORD_FPS)
         try:
             self.recorder.write(draw(view, self.settings.expected), view.frame.t)
         except InputError as error:

@@ -1,0 +1,337 @@
+"""``neocog live`` and ``neocog cameras`` as a user types them: what they print and write."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+from typer.testing import CliRunner, Result
+
+from neocog.cli import app
+from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.live import cameras
+from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
+from neocog.live.sinks import LineFile
+from neocog.live.sources import SourceLost, Wanted
+from tests.live_support import MjpegServer, clip, picture, save_video
+from tests.support import tiny_model
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    tiny_model().save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two numbers, one after the other."""
+    path = tmp_path_factory.mktemp("video") / "clip.avi"
+    save_video(path, clip(("", 3), ("471", 14), ("", 4), ("2086", 14)))
+    return path
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["live", *(str(word) for word in words)])
+
+
+def live(video: Path | str, model: str, *words: str | Path) -> Result:
+    return run(video, "--model", model, "--device", "cpu", "--headless", *words)
+
+
+class TestLive:
+    def test_numbers_go_to_stdout_once_each(self, video: Path, model: str) -> None:
+        result = live(video, model)
+        assert result.exit_code == 0
+        assert result.stdout == "471\n2086\n"
+        assert "320x240, 25 frames a second" in result.stderr
+
+    def test_without_a_display_it_is_headless_and_says_so(
+        self, video: Path, model: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(sys, "platform", "linux")
+        result = run(video, "--model", model, "--device", "cpu")
+        assert result.exit_code == 0
+        assert result.stdout == "471\n2086\n"
+        assert "there is no display: reading without a window" in result.stderr
+
+    def test_each_number_is_a_line_of_json(self, video: Path, model: str, tmp_path: Path) -> None:
+        path = tmp_path / "out.jsonl"
+        assert live(video, model, "--jsonl", path).exit_code == 0
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [record["text"] for record in records] == ["471", "2086"]
+        first = records[0]
+        assert first["schema"] == 1
+        assert first["source"] == str(video)
+        assert first["error"] is None
+        assert [digit["char"] for digit in first["digits"]] == ["4", "7", "1"]
+        assert all(len(digit["box"]) == 4 for digit in first["digits"])
+        assert 0 < first["confidence"] <= 1
+        assert 0.2 < first["t"] < 0.7
+        assert first["frame"] == round(25 * first["t"])
+        assert first["age_ms"] > 0
+
+    def test_events_are_json_lines_from_the_first_to_the_last(
+        self, video: Path, model: str
+    ) -> None:
+        events = [json.loads(line) for line in live(video, model, "--events").stdout.splitlines()]
+        assert [event["event"] for event in events] == ["source", "reading", "reading", "end"]
+        assert events[0]["state"] == "open"
+        assert events[1]["text"] == "471"
+        assert events[-1]["frames"] == 35
+        assert events[-1]["dropped"] == 0
+
+    def test_a_recording_can_be_played(self, video: Path, model: str, tmp_path: Path) -> None:
+        path = tmp_path / "out.mp4"
+        assert live(video, model, "--record", path).exit_code == 0
+        played = cv2.VideoCapture(str(path))
+        count = 0
+        while played.grab():
+            count += 1
+        assert count == 35
+
+    def test_a_pattern_lets_only_its_numbers_through(self, video: Path, model: str) -> None:
+        assert live(video, model, "--pattern", "##-##").stdout == "20-86\n"
+        assert live(video, model, "--length", "3").stdout == "471\n"
+
+    def test_a_region_alone_is_read(self, video: Path, model: str) -> None:
+        assert live(video, model, "--roi", "0,0,1,0.3").stdout == ""
+
+    def test_a_folder_of_pictures_is_a_clip(self, model: str, tmp_path: Path) -> None:
+        for number, frame in enumerate(clip(("471", 14))):
+            cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
+        result = live(tmp_path, model)
+        assert result.stdout == "471\n"
+        assert "14 pictures, 25 a second" in result.stderr
+
+    def test_a_file_may_play_the_camera(self, video: Path, model: str) -> None:
+        events = live(video, model, "--replay-fps", "200", "--events").stdout.splitlines()
+        end = json.loads(events[-1])
+        assert end["frames"] + end["dropped"] == 35
+
+    @pytest.mark.parametrize(
+        ("words", "code", "told"),
+        [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: there is no"),
+         (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
+         (["--size", "big"], 2, "WIDTHxHEIGHT"), (["--pattern", "x"], 2, "pattern"),
+         (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
+         (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
+    )  # fmt: skip
+    def test_what_cannot_be_done_is_one_line_and_a_code(
+        self, video: Path, model: str, words: list[str], code: int, told: str
+    ) -> None:
+        source = [] if not words[0].startswith("--") else [str(video)]
+        result = run(*source, *words, "--headless", "--device", "cpu",
+                     *([] if "--model" in words else ["--model", model]))  # fmt: skip
+        assert result.exit_code == code
+        assert told in result.stderr
+        assert len(result.stderr.strip().splitlines()) <= 2
+
+    def test_an_interrupt_ends_it_with_all_that_was_read(self, model: str, tmp_path: Path) -> None:
+        server = MjpegServer(lambda: picture("471"))
+        server.start()
+        words = [sys.executable, str(ROOT / "app.py"), "live", server.address, "--headless",
+                 "--model", model, "--device", "cpu", "--jsonl", "out.jsonl",
+                 "--record", "out.avi"]  # fmt: skip
+        with subprocess.Popen(
+            words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "471\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            assert process.stderr is not None
+            assert "interrupted" in process.stderr.read()
+        server.kill()
+        assert json.loads((tmp_path / "out.jsonl").read_text())["text"] == "471"
+        assert cv2.VideoCapture(str(tmp_path / "out.avi")).grab()
+
+    def test_a_reader_that_has_enough_ends_it(self, video: Path, model: str) -> None:
+        words = f"{sys.executable} {ROOT / 'app.py'} live {video} --headless --model {model}"
+        done = subprocess.run(
+            f"set -o pipefail; {words} --device cpu | head -1",
+            shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout == "471\n"
+        assert done.returncode == 0
+        assert "Traceback" not in done.stderr
+
+
+class TestLineFile:
+    def test_lines_are_appended(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl"
+        for number in range(3):
+            with LineFile(path) as lines:
+                lines.write({"n": number})
+        assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
+
+    def test_a_torn_last_line_is_taken_off(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"n":0}\n{"n":' + 5000 * "1")
+        with LineFile(path) as lines:
+            lines.write({"n": 2})
+        assert path.read_text() == '{"n":0}\n{"n":2}\n'
+
+    def test_a_pipe_may_be_the_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        got: list[str] = []
+        reading = threading.Thread(target=lambda: got.append(path.read_text()))
+        reading.start()
+        with LineFile(path) as lines:
+            lines.write({"n": 1})
+        reading.join(10)
+        assert got == ['{"n":1}\n']
+
+    def test_a_full_disk_leaves_whole_lines(self, tmp_path: Path) -> None:
+        """A limit on the file's size stands for the disk."""
+        code = (
+            "import resource, sys\n"
+            "from neocog.live.sinks import LineFile\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+            "with LineFile(sys.argv[1]) as lines:\n"
+            "    for n in range(50): lines.write({'number': n})\n"
+        )
+        path = tmp_path / "a.jsonl"
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert "could not be written (File too large)" in done.stderr
+        numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
+        assert numbers == list(range(len(numbers)))
+        assert 0 < len(numbers) < 50
+        assert path.read_text().endswith("\n")
+
+    def test_what_cannot_be_opened_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="--jsonl"):
+            LineFile(tmp_path)
+
+
+class FakeVideo:
+    """What OpenCV gives for a camera."""
+
+    def __init__(self, frames: list[Any], *, opened: bool = True) -> None:
+        self.frames, self.opened = frames, opened
+        self.asked: dict[int, float] = {}
+        self.at: Any = None
+
+    def isOpened(self) -> bool:
+        return self.opened
+
+    def set(self, what: int, value: float) -> bool:
+        self.asked[what] = value
+        return True
+
+    def get(self, what: int) -> float:
+        granted = {
+            cv2.CAP_PROP_FRAME_WIDTH: 640, cv2.CAP_PROP_FRAME_HEIGHT: 480, cv2.CAP_PROP_FPS: 30,
+            cv2.CAP_PROP_FOURCC: cv2.VideoWriter.fourcc(*"YUYV"),
+        }  # fmt: skip
+        return float(granted[what])
+
+    def grab(self) -> bool:
+        if not self.frames:
+            return False
+        self.at = self.frames.pop(0)
+        return self.at is not None
+
+    def retrieve(self) -> tuple[bool, Any]:
+        return True, self.at
+
+    def release(self) -> None:
+        self.opened = False
+
+
+class TestCameras:
+    @pytest.fixture
+    def fake(self, monkeypatch: pytest.MonkeyPatch) -> FakeVideo:
+        video = FakeVideo([None, *clip(("471", 3))])
+        monkeypatch.setattr(cv2, "VideoCapture", lambda *words: video)
+        monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
+        return video
+
+    def test_what_was_asked_for_and_granted(self, fake: FakeVideo) -> None:
+        source = CameraSource(0, Wanted((1920, 1080), 60))
+        assert source.open() == "640x480, YUYV, 30 frames a second"
+        assert fake.asked[cv2.CAP_PROP_FRAME_WIDTH] == 1920
+        assert fake.asked[cv2.CAP_PROP_FPS] == 60
+        assert fake.asked[cv2.CAP_PROP_FOURCC] == cv2.VideoWriter.fourcc(*"MJPG")
+
+    def test_the_first_frame_is_not_lost(self, fake: FakeVideo) -> None:
+        source = CameraSource(0, Wanted())
+        source.open()
+        for _ in range(3):
+            assert source.grab()
+            assert source.retrieve().shape == (240, 320, 3)
+        with pytest.raises(SourceLost, match="camera 0"):
+            source.grab()
+
+    def test_a_busy_camera_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cv2, "VideoCapture", lambda *words: FakeVideo([]))
+        monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
+        with pytest.raises(InputError, match="another program may be using it"):
+            CameraSource(0, Wanted()).open()
+
+    def test_cameras_are_found_by_name(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        for number, name in ((2, "Integrated Camera"), (10, "HD Pro Webcam C920"), (0, "Loop")):
+            (tmp_path / f"video{number}").mkdir()
+            (tmp_path / f"video{number}" / "name").write_text(name + "\n")
+        found = nodes(tmp_path)
+        assert found == [(0, "Loop"), (2, "Integrated Camera"), (10, "HD Pro Webcam C920")]
+        monkeypatch.setattr(cameras, "listed", lambda: found)
+        assert find_camera("c920") == 10
+        assert find_camera("/dev/video2") == 2
+        with pytest.raises(NothingToRead, match="neocog cameras"):
+            find_camera("elsewhere")
+
+    def test_they_are_listed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = [Camera(0, "Webcam", "640x480"), Camera(1, "Webcam")]
+        monkeypatch.setattr(cameras, "probe", lambda: iter(there))
+        result = CliRunner().invoke(app, ["cameras"])
+        assert result.exit_code == 0
+        assert result.stdout.splitlines()[0] == "  0  Webcam: 640x480"
+        assert "gives no picture" in result.stdout
+        as_json = CliRunner().invoke(app, ["cameras", "--json"])
+        assert json.loads(as_json.stdout)[0] == {"number": 0, "name": "Webcam", "grants": "640x480"}
+
+    def test_none_is_nothing_to_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cameras, "probe", lambda: iter([]))
+        result = CliRunner().invoke(app, ["cameras"])
+        assert result.exit_code == 3
+        assert "no camera" in result.stderr
+
+    def test_a_driver_that_hangs_hangs_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cameras, "listed", lambda: [(93, "Stuck")])
+        monkeypatch.setattr(cameras, "_PROBE", 0.01)
+        start = time.perf_counter()
+        assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
+        assert time.perf_counter() - start < 5
+
+    def test_a_camera_is_read_from_the_command_line(self, fake: FakeVideo, model: str) -> None:
+        fake.frames = [*clip(("471", 30))]
+        result: list[Result] = []
+        reading = threading.Thread(target=lambda: result.append(live("0", model)), daemon=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("neocog.live.capture._FIRST_WAIT", 0.01)
+            patch.setattr(
+                "neocog.live.cameras.CameraSource.returns", False
+            )  # the end of its frames ends it
+            reading.start()
+            reading.join(30)
+        assert result[0].exit_code == 1
+        assert "640x480, YUYV, 30 frames a second" in result[0].stderr
+        assert "gives no more pictures" in result[0].stderr

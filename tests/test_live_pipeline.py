@@ -1,0 +1,443 @@
+"""The stages at work: every frame of a file, the newest of a camera, sources that break."""
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from neocog.batch.reader import Reader
+from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
+from neocog.live.capture import Capture, Notice
+from neocog.live.frames import Closed, Frame, Handoff
+from neocog.live.look import Grey, Roi
+from neocog.live.multipart import Multipart
+from neocog.live.once import Once
+from neocog.live.pipeline import Pipeline, Settings, View
+from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
+from neocog.live.streams import MjpegSource, without_password
+from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
+from tests.support import digits_of, tiny_model
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(tiny_model(), device="cpu", min_p=0.0)
+
+
+def announced(views: list[View]) -> list[str]:
+    return [news.text for view in views for news in view.news]
+
+
+def wait_for(condition: threading.Event | object, seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if callable(condition) and condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def grab_all(source: MjpegSource) -> None:
+    for _ in range(50):
+        source.grab()
+
+
+class TestHandoff:
+    def test_every_item_goes_through_in_order(self) -> None:
+        line: Handoff[int] = Handoff(newest=False)
+
+        def send() -> None:
+            for number in range(50):
+                line.put(number)
+            line.close()
+
+        threading.Thread(target=send).start()
+        assert [line.get(5) for _ in range(50)] == list(range(50))
+        with pytest.raises(Closed):
+            line.get(5)
+        assert line.dropped == 0
+
+    def test_the_newest_item_takes_the_place_of_the_one_that_waits(self) -> None:
+        line: Handoff[int] = Handoff(newest=True)
+        for number in range(5):
+            line.put(number)
+        assert line.get() == 4
+        assert line.dropped == 4
+
+    def test_what_gives_way_may_leave_something_behind(self) -> None:
+        line: Handoff[list[int]] = Handoff(newest=True, merge=lambda old, new: old + new)
+        for number in range(3):
+            line.put([number])
+        assert line.get() == [0, 1, 2]
+
+    def test_nothing_comes_in_time(self) -> None:
+        with pytest.raises(TimeoutError):
+            Handoff[int](newest=False).get(0.01)
+
+    def test_closing_frees_whoever_waits(self) -> None:
+        line: Handoff[int] = Handoff(newest=False)
+        line.put(1)
+        failures: list[str] = []
+
+        def send() -> None:
+            try:
+                line.put(2)
+            except Closed:
+                failures.append("closed")
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        line.close(forget=True)
+        sender.join(5)
+        assert failures == ["closed"]
+
+
+class TestPipeline:
+    def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
+        frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
+        with Pipeline(open_source(frames), reader) as pipeline:
+            views = list(pipeline)
+        assert [view.frame.index for view in views] == list(range(len(frames)))
+        assert announced(views) == ["471", "2086"]
+        assert pipeline.dropped == 0
+
+    def test_boxes_lie_on_the_digits_also_in_a_region(self, reader: Reader) -> None:
+        frame = picture("47")
+        boxes = []
+        for roi in (None, Roi(20, 60, 200, 120)):
+            pipeline = Pipeline(open_source([frame]), reader)
+            pipeline.switches.roi = roi
+            with pipeline:
+                view = next(iter(pipeline))
+            boxes.append([digit.box for digit in view.seen.rows[0]])
+        for whole, part in zip(*boxes, strict=True):
+            assert np.abs(np.subtract(whole, part)).max() <= 2
+            x, y, w, h = whole
+            assert (frame[y : y + h, x : x + w] < 120).any()
+
+    def test_a_region_leaves_out_what_is_beside_it(self, reader: Reader) -> None:
+        pipeline = Pipeline(open_source([picture("4711")]), reader)
+        pipeline.switches.roi = Roi(0.0, 0.0, 0.3, 1.0)
+        with pipeline:
+            view = next(iter(pipeline))
+        assert sum(map(len, view.seen.rows)) <= 2
+
+    def test_every_frame_is_found_and_recognised_anew(self, reader: Reader) -> None:
+        calls = []
+        whole = reader.engine.recognise
+
+        class Counting:
+            batch = reader.engine.batch
+
+            def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:
+                calls.append(len(digits))
+                return whole(digits, batch=batch)
+
+        same = Reader(tiny_model(), device="cpu", min_p=0.0)
+        same.engine = Counting()  # type: ignore[assignment]
+        frames = [picture("471")] * 5
+        with Pipeline(open_source(frames), same) as pipeline:
+            calls.clear()
+            list(pipeline)
+        assert calls == [3] * 5, "one batch of all digits for each frame, though all are alike"
+
+    def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
+        frames = clip(("471", 60))
+        settings = Settings(replay_fps=1000)
+        with Pipeline(open_source(frames), reader, settings) as pipeline:
+            views = list(pipeline)
+        assert pipeline.dropped == 60 - len(views) > 0
+        assert views[-1].frame.index == 59
+        assert max(view.age_ms for view in views) < 2000
+
+    def test_frames_of_another_size_are_read_on(self, reader: Reader) -> None:
+        frames = clip(("471", 12)) + clip(("471", 3), size=(640, 360))
+        with Pipeline(open_source(frames), reader) as pipeline:
+            views = list(pipeline)
+        assert [view.frame.epoch for view in views] == [0] * 12 + [1] * 3
+        assert views[12].tracks[0].text == "", "votes of the other size are forgotten"
+
+    def test_news_of_views_that_were_left_out_are_kept(self, reader: Reader) -> None:
+        frames = clip(("471", 14), ("", 4), ("2086", 14))
+        settings = Settings(every_view=False)
+        with Pipeline(open_source(frames), reader, settings) as pipeline:
+            assert wait_for(lambda: pipeline.meter.frames == len(frames))
+            views = list(pipeline)
+        assert announced(views) == ["471", "2086"]
+
+    def test_a_frame_of_the_wrong_kind_ends_with_one_line(self, reader: Reader) -> None:
+        frames = [np.zeros((20, 20), np.float64)]
+        with (
+            pytest.raises(InputError, match="float64"),
+            Pipeline(open_source(frames), reader) as pipeline,
+        ):
+            list(pipeline)
+
+    def test_an_error_in_the_network_is_raised_to_whoever_takes_the_views(self) -> None:
+        broken = Reader(tiny_model(), device="cpu")
+
+        def fail(*digits: object, **options: object) -> None:
+            raise RuntimeError("no memory")
+
+        with Pipeline(open_source(clip(("47", 9))), broken) as pipeline:
+            pipeline._looker._once.engine.recognise = fail  # type: ignore[method-assign]
+            with pytest.raises(NeocogError, match="no memory"):
+                list(pipeline)
+
+    def test_it_can_be_left_at_any_time(self, reader: Reader) -> None:
+        before = threading.active_count()
+        for _ in range(3):
+            with Pipeline(open_source(clip(("471", 50))), reader) as pipeline:
+                next(iter(pipeline))
+        assert wait_for(lambda: threading.active_count() <= before + 1)
+
+    def test_memory_does_not_grow(self, reader: Reader) -> None:
+        source = FrameSource(clip(("471", 5)) * 8)
+        with Pipeline(source, reader) as pipeline:
+            for view in pipeline:
+                del view
+            gc.collect()
+            alive = [item for item in gc.get_objects() if isinstance(item, Frame)]
+        assert len(alive) <= 4
+
+    def test_steps_and_layers_come_with_the_views_when_asked_for(self, reader: Reader) -> None:
+        pipeline = Pipeline(open_source(clip(("471", 6))), reader)
+        pipeline.switches.steps = pipeline.switches.layers = True
+        with pipeline:
+            views = list(pipeline)
+        assert {"contrast", "marks", "kept"} <= set(views[-1].seen.found.steps)
+        maps = views[-1].maps
+        assert maps is not None
+        assert list(maps) == ["U0", "UG", *(f"U{c}{n}" for n in (1, 2, 3) for c in "SC"),
+                              "US4", "UC4"]  # fmt: skip
+        assert maps["U0"].shape == (1, 1, 65, 65)
+
+
+class TestCapture:
+    def frames(self, source: Scripted) -> tuple[list[Frame], list[Notice], Capture]:
+        out: Handoff[Frame] = Handoff(newest=False)
+        notices: list[Notice] = []
+        capture = Capture(source, out, tell=notices.append)
+        capture.start()
+        got = []
+        try:
+            while True:
+                got.append(out.get(20))
+        except Closed:
+            return got, notices, capture
+
+    def test_a_lost_source_is_opened_again(self) -> None:
+        source = Scripted([picture("1"), SourceLost("it broke off"), picture("2"), picture("3")])
+        got, notices, capture = self.frames(source)
+        assert [frame.epoch for frame in got] == [0, 1, 1]
+        assert [notice.kind for notice in notices] == ["open", "lost", "back"]
+        assert capture.error is None
+
+    def test_it_goes_on_trying(self) -> None:
+        again = [SourceLost("broke off"), None, InputError("not yet"), None, InputError("nor now")]
+        source = Scripted([picture("1"), *again, picture("2")])
+        got, notices, _ = self.frames(source)
+        assert len(got) == 2
+        assert source.opened == 4
+        assert [notice.kind for notice in notices] == ["open", "lost", "back"]
+
+    def test_a_source_that_cannot_be_opened_at_first_is_an_error(self) -> None:
+        _, _, capture = self.frames(Scripted([None, NothingToRead("no camera")]))
+        assert isinstance(capture.error, NothingToRead)
+
+    def test_a_paced_file_keeps_its_time(self) -> None:
+        out: Handoff[Frame] = Handoff(newest=True)
+        start = time.perf_counter()
+        capture = Capture(FrameSource(clip(("1", 11))), out, pace=50)
+        capture.start()
+        capture.join(20)
+        assert time.perf_counter() - start >= 0.2
+
+
+class TestSources:
+    def test_a_video_gives_every_frame(self, tmp_path: Path) -> None:
+        save_video(tmp_path / "clip.avi", clip(("12", 7)), 30)
+        source = open_source(tmp_path / "clip.avi")
+        assert source.open() == "320x240, 30 frames a second"
+        count = 0
+        while source.grab():
+            assert source.retrieve().shape == (240, 320, 3)
+            count += 1
+        assert count == 7
+        assert not source.live
+
+    def test_a_folder_gives_its_pictures_in_the_order_of_their_names(self, tmp_path: Path) -> None:
+        for name, level in (("b.png", 20), ("a.png", 10), ("c.jpg", 30)):
+            cv2.imwrite(str(tmp_path / name), np.full((30, 40, 3), level, np.uint8))
+        (tmp_path / "d.png").write_bytes(b"no picture")
+        (tmp_path / "notes.txt").write_text("no picture either")
+        source = open_source(tmp_path, Wanted(fps=5))
+        source.open()
+        levels = []
+        while source.grab():
+            levels.append(int(source.retrieve()[0, 0, 0]))
+        assert levels == [10, 20, 30]
+        assert source.fps == 5
+
+    def test_grey_and_transparent_frames_become_coloured_ones(self) -> None:
+        shapes = [(30, 40), (30, 40, 1), (30, 40, 3), (30, 40, 4)]
+        source = FrameSource(np.zeros(shape, np.uint8) for shape in shapes)
+        source.open()
+        while source.grab():
+            assert source.retrieve().shape == (30, 40, 3)
+
+    def test_what_is_not_there_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(NothingToRead, match="neocog cameras"):
+            open_source(tmp_path / "nothing.avi")
+        with pytest.raises(NothingToRead, match="no pictures"):
+            open_source(tmp_path)
+        with pytest.raises(UsageError, match="ftp"):
+            open_source("ftp://example.org/a.avi")
+
+    def test_a_file_that_is_no_video_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "a.avi").write_bytes(b"RIFF but no more")
+        with pytest.raises(InputError, match="no video"):
+            open_source(tmp_path / "a.avi").open()
+
+
+class TestMultipart:
+    PARTS = (
+        b"\xff\xd8 one \r\n two \xff\xd9",
+        b"\xff\xd8three--frame\xff\xd9",
+        b"\xff\xd8\xff\xd9",
+    )
+
+    def stream(self, *, told: bool, end: bytes = b"\r\n") -> bytes:
+        out = b"preamble" + end
+        for part in self.PARTS:
+            length = f"Content-Length: {len(part)}".encode() + end if told else b""
+            out += b"--frame" + end + b"Content-Type: image/jpeg" + end + length + end + part + end
+        return out + b"--frame" + end
+
+    @pytest.mark.parametrize("told", [True, False])
+    @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+    @pytest.mark.parametrize("piece", [1, 7, 1000])
+    def test_pictures_come_out_however_the_bytes_come_in(
+        self, told: bool, end: bytes, piece: int
+    ) -> None:
+        data = self.stream(told=told, end=end)
+        parts = Multipart("frame")
+        found = []
+        for start in range(0, len(data), piece):
+            found += parts.feed(data[start : start + piece])
+        assert tuple(found) == self.PARTS
+
+    def test_a_boundary_with_its_dashes_is_understood(self) -> None:
+        assert len(Multipart("--frame").feed(self.stream(told=True))) == 3
+
+    def test_an_endless_part_is_refused(self) -> None:
+        parts = Multipart("frame")
+        parts.feed(b"x" * 2**24)
+        with pytest.raises(ValueError, match="32 MiB"):
+            parts.feed(b"x" * (2**24 + 1))
+
+    def test_a_senseless_length_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="bytes"):
+            Multipart("f").feed(b"--f\r\nContent-Length: 99999999999\r\n\r\n")
+
+
+class TestHttp:
+    @pytest.fixture
+    def server(self) -> Iterator[MjpegServer]:
+        server = MjpegServer(lambda: picture("471"))
+        server.start()
+        yield server
+        if server.running.is_set():
+            server.kill()
+
+    @pytest.mark.parametrize("told", [True, False])
+    def test_a_stream_is_read(self, server: MjpegServer, told: bool, reader: Reader) -> None:
+        server.told = told
+        with Pipeline(open_source(server.address), reader) as pipeline:
+            for view in pipeline:
+                if view.news:
+                    break
+        assert view.news[0].text == "471"
+
+    def test_a_server_killed_and_started_again_is_read_on_within_three_seconds(
+        self, server: MjpegServer, reader: Reader
+    ) -> None:
+        notices: list[str] = []
+        source = MjpegSource(server.address)
+        shown = ["471"]
+        server.frame = lambda: picture(shown[0])
+        pipeline = Pipeline(source, reader, tell=lambda notice: notices.append(notice.kind))
+        texts = []
+        with pipeline:
+            for view in pipeline:
+                if view.news:
+                    break
+            server.kill()
+            assert wait_for(lambda: "lost" in notices, 5)
+            shown[0] = "2086"
+            server.start()
+            started = time.perf_counter()
+            for view in pipeline:
+                texts += ["".join(d.char for d in row) for row in view.seen.rows
+                          if view.frame.epoch > 0]  # fmt: skip
+                if announced([view]) == ["2086"]:
+                    break
+        assert time.perf_counter() - started < 3
+        assert notices == ["open", "lost", "back"]
+        assert texts
+        assert "471" not in texts, "no old frame is read after the restart"
+
+    def test_a_silent_server_counts_as_lost(self, server: MjpegServer) -> None:
+        source = MjpegSource(server.address, silence=0.2)
+        source.open()
+        assert source.grab()
+        stop = threading.Event()
+        server.frame = lambda: (stop.wait(5), picture("1"))[1]
+        with pytest.raises(SourceLost, match="nothing came in time"):
+            grab_all(source)
+        stop.set()
+        source.close()
+
+    def test_what_is_no_stream_is_told(self) -> None:
+        with pytest.raises(InputError, match="refused"):
+            MjpegSource("http://127.0.0.1:9/").open()
+
+    def test_passwords_are_not_shown(self) -> None:
+        assert without_password("http://me:secret@host:80/a") == "http://host:80/a"
+
+
+class TestOnce:
+    def test_a_digit_is_recognised_once_a_frame(self) -> None:
+        engine = Reader(tiny_model(), device="cpu").engine
+        asked: list[int] = []
+
+        class Counting:
+            def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:
+                asked.append(len(digits))
+                return engine.recognise(digits, batch=batch)
+
+        once = Once(Counting())  # type: ignore[arg-type]
+        digits = digits_of("0123")
+        first = once.recognise(digits)
+        again = once.recognise(digits[[2, 0]])
+        more = once.recognise(digits_of("93"))
+        assert asked == [4, 1]
+        assert again.label.tolist() == first.label[[2, 0]].tolist()
+        assert more.label.tolist()[1] == first.label[3]
+        once.forget()
+        once.recognise(digits)
+        assert asked == [4, 1, 4]
+
+
+class TestGrey:
+    def test_red_ink_is_seen_in_the_channel_that_shows_it(self) -> None:
+        frame = np.full((100, 200, 3), (200, 200, 210), np.uint8)
+        cv2.putText(frame, "12", (40, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (120, 60, 205), 6)
+        grey = Grey()(frame)
+        luma = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
+        assert int(np.ptp(grey)) > int(np.ptp(luma))

@@ -1,0 +1,351 @@
+"""The window: what is drawn, what every key does, and that none is opened without a display."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from neocog.batch.reader import Reader
+from neocog.errors import InputError, UsageError
+from neocog.live import display, panels, recorder
+from neocog.live.draw import draw
+from neocog.live.expected import Expected
+from neocog.live.pipeline import Pipeline, Settings, View
+from neocog.live.recorder import Recorder
+from neocog.live.session import Outputs, Session
+from neocog.live.sources import FrameSource, open_source
+from neocog.live.window import TITLE, Controls, Window
+from tests.live_support import clip, picture, save_video
+from tests.support import tiny_model
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(tiny_model(), device="cpu", min_p=0.0)
+
+
+@pytest.fixture(scope="module")
+def view(reader: Reader) -> View:
+    pipeline = Pipeline(open_source(clip(("471", 12))), reader)
+    pipeline.switches.steps = pipeline.switches.layers = True
+    with pipeline:
+        return list(pipeline)[-1]
+
+
+@pytest.fixture
+def session(reader: Reader) -> Iterator[Session]:
+    source = FrameSource(clip(("471", 12)))
+    session = Session(source, reader, Settings(), Outputs())
+    yield session
+    session.end_recording()
+
+
+@pytest.fixture
+def pipeline(reader: Reader) -> Pipeline:
+    return Pipeline(FrameSource(clip(("471", 12))), reader)
+
+
+@pytest.fixture
+def controls(session: Session, tmp_path: Path) -> Controls:
+    return Controls(session, tmp_path)
+
+
+class TestDrawing:
+    def test_the_frame_itself_is_not_drawn_on(self, view: View) -> None:
+        before = view.frame.pixels.copy()
+        out = draw(view)
+        assert out.shape == before.shape
+        assert (view.frame.pixels == before).all()
+        assert (out != before).any()
+
+    def test_signs_of_a_pattern_are_drawn(self, view: View) -> None:
+        assert (draw(view, Expected("##-#")) != draw(view)).any()
+
+    def test_numbers_that_do_not_fit_are_not_drawn_large(self, view: View) -> None:
+        bottom = np.s_[200:]
+        assert (draw(view, Expected("####"))[bottom] == view.frame.pixels[bottom]).all()
+
+    def test_every_layer_is_drawn(self, view: View) -> None:
+        assert view.maps is not None
+        panel = panels.layers(view.maps, height=480)
+        assert panel.shape[0] == 480
+        assert panel.dtype == np.uint8
+        assert panel.std() > 5
+
+    def test_many_planes_are_cut_down_to_the_strongest(self) -> None:
+        maps = {"US4": np.zeros((1, 700, 5, 5), np.float32)}
+        maps["US4"][0, 650, 2, 2] = 1.0
+        assert panels.layers(maps, height=100).max() > 200
+
+    def test_what_the_finder_sees_is_drawn(self, view: View) -> None:
+        assert panels.steps(view.seen.found.steps, height=240).shape[0] == 240
+        assert panels.steps({}, height=240).shape[0] == 240
+
+
+class TestKeys:
+    def press(self, controls: Controls, pipeline: Pipeline, keys: str) -> bool:
+        return all(controls.press(ord(key), pipeline) for key in keys)
+
+    @pytest.mark.parametrize("key", ["q", "Q", "\x1b"])
+    def test_end(self, controls: Controls, pipeline: Pipeline, key: str) -> None:
+        assert not controls.press(ord(key), pipeline)
+
+    def test_space_freezes_and_goes_on(
+        self, controls: Controls, pipeline: Pipeline, view: View, reader: Reader
+    ) -> None:
+        controls.take(view)
+        assert controls.press(ord(" "), pipeline)
+        frozen = controls.picture
+        with Pipeline(open_source([picture("2086")]), reader) as other:
+            later = next(iter(other))
+        assert controls.take(later) is frozen
+        assert not pipeline.capture.running.is_set(), "a file waits"
+        controls.press(ord(" "), pipeline)
+        assert pipeline.capture.running.is_set()
+        assert controls.take(later) is not frozen
+
+    def test_s_saves_picture_and_record(
+        self, controls: Controls, pipeline: Pipeline, view: View, tmp_path: Path
+    ) -> None:
+        controls.take(view)
+        controls.press(ord("s"), pipeline)
+        (png,) = tmp_path.glob("neocog-*.png")
+        (record,) = tmp_path.glob("neocog-*.json")
+        saved = cv2.imread(str(png))
+        assert saved is not None
+        assert saved.shape == view.frame.pixels.shape
+        told = json.loads(record.read_text())
+        assert told["text"] == "471"
+        assert told["agreed"] == ["471"]
+        assert len(told["digits"]) == 3
+
+    def test_a_picture_that_cannot_be_saved_is_told(
+        self, session: Session, pipeline: Pipeline, view: View, tmp_path: Path
+    ) -> None:
+        controls = Controls(session, tmp_path / "nowhere")
+        plain = controls.take(view)
+        controls.press(ord("s"), pipeline)
+        assert (controls.take(view) != plain).any(), "a note is shown"
+
+    def test_r_records_until_it_is_pressed_again(
+        self, controls: Controls, session: Session, pipeline: Pipeline, view: View, tmp_path: Path
+    ) -> None:
+        controls.take(view)
+        controls.press(ord("r"), pipeline)
+        assert session.recorder is not None
+        session.recorder.write(draw(view), 0.0)
+        session.recorder.write(draw(view), 1.0)
+        controls.press(ord("r"), pipeline)
+        assert session.recorder is None
+        (path,) = tmp_path.glob("neocog-*.mp4")
+        assert frames_of(path) >= 25
+
+    def test_b_shows_what_the_finder_sees(
+        self, controls: Controls, pipeline: Pipeline, view: View
+    ) -> None:
+        narrow = controls.take(view).shape[1]
+        controls.press(ord("b"), pipeline)
+        assert pipeline.switches.steps
+        assert controls.take(view).shape[1] > narrow
+        controls.press(ord("b"), pipeline)
+        assert not pipeline.switches.steps
+
+    def test_l_shows_the_layers(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
+        narrow = controls.take(view).shape[1]
+        controls.press(ord("l"), pipeline)
+        assert pipeline.switches.layers
+        assert controls.take(view).shape[1] > narrow
+
+    def test_h_shows_the_keys(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
+        plain = controls.take(view).copy()
+        controls.press(ord("h"), pipeline)
+        assert (controls.take(view) != plain).any()
+        keys = {line.split()[0].rstrip(",") for line in panels.help_lines()}
+        assert keys == {"q", "space", "s", "r", "b", "l", "mouse", "h"}
+
+    def test_other_keys_do_nothing(self, controls: Controls, pipeline: Pipeline) -> None:
+        assert self.press(controls, pipeline, "xyz1")
+        assert controls.press(-1, pipeline)
+
+    def test_dragging_chooses_a_region_and_a_click_all(
+        self, controls: Controls, pipeline: Pipeline
+    ) -> None:
+        controls.drag(200, 150, down=True, pipeline=pipeline)
+        controls.drag(50, 40, down=False, pipeline=pipeline)
+        assert pipeline.switches.roi is not None
+        assert pipeline.switches.roi.within((320, 240)) == (50, 40, 150, 110)
+        controls.drag(60, 60, down=True, pipeline=pipeline)
+        controls.drag(61, 61, down=False, pipeline=pipeline)
+        assert pipeline.switches.roi is None
+
+
+class FakeScreen:
+    """OpenCV's windows without a display: keys are given, pictures are kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: dict[int, str]) -> None:
+        self.shown: list[Any] = []
+        self.keys = keys
+        self.closed = False
+        for name in ("namedWindow", "setMouseCallback", "destroyWindow"):
+            monkeypatch.setattr(cv2, name, lambda *a: None)
+        monkeypatch.setattr(cv2, "imshow", lambda title, picture: self.shown.append(picture))
+        monkeypatch.setattr(cv2, "waitKeyEx", lambda wait: self._key())
+        monkeypatch.setattr(cv2, "waitKey", lambda wait: -1)
+        monkeypatch.setattr(cv2, "getWindowProperty", lambda *a: 0.0 if self.closed else 1.0)
+
+    def _key(self) -> int:
+        keys = self.keys.get(len(self.shown), "")
+        if not keys:
+            return -1
+        self.keys[len(self.shown)] = keys[1:]
+        return ord(keys[0])
+
+
+class TestWindow:
+    def run(self, reader: Reader, frames: list[Any], **outputs: Any) -> Session:
+        session = Session(FrameSource(frames), reader, Settings(), Outputs(**outputs), Window)
+        session.run()
+        return session
+
+    def test_every_view_is_shown(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+        screen = FakeScreen(monkeypatch, {3: "l", 5: "b", 7: "h"})
+        self.run(reader, clip(("471", 12)))
+        assert len(screen.shown) == 12
+        assert screen.shown[11].shape[1] > 320
+
+    def test_q_ends(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+        screen = FakeScreen(monkeypatch, {3: "q"})
+        self.run(reader, clip(("471", 200)))
+        assert len(screen.shown) == 3
+
+    def test_closing_the_window_ends(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+        screen = FakeScreen(monkeypatch, {})
+        screen.closed = True
+        self.run(reader, clip(("471", 200)))
+        assert len(screen.shown) == 1
+
+
+class TestRecorder:
+    def test_a_recording_keeps_the_time(self, tmp_path: Path) -> None:
+        video = Recorder(tmp_path / "a.mp4", fps=20)
+        for t in (0.0, 0.05, 0.5, 1.0):
+            video.write(picture("1"), t)
+        video.close()
+        assert frames_of(tmp_path / "a.mp4") == 21
+
+    def test_frames_of_another_size_begin_a_new_file(self, tmp_path: Path) -> None:
+        video = Recorder(tmp_path / "a.avi", fps=20)
+        video.write(picture("1"), 0.0)
+        video.write(picture("1", size=(640, 480)), 0.1)
+        video.close()
+        assert frames_of(tmp_path / "a.avi") == 1
+        assert frames_of(tmp_path / "a-2.avi") == 1
+
+    def test_a_full_disk_ends_it_while_it_can_be_played(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        video = Recorder(tmp_path / "a.mp4", fps=30)
+        usage = shutil.disk_usage(tmp_path)
+        for n in range(40):
+            video.write(picture("1"), n / 30)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+        with pytest.raises(InputError, match="disk is full"):
+            write_more(video)
+        assert frames_of(tmp_path / "a.mp4") >= 40
+        assert recorder.RESERVE > 0
+
+    def test_names_that_cannot_be_written_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="mp4"):
+            Recorder(tmp_path / "a.txt", fps=30)
+        with pytest.raises(UsageError, match="--record"):
+            Recorder(tmp_path / "nowhere" / "a.mp4", fps=30)
+
+
+def write_more(video: Recorder) -> None:
+    for n in range(40, 80):
+        video.write(picture("1"), n / 30)
+
+
+def frames_of(path: Path) -> int:
+    video = cv2.VideoCapture(str(path))
+    count = 0
+    while video.grab():
+        count += 1
+    return count
+
+
+class TestDisplay:
+    def test_without_a_display_no_window_is_tried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "platform", "linux")
+        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
+        assert display.display_trouble() == "there is no display"
+
+    def test_a_display_that_is_not_there_is_found_out(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DISPLAY", ":31337")
+        monkeypatch.setattr(sys, "platform", "linux")
+        monkeypatch.setattr(display, "has_windows", lambda: True)
+        assert display.display_trouble() == "the display cannot be used"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not display.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
+    reason="needs opencv-python (not headless), Xvfb and xdotool",
+)
+class TestOnADisplay:
+    @pytest.fixture
+    def screen(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+        name = f":{90 + os.getpid() % 400}"
+        server = subprocess.Popen(
+            ["Xvfb", name, "-screen", "0", "1600x900x24"], stderr=subprocess.DEVNULL
+        )
+        monkeypatch.setenv("DISPLAY", name)
+        time.sleep(1)
+        yield name
+        server.terminate()
+        server.wait()
+
+    def test_every_key(self, screen: str, tmp_path: Path) -> None:
+        tiny_model().save(tmp_path / "tiny.safetensors")
+        save_video(tmp_path / "clip.avi", clip(("471", 400)))
+        words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model",
+                 "tiny.safetensors", "--device", "cpu"]  # fmt: skip
+        with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as run:
+            number = self.window()
+            for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l"):
+                subprocess.run(["xdotool", "key", "--window", number, key], check=True)
+                time.sleep(0.4)
+            subprocess.run(["xdotool", "key", "--window", number, "q"], check=True)
+            assert run.wait(20) == 0
+            assert run.stdout is not None
+            assert run.stdout.read() == b"471\n"
+        assert list(tmp_path.glob("neocog-*.png"))
+        assert list(tmp_path.glob("neocog-*.json"))
+        (video,) = tmp_path.glob("neocog-*.mp4")
+        assert frames_of(video) >= 1
+
+    def window(self) -> str:
+        for _ in range(100):
+            found = subprocess.run(
+                ["xdotool", "search", "--name", f"^{TITLE}$"], capture_output=True, text=True
+            )
+            if found.stdout.strip():
+                time.sleep(1)
+                return found.stdout.split()[-1]
+            time.sleep(0.2)
+        pytest.fail("no window came")
