@@ -56,13 +56,13 @@ class _Folder:
         return path
 
 
-def _page_of(reading: PageReading, long_side: int) -> "Page | None":
+def _page_of(reading: PageReading, picture: Path | bytes | None, long_side: int) -> "Page | None":
     """Decode the page of a reading once more; None where it could not be read."""
     from neocog.vision.decode import decode
 
     if reading.error is not None:
         return None
-    pages = decode(reading.source, long_side=long_side)
+    pages = decode(reading.source if picture is None else picture, long_side=long_side)
     return next((page for page in pages if page.index == reading.page), None)
 
 
@@ -85,8 +85,15 @@ class OverlayFolder(_Folder):
     def __init__(self, folder: str | Path, *, sources: Iterable[str | Path] = ()) -> None:
         super().__init__(folder, what="overlays", option="--save-overlay", sources=sources)
 
-    def save(self, reading: PageReading) -> None:
+    def save(self, reading: PageReading, picture: Path | bytes | None = None) -> None:
         """Decode the page once more, draw what was read over it, and save it.
+
+        Parameters
+        ----------
+        reading : PageReading
+            What was read.
+        picture : Path or bytes, optional
+            The file, where ``reading.source`` is not its name.
 
         Raises
         ------
@@ -95,7 +102,7 @@ class OverlayFolder(_Folder):
         """
         from neocog.vision.overlay import save_overlay
 
-        page = _page_of(reading, LONG_SIDE)
+        page = _page_of(reading, picture, LONG_SIDE)
         if page is None:
             return
         path = self.place(reading, f"{self.name(reading)}.read.png")
@@ -132,8 +139,15 @@ class StepFolder(_Folder):
         super().__init__(folder, what="pictures", option="--debug", sources=sources)
         self._reader = reader
 
-    def save(self, reading: PageReading) -> None:
+    def save(self, reading: PageReading, picture: Path | bytes | None = None) -> None:
         """Decode and search the page once more, and save what the search saw.
+
+        Parameters
+        ----------
+        reading : PageReading
+            What was read.
+        picture : Path or bytes, optional
+            The file, where ``reading.source`` is not its name.
 
         Raises
         ------
@@ -142,7 +156,7 @@ class StepFolder(_Folder):
         """
         from neocog.vision.find import LONG_SIDE
 
-        page = _page_of(reading, LONG_SIDE)
+        page = _page_of(reading, picture, LONG_SIDE)
         if page is not None:
             self._save_steps(page.grey, reading)
 

@@ -1,150 +1,153 @@
-"""Where records go: text, JSON lines or CSV; every record is written out at once."""
+"""Where records go: stdout or a file; each is written at once, and none is torn by Ctrl-C."""
 
-import csv
 import errno
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, TextIO, get_args
+from types import FrameType
+from typing import TextIO
 
-from neocog.batch.records import REJECTED, PageReading
+from neocog.batch.forms import Form, lay_out
+from neocog.batch.records import PageReading
 from neocog.errors import UsageError
 
-Format = Literal["text", "jsonl", "csv"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-
-CSV_COLUMNS = ("source", "page", "text", "n_digits", "n_rejected", "min_p", "model", "error")
+_SYNC = 5.0  # seconds after which what is written is brought to the disk
 
 
-class Sink(Protocol):
-    """Takes one record after another."""
+class Sink:
+    """Takes one record after another.
 
-    def write(self, reading: PageReading) -> None:
-        """Write ``reading`` and flush it."""
-
-
-class TextSink:
-    """The digits alone, or one line per page with the picture's name before them.
-
-    Pages that could not be read are left out: they have no text.
+    Parameters
+    ----------
+    form : Form
+        The form of a record.
+    path : str or Path, optional
+        A file; stdout without it.
+    keep : int, optional
+        Go on behind so many bytes of the file. Without it the file is written over when the
+        first record comes: what stood there is kept until then.
     """
 
-    def __init__(self, stream: TextIO, *, names: bool) -> None:
-        self._stream = stream
-        self._names = names
-        self._first = True
+    def __init__(self, form: Form, path: str | Path | None = None, *, keep: int | None = None):
+        self.form, self.seconds = form, 0.0
+        self._path, self._keep = path, keep
+        self._stream: TextIO | None = None
+        self._files = ExitStack()
+        self._rows: list[str] = []
+        self._synced = time.monotonic()
 
     def write(self, reading: PageReading) -> None:
-        """Write ``reading`` and flush it."""
-        if reading.error is not None:
-            return
-        if self._names:
-            page = f" page {reading.page}" if reading.page else ""
-            lines = reading.text.replace("\n", " | ")
-            print(f"{printable(reading.source)}{page}: {lines}", file=self._stream, flush=True)
-            return
-        if not self._first:
-            print(file=self._stream)
-        self._first = False
-        print(reading.text, file=self._stream, flush=True)
+        """Write a record and flush it."""
+        self.put(self.form.render(reading))
 
+    def put(self, text: str) -> None:
+        """Write records that have their form already, and flush them."""
+        start = time.perf_counter()
+        if self.form.kind == "table":
+            self._rows.append(text)
+        elif text:
+            self._put(text)
+        self.seconds += time.perf_counter() - start
 
-class JsonlSink:
-    """One JSON object per line."""
+    def close(self) -> None:
+        """Write what is still to be written, and close the file."""
+        with self._files:
+            if self._rows:
+                width = shutil.get_terminal_size().columns if self._on_screen() else None
+                rows, self._rows = "".join(self._rows), []
+                self._put(lay_out(rows, width=width))
+            self._sync(at_once=True)
 
-    def __init__(self, stream: TextIO, *, timings: bool) -> None:
-        self._stream = stream
-        self._timings = timings
+    def _put(self, text: str) -> None:
+        with unbroken():
+            if self._stream is None:
+                self._stream = self._open()
+            self._stream.write(text)
+            self._stream.flush()
+            self._sync()
 
-    def write(self, reading: PageReading) -> None:
-        """Write ``reading`` and flush it."""
-        print(reading.to_json(timings=self._timings), file=self._stream, flush=True)
-
-
-class CsvSink:
-    """A table with one row per page."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._writer = csv.writer(stream, lineterminator="\n")
-        self._writer.writerow(CSV_COLUMNS)
-        stream.flush()
-
-    def write(self, reading: PageReading) -> None:
-        """Write ``reading`` and flush it."""
-        lowest = min((digit.p for digit in reading.digits), default=None)
-        self._writer.writerow(
-            [
-                printable(reading.source),
-                reading.page,
-                reading.text,
-                len(reading.digits),
-                sum(digit.char == REJECTED for digit in reading.digits),
-                "" if lowest is None else f"{lowest:.4f}",
-                reading.model,
-                reading.error or "",
-            ]
-        )
-        self._stream.flush()
-
-
-class _FileSink:
-    """Opens its file when the first record comes: what stood there is kept until then."""
-
-    def __init__(self, path: str | Path, make: Callable[[TextIO], Sink], files: ExitStack) -> None:
-        self._path, self._make, self._files = path, make, files
-        self._sink: Sink | None = None
-
-    def write(self, reading: PageReading) -> None:
-        """Write ``reading`` and flush it."""
-        if self._sink is None:
+    def _open(self) -> TextIO:
+        if self._path is None:
+            stream = sys.stdout
+        else:
             with _writing(self._path):
-                stream = open(self._path, "w", encoding="utf-8", newline="")  # noqa: SIM115
-            self._sink = self._make(self._files.enter_context(stream))
-        self._sink.write(reading)
+                mode = "w" if self._keep is None else "a"
+                stream = open(self._path, mode, encoding="utf-8", newline="")  # noqa: SIM115
+                self._files.enter_context(stream)
+        if not self._keep:
+            stream.write(self.form.head)
+        return stream
+
+    def _on_screen(self) -> bool:
+        return self._path is None and sys.stdout.isatty()
+
+    def _sync(self, *, at_once: bool = False) -> None:
+        """Bring a file to the disk now and then: a power cut takes seconds, not hours."""
+        now = time.monotonic()
+        if (
+            self._path is None
+            or self._stream is None
+            or not (at_once or now - self._synced > _SYNC)
+        ):
+            return
+        self._synced = now
+        self._stream.flush()
+        if os.path.isfile(self._path):
+            os.fsync(self._stream.fileno())
 
 
 @contextmanager
 def open_sink(
-    kind: str,
-    path: str | Path | None = None,
-    *,
-    names: bool = True,
-    timings: bool = False,
+    form: Form, path: str | Path | None = None, *, keep: int | None = None
 ) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout.
 
     Parameters
     ----------
-    kind : {"text", "jsonl", "csv"}
+    form : Form
         The form of a record.
     path : str or Path, optional
         A file, written over if it is there, when the first record comes.
-    names : bool
-        Whether text has the picture's name before the digits.
-    timings : bool
-        Whether JSON records carry ``ms``.
+    keep : int, optional
+        Go on behind so many bytes of the file.
 
     Raises
     ------
     UsageError
-        If the form is not known or the file cannot be written.
+        If the file cannot be written.
     """
-    if kind not in FORMATS:
-        raise UsageError(f"format '{kind}' is unknown: choose one of {', '.join(FORMATS)}")
+    sink = Sink(form, path, keep=keep)
+    if path is not None:
+        with _writing(path):
+            _check(Path(path))
+            if keep is not None and os.path.isfile(path):
+                os.truncate(path, keep)
+    try:
+        yield sink
+    finally:
+        sink.close()
 
-    def make(stream: TextIO) -> Sink:
-        return _sink(kind, stream, names, timings)
 
-    if path is None:
-        yield make(sys.stdout)
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Put Ctrl-C off to the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    with _writing(path):
-        _check(Path(path))
-    with ExitStack() as files:
-        yield _FileSink(path, make, files)
+    came: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
 
 
 @contextmanager
@@ -161,17 +164,3 @@ def _check(path: Path) -> None:
         path.open("a").close()
     elif not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-
-
-def printable(name: str) -> str:
-    """A file name that any stream takes: bytes that are no UTF-8 and line ends are escaped."""
-    escaped = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return escaped.replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _sink(kind: str, stream: TextIO, names: bool, timings: bool) -> Sink:
-    if kind == "jsonl":
-        return JsonlSink(stream, timings=timings)
-    if kind == "csv":
-        return CsvSink(stream)
-    return TextSink(stream, names=names)

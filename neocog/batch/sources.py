@@ -1,10 +1,11 @@
-"""Which inputs a command line names: files as they are, folders with all pictures in them."""
+"""Files: which names are pictures, which lead to the same file, which can be read at all."""
 
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 
-from neocog.errors import NothingToRead
+from neocog.errors import InputError
 
 PICTURE_SUFFIXES = frozenset(
     {
@@ -43,43 +44,22 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def expand(inputs: Iterable[str | Path]) -> Iterator[Path]:
-    """Yield the files that the inputs stand for.
-
-    A file is taken whatever its name, also one that is not there: it becomes a record with an
-    error. A folder stands for every picture in it and below it, sorted by name, hidden ones
-    and files of other suffixes left out.
+def check_file(path: str | Path) -> None:
+    """Refuse what cannot be opened, and what would wait for ever.
 
     Raises
     ------
-    NothingToRead
-        After the last input, if none of them stood for any file.
+    InputError
+        If it is no regular file that is there.
     """
-    found = False
-    for entry in inputs:
-        # os.path.isdir takes names that no file can have, Path.is_dir raises on them
-        for path in _folder(Path(entry)) if os.path.isdir(entry) else (Path(entry),):
-            found = True
-            yield path
-    if not found:
-        raise NothingToRead(
-            "no pictures found; give picture files, or folders that hold some (png, jpg, tif, ...)"
-        )
-
-
-def _folder(folder: Path) -> Iterator[Path]:
-    """Pictures below ``folder``, its own before those of its sub-folders."""
     try:
-        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    except OSError:
-        yield folder  # reading it will say why not
-        return
-    folders = []
-    for entry in entries:
-        if entry.is_dir() and not entry.is_symlink():
-            if not entry.name.startswith("."):
-                folders.append(entry)
-        elif is_picture_name(entry.name):
-            yield entry
-    for below in folders:
-        yield from _folder(below)
+        kind = os.stat(path).st_mode
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be opened ({reason}); check its name and its rights") from None
+    except ValueError:
+        raise InputError("no file can have this name: it holds a zero byte") from None
+    if stat.S_ISDIR(kind):
+        raise InputError("a folder, where a picture file is wanted")
+    if not stat.S_ISREG(kind):
+        raise InputError("a pipe or device, where a picture file is wanted")

@@ -1,24 +1,27 @@
 """``neocog read``: pictures in, digits out."""
 
-import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from neocog.cli import options
 
-if TYPE_CHECKING:
-    from neocog.batch.overlays import OverlayFolder, StepFolder
-    from neocog.batch.reader import Reader
-    from neocog.batch.records import PageReading
-
 Inputs = Annotated[
-    list[str], typer.Argument(metavar="INPUT", help="Pictures, and folders of pictures.")
+    list[str],
+    typer.Argument(
+        metavar="INPUT",
+        help="Pictures, folders, zip and tar archives, patterns, @FILE with a name a line, "
+        "- for names on stdin.",
+    ),
 ]
 Format = Annotated[
-    str, typer.Option("--format", metavar="text|jsonl|csv", help="Form of the result.")
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="text|jsonl|csv|table",
+        help="Form of the result [default: by the name of FILE, else text].",
+    ),
 ]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout.")
@@ -35,8 +38,41 @@ Debug = Annotated[
     str | None,
     typer.Option("--debug", metavar="DIR", help="Save a picture of each step of the search."),
 ]
+ReportFile = Annotated[
+    str | None,
+    typer.Option(
+        "--report", metavar="FILE.html", help="Write a page with small pictures, doubts first."
+    ),
+]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
+]
+Isolated = Annotated[
+    bool, typer.Option("--isolated", help="Every picture is one digit: no search.")
+]
+Null = Annotated[
+    bool, typer.Option("--null", "-0", help="Names in lists and on stdin end with a zero byte.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where FILE (JSON lines) breaks off.")]
+ShardOf = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Read the I-th of N shares, by the names."),
+]
+Ordered = Annotated[
+    bool, typer.Option("--ordered", help="Keep the order of the inputs, not that of completion.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Processes that decode and find, 0: this one [default: one a core, 0 for a few "
+        "pictures].",
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Read on the Ray cluster at ADDRESS or 'auto'."),
 ]
 
 
@@ -46,12 +82,20 @@ def read(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    form: Format = "text",
+    form: Format = None,
     output: Output = None,
     overlay: Overlay = None,
     debug: Debug = None,
+    report: ReportFile = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
+    isolated: Isolated = False,
+    null: Null = False,
+    resume: Resume = False,
+    shard: ShardOf = None,
+    ordered: Ordered = False,
+    workers: Workers = None,
+    ray: Ray = None,
     timings: Timings = False,
     batch: options.Batch = None,
 ) -> None:
@@ -60,66 +104,44 @@ def read(
     A picture that cannot be read is told on stderr, the others are still read, and the exit
     code is 1.
     """
+    from neocog.batch.cluster import Cluster
+    from neocog.batch.forms import Form, kind_of
+    from neocog.batch.inputs import is_one_file
     from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader
-    from neocog.batch.sinks import open_sink
+    from neocog.batch.request import Request, read_all
+    from neocog.batch.shards import Shard
+    from neocog.cli.bar import Bar
 
-    sources = _sources(inputs, output)
+    request = Request(
+        tuple(inputs),
+        Form(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
+        output,
+        null=null,
+        isolated=isolated,
+        resume=resume,
+        shard=None if shard is None else Shard.parse(shard),
+        ordered=ordered,
+        workers=workers,
+        cluster=None if ray is None else Cluster(ray, device, precision, plan, workers),
+        batch=batch,
+        overlay=overlay,
+        debug=debug,
+        report=report,
+    )
     reader = Reader(
         model,
-        device=device,
-        precision=precision,
-        plan=plan,
+        device="cpu" if ray else device,
+        precision=None if ray else precision,
+        plan="default" if ray else plan,
         min_p=min_p,
         max_error=None if max_error is None else parse_share(max_error),
         batch=batch,
     )
-    folders = _folders(overlay, debug, reader, sources)
-    names = len(inputs) > 1 or os.path.isdir(inputs[0])
-    count = failed = 0
-    with open_sink(form, output, names=names, timings=timings) as sink:
-        for reading in reader.read_many(sources):
-            sink.write(reading)
-            _tell(reading, form)
-            count += 1
-            failed += reading.error is not None
-            for folder in folders:
-                folder.save(reading)
-    if failed:
-        if count > 1:
-            print(f"neocog: {failed} of {count} could not be read", file=sys.stderr)
+    with Bar(request.count) as bar:
+        tally = read_all(request, reader, watch=bar.add)
+    if tally.failed:
+        if tally.pages > 1:
+            failed = f"{tally.failed} of {tally.pages}"
+            print(f"neocog: {failed} could not be read", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _sources(inputs: list[str], output: str | None) -> list[Path]:
-    """All files that are going to be read; ``output`` must be none of them."""
-    from neocog.batch.sources import Files, expand
-    from neocog.errors import UsageError
-
-    sources = list(expand(inputs))
-    if output and output in Files(sources):
-        raise UsageError(f"{output}: is one of the inputs; give another -o")
-    return sources
-
-
-def _folders(
-    overlay: str | None, debug: str | None, reader: "Reader", sources: list[Path]
-) -> "list[OverlayFolder | StepFolder]":
-    from neocog.batch.overlays import OverlayFolder, StepFolder
-
-    folders: list[OverlayFolder | StepFolder] = []
-    if overlay:
-        folders.append(OverlayFolder(overlay, sources=sources))
-    if debug:
-        folders.append(StepFolder(debug, reader, sources=sources))
-    return folders
-
-
-def _tell(reading: "PageReading", form: str) -> None:
-    """Say on stderr what is wrong with a page."""
-    from neocog.batch.sinks import printable
-
-    if reading.error is not None:
-        print(f"neocog: {printable(reading.source)}: {reading.error}", file=sys.stderr)
-    elif form == "text" and not reading.digits:
-        print(f"neocog: {printable(reading.source)}: no digits found", file=sys.stderr)

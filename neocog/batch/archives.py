@@ -1,0 +1,160 @@
+"""Pictures in zip and tar archives, read where they lie: nothing is unpacked to the disk."""
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import IO, NamedTuple, cast
+
+from neocog.batch.sources import is_picture_name
+from neocog.errors import InputError
+
+ZIP = (".zip",)
+TAR = (".tar",)
+PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+
+MAX_BYTES = 2**28
+"""A member that unpacks to more bytes than this is refused by what the archive says of it."""
+
+_PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
+_OPEN = 4  # zip archives that a process keeps open
+_FAILURES = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError,
+    RuntimeError, NotImplementedError, OverflowError, MemoryError, UnicodeError,
+)  # fmt: skip
+
+
+class Member(NamedTuple):
+    """A picture in an archive.
+
+    Attributes
+    ----------
+    name : str
+        Its path within the archive.
+    start, size : int
+        Where its bytes lie: in a tar archive their place in the file, in a zip archive ``start``
+        is the member's number.
+    data : bytes or None
+        The bytes themselves, where they can only be had in passing.
+    trouble : str or None
+        Why it cannot be read.
+    """
+
+    name: str
+    start: int
+    size: int
+    data: bytes | None = None
+    trouble: str | None = None
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a file of this name is looked into when it is named as an input."""
+    return name.lower().endswith(ZIP + TAR + PACKED_TAR)
+
+
+def members(path: str) -> Iterator[Member]:
+    """Yield the pictures of an archive, in its own order; hidden ones are left out.
+
+    Raises
+    ------
+    InputError
+        If the archive is broken; what came before has been yielded.
+    """
+    if path.lower().endswith(ZIP):
+        yield from _zip_members(path)
+    else:
+        yield from _tar_members(path, packed=not path.lower().endswith(TAR))
+
+
+def read_member(path: str, start: int, size: int) -> bytes:
+    """Return the bytes of a member that `members` told of.
+
+    Raises
+    ------
+    InputError
+        If they cannot be had.
+    """
+    with _broken("cannot be taken out of its archive"):
+        if path.lower().endswith(ZIP):
+            archive = _zip(path)
+            return archive.read(archive.infolist()[start])
+        with open(path, "rb") as stream:
+            stream.seek(start)
+            data = stream.read(size)
+        if len(data) < size:
+            raise EOFError("the archive is cut short")
+        return data
+
+
+@contextmanager
+def _broken(what: str) -> Iterator[None]:
+    try:
+        yield
+    except _FAILURES as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise InputError(f"{what}: {reason.splitlines()[0][:120]}") from None
+
+
+@lru_cache(maxsize=_OPEN)
+def _zip(path: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(path)
+
+
+def _zip_members(path: str) -> Iterator[Member]:
+    with _broken("no zip archive that can be opened"):
+        infos = _zip(path).infolist()
+    for number, info in enumerate(infos):
+        if _wanted(info.filename):
+            yield Member(info.filename, number, info.file_size, trouble=_zip_trouble(info))
+
+
+def _zip_trouble(info: zipfile.ZipInfo) -> str | None:
+    if info.flag_bits & 1:
+        return "is encrypted in its archive; pack it without a password"
+    if info.compress_type not in _PLAIN:
+        return "is packed by an unusual method; pack it with zip's own (deflate)"
+    return _too_large(info.file_size)
+
+
+def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
+    what = "no tar archive that can be read"
+    with _broken(what):
+        archive = tarfile.open(path, "r|*" if packed else "r:")  # noqa: SIM115
+    with archive:
+        while True:
+            with _broken(what):
+                info = archive.next()
+                if info is None:
+                    return
+                # it keeps all, and would grow with the archive
+                archive.members = []  # type: ignore[attr-defined]
+                found = _tar_member(archive, info, packed) if _wanted(info.name) else None
+            if found is not None:
+                yield found
+
+
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, packed: bool) -> Member | None:
+    if info.isdir():
+        return None
+    trouble = _too_large(info.size)
+    if not info.isreg() or info.issparse():
+        trouble = "is a link, a device or full of holes in its archive; pack the file itself"
+    data = None
+    if packed and trouble is None:
+        data = cast(IO[bytes], archive.extractfile(info)).read()
+    return Member(info.name, info.offset_data, info.size, data, trouble)
+
+
+def _too_large(size: int) -> str | None:
+    if size <= MAX_BYTES:
+        return None
+    return f"unpacks to {size:,} bytes, at most {MAX_BYTES:,} are taken; make it smaller"
+
+
+def _wanted(name: str) -> bool:
+    """Whether it is a picture, neither hidden nor in a hidden folder."""
+    *folders, last = name.split("/")
+    hidden = any(f.startswith(".") and f not in (".", "..") for f in folders)
+    return is_picture_name(last) and not hidden

@@ -1,0 +1,233 @@
+"""Which pictures a command line names: files, folders, archives, patterns, lists, stdin."""
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from neocog.batch.archives import TAR, ZIP, is_archive_name, members, read_member
+from neocog.batch.shards import Shard
+from neocog.batch.sources import is_picture_name
+from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
+
+STDIN = "-"
+
+
+class Item(NamedTuple):
+    """One input: a picture file, or a picture in an archive.
+
+    Attributes
+    ----------
+    source : str
+        As records name it; of an archive's member the archive, a slash, and its path in there.
+    key : str
+        Its path relative to the folder or archive that was named: the same on every machine.
+    archive : str or None
+        The archive that it lies in, else ``source`` is a file.
+    start, size : int
+        Where in the archive: see :class:`neocog.batch.archives.Member`.
+    data : bytes or None
+        The bytes of the file, where they are at hand.
+    trouble : str or None
+        Why it cannot be read, where that is known already.
+    """
+
+    source: str
+    key: str
+    archive: str | None = None
+    start: int = 0
+    size: int = 0
+    data: bytes | None = None
+    trouble: str | None = None
+
+    def picture(self) -> Path | bytes:
+        """What can be decoded: the file, or its bytes.
+
+        Raises
+        ------
+        InputError
+            If it cannot be had.
+        """
+        if self.trouble is not None:
+            raise InputError(self.trouble)
+        if self.data is not None:
+            return self.data
+        if self.archive is not None:
+            return read_member(self.archive, self.start, self.size)
+        return Path(self.source)
+
+
+def find_inputs(
+    words: Iterable[str | Path],
+    *,
+    null: bool = False,
+    stdin: IO[bytes] | None = None,
+    look_into: bool = True,
+) -> Iterator[Item]:
+    """Yield what the words of a command line stand for, one after another, as it is found.
+
+    ==================  =========================================================================
+    a word              stands for
+    ==================  =========================================================================
+    a folder            every picture in it and below it, sorted by name, its own before those of
+                        its sub-folders; hidden ones and files of other suffixes are left out
+    a zip or tar file   every picture in it, in the archive's order
+    any other file      itself, whatever its name; also one that is not there, for a record that
+                        says so
+    a pattern           what a shell finds for it (``*``, ``?``, ``[a-z]``, ``**`` for any folders),
+                        if no file has that very name; sorted
+    ``@list.txt``       the names in that file, one a line: files, archives, folders
+    ``-``               the names that come on stdin, one a line, each as soon as it comes
+    ==================  =========================================================================
+
+    Parameters
+    ----------
+    words : iterable of str or Path
+    null : bool
+        Names in lists and on stdin end with a zero byte, not with a line.
+    stdin : binary file, optional
+        What stands for ``-``.
+    look_into : bool
+        Whether archives are looked into; else each is an item itself.
+
+    Raises
+    ------
+    UsageError
+        If a list cannot be opened.
+    NothingToRead
+        After the last word, if none of them stood for any picture.
+    """
+    found = False
+    for word in words:
+        for item in _of_word(word, null, stdin, look_into):
+            found = True
+            yield item
+    if not found:
+        raise NothingToRead(
+            "no pictures found; give picture files, or folders, archives or lists that hold some "
+            "(png, jpg, tif, ...)"
+        )
+
+
+def is_one_file(words: list[str]) -> bool:
+    """Whether the words name one picture file and nothing else."""
+    if len(words) != 1:
+        return False
+    word = words[0]
+    several = os.path.isdir(word) or word == STDIN or word.startswith("@") or _is_pattern(word)
+    return not several and not is_archive_name(word)
+
+
+def count_inputs(
+    words: Iterable[str], *, null: bool = False, shard: Shard | None = None
+) -> int | None:
+    """How many inputs the words stand for, or None where that cannot be told beforehand."""
+    words = list(words)
+    if any(w == STDIN or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words):
+        return None
+    try:
+        items = find_inputs(words, null=null)
+        return sum(shard is None or shard.holds(item.key) for item in items)
+    except NeocogError:
+        return None
+
+
+def _of_word(
+    word: str | Path, null: bool, stdin: IO[bytes] | None, look_into: bool
+) -> Iterator[Item]:
+    names: Iterable[str] = (str(word),)
+    if isinstance(word, str):
+        if word == STDIN:
+            names = _names(stdin or _stdin(), null)
+        elif word.startswith("@"):
+            names = _listed(word[1:], null)
+        elif _is_pattern(word):
+            names = _matching(word)
+    for name in names:
+        yield from _named(name, look_into)
+
+
+def _named(name: str, look_into: bool) -> Iterator[Item]:
+    """A name that stands for itself: a folder, an archive or a file."""
+    # os.path.isdir takes names that no file can have, Path.is_dir raises on them
+    if os.path.isdir(name):
+        yield from _folder(str(Path(name)), "")
+    elif look_into and is_archive_name(name) and os.path.isfile(name):
+        yield from _archive(str(Path(name)))
+    else:
+        source = str(Path(name))
+        yield Item(source, Path(source).as_posix())
+
+
+def _folder(folder: str, below: str) -> Iterator[Item]:
+    """Pictures below ``folder``, whose path relative to the named one is ``below``."""
+    try:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        yield Item(folder, below or ".")  # reading it will say why not
+        return
+    folders = []
+    for entry in ordered:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith("."):
+                folders.append(entry)
+        elif is_picture_name(entry.name) and not (entry.is_symlink() and os.path.isdir(entry)):
+            yield Item(os.path.join(folder, entry.name), below + entry.name)
+    del ordered
+    for entry in folders:
+        yield from _folder(os.path.join(folder, entry.name), f"{below}{entry.name}/")
+
+
+def _archive(path: str) -> Iterator[Item]:
+    try:
+        for name, start, size, data, trouble in members(path):
+            yield Item(f"{path}/{name}", name, path, start, size, data, trouble)
+    except InputError as error:
+        yield Item(path, Path(path).name, trouble=str(error))
+
+
+def _listed(name: str, null: bool) -> Iterator[str]:
+    try:
+        stream = open(name, "rb")  # noqa: SIM115
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UsageError(
+            f"@{name}: the list cannot be opened ({reason}); a file with a name a line is wanted"
+        ) from None
+    with stream:
+        yield from _names(stream, null)
+
+
+def _names(stream: IO[bytes], null: bool) -> Iterator[str]:
+    """Names that end with a line, or with a zero byte; none is waited for once it is whole."""
+    end = b"\0" if null else b"\n"
+    read = getattr(stream, "read1", stream.read)
+    rest = b""
+    while block := read(2**16):
+        *names, rest = (rest + block).split(end)
+        yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
+    if rest:
+        yield os.fsdecode(rest)
+
+
+def _stdin() -> IO[bytes]:
+    """Standard input without a buffer: a thread that waits for it must not hold its lock."""
+    try:
+        return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+    except (OSError, AttributeError, ValueError):  # a test's stdin has no file behind it
+        return sys.stdin.buffer
+
+
+def _is_pattern(word: str) -> bool:
+    return glob.has_magic(word) and not os.path.lexists(word)
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    anywhere = "**" in pattern
+    for name in sorted(glob.iglob(pattern, recursive=True)):
+        if anywhere and (os.path.isdir(name) or not is_picture_name(os.path.basename(name))):
+            continue
+        yield name

@@ -1,0 +1,229 @@
+"""All that may be asked of a reading run, and the run itself: inputs in, records written."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from neocog.batch.forms import Form
+from neocog.batch.inputs import STDIN, Item, count_inputs, find_inputs
+from neocog.batch.overlays import OverlayFolder, StepFolder
+from neocog.batch.report import Report
+from neocog.batch.resume import Done, read_done
+from neocog.batch.run import Blocks, Tally, reading
+from neocog.batch.shards import Shard
+from neocog.batch.sinks import Sink, open_sink
+from neocog.batch.sources import Files
+from neocog.batch.tasks import Block, Place
+from neocog.batch.work import Job
+from neocog.errors import NothingToRead, UsageError
+
+if TYPE_CHECKING:
+    from neocog.batch.cluster import Cluster
+    from neocog.batch.reader import Reader
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to read, how, and where to.
+
+    Attributes
+    ----------
+    inputs : tuple of str
+        As :func:`neocog.batch.inputs.find_inputs` takes them.
+    form : Form
+        The form of the records.
+    output : str or None
+        The file that they go to; None: stdout.
+    null : bool
+        Whether names in lists and on stdin end with a zero byte.
+    isolated : bool
+        Whether every picture is one digit that need not be searched for.
+    resume : bool
+        Whether to go on where ``output`` breaks off.
+    shard : Shard or None
+        The share of the inputs to read.
+    ordered : bool
+        Whether records come in the order of the inputs, not of completion.
+    workers : int or None
+        Processes that decode and find; 0: this one; None: as many as there are cores, 0 for a
+        few pictures.
+    cluster : Cluster or None
+        The Ray cluster that reads.
+    batch : int or None
+        Most digits of a pass.
+    overlay, debug, report : str or None
+        Folders of pictures of what was read and how it was found, and a page for people.
+
+    Raises
+    ------
+    UsageError
+        If it makes no sense.
+    """
+
+    inputs: tuple[str, ...]
+    form: Form
+    output: str | None = None
+    null: bool = False
+    isolated: bool = False
+    resume: bool = False
+    shard: Shard | None = None
+    ordered: bool = False
+    workers: int | None = None
+    cluster: "Cluster | None" = None
+    batch: int | None = None
+    overlay: str | None = None
+    debug: str | None = None
+    report: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.resume and (self.output is None or self.form.kind != "jsonl"):
+            raise UsageError("--resume goes on in a file of JSON lines; give --format jsonl and -o")
+        if self.inputs.count(STDIN) > 1:
+            raise UsageError(f"{STDIN} came more than once; there is one stdin")
+        if self.output is not None and os.path.isfile(self.output) and not self.resume:
+            with suppress(NothingToRead):  # that is told later
+                for _ in self._spared(self._files()):
+                    pass
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """All files that are known to be read beforehand, archives unopened."""
+        with suppress(NothingToRead):
+            return [item.source for item in self._files()]
+        return []
+
+    def items(self, done: Done) -> Iterator[Item]:
+        """What is to be read: the shard's inputs, without those that are done.
+
+        Raises
+        ------
+        UsageError
+            If the output is one of the inputs.
+        NothingToRead
+            If there are no inputs at all.
+        """
+        for item in self._spared(find_inputs(self.inputs, null=self.null)):
+            if self.shard is not None and not self.shard.holds(item.key):
+                continue
+            if not done.take(item.source):
+                yield item
+
+    def count(self) -> int | None:
+        """How many inputs there are, or None where that cannot be told beforehand."""
+        return count_inputs(self.inputs, null=self.null, shard=self.shard)
+
+    def _files(self) -> Iterator[Item]:
+        named = [word for word in self.inputs if word != STDIN]
+        return find_inputs(named, null=self.null, look_into=False)
+
+    def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield inputs, none of which may be the file that the records go to."""
+        output = self.output
+        if output is None:
+            yield from items
+            return
+        files, place = Files([output]), os.path.abspath(output)
+        for item in items:
+            file = item.archive or item.source
+            if os.path.abspath(file) == place or file in files:
+                raise UsageError(f"{output}: is one of the inputs; give another -o")
+            yield item
+
+
+def read_all(
+    request: Request, reader: "Reader", *, watch: Callable[[Block], None] = lambda block: None
+) -> Tally:
+    """Read what is asked for, and write the records as they come.
+
+    Parameters
+    ----------
+    request : Request
+    reader : Reader
+        What reads.
+    watch : callable
+        Called with each block once its records are written; first, where a run is resumed, with
+        an empty one that counts what is done already.
+
+    Returns
+    -------
+    Tally
+        What it has come to.
+
+    Raises
+    ------
+    UsageError, NothingToRead, DeviceError
+        See `neocog.errors`; what one input does becomes its record.
+    """
+    done = Done()
+    if request.resume and request.output is not None:
+        done = read_done(request.output, model=reader.model.id)
+    folders = _folders(request, reader)
+    job = Job(
+        reader,
+        request.form,
+        isolated=request.isolated,
+        keep=bool(folders),
+        cards=request.report is not None,
+        batch=request.batch,
+    )
+    tally = Tally()
+    with ExitStack() as stack:
+        report = None
+        if request.report is not None:
+            report = Report(request.report)
+            stack.callback(report.save)
+        sink = stack.enter_context(_sink(request, done))
+        if done.pages:
+            earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
+            tally.add(earlier)
+            watch(earlier)
+        for block in stack.enter_context(_reading(request, job, request.items(done), tally)):
+            sink.put(block.text)
+            tally.add(block)
+            watch(block)
+            if report is not None:
+                for card in block.cards:
+                    report.add(card)
+            _draw(block, folders)
+        tally.spend("output", sink.seconds)
+    return tally
+
+
+def _sink(request: Request, done: Done) -> AbstractContextManager[Sink]:
+    keep = done.end if request.resume else None
+    return open_sink(request.form, request.output, keep=keep)
+
+
+def _reading(
+    request: Request, job: Job, items: Iterator[Item], tally: Tally
+) -> AbstractContextManager[Blocks]:
+    if request.cluster is not None:
+        return request.cluster.reading(job, items, ordered=request.ordered)
+    from neocog.network.engine import cores
+
+    workers = request.workers
+    if request.debug is not None:
+        workers = 0  # what it shows is searched for in this process
+    elif workers is None and STDIN in request.inputs:
+        workers = cores()  # nobody knows how many names will come, nor when
+    return reading(job, items, workers=workers, ordered=request.ordered, tally=tally)
+
+
+def _folders(request: Request, reader: "Reader") -> list[OverlayFolder | StepFolder]:
+    folders: list[OverlayFolder | StepFolder] = []
+    if request.overlay is not None:
+        folders.append(OverlayFolder(request.overlay, sources=request.sources))
+    if request.debug is not None:
+        folders.append(StepFolder(request.debug, reader, sources=request.sources))
+    return folders
+
+
+def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
+    for item, readings in block.readings:
+        for page in readings:
+            for folder in folders:
+                if page.error is None:
+                    folder.save(page, item.picture())

@@ -1,0 +1,135 @@
+"""Going on where a run broke off: what its output file holds already, and where that ends."""
+
+import hashlib
+import json
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.records import SCHEMA, PageReading
+from neocog.errors import UsageError
+
+_BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
+
+
+@dataclass(slots=True)
+class Done:
+    """The inputs that an output file has the records of.
+
+    Attributes
+    ----------
+    end : int
+        Bytes of the file that are kept; what follows is written anew.
+    inputs, pages, failed : int
+        Inputs and records that are kept, and how many of these tell of a failure.
+    """
+
+    end: int = 0
+    inputs: int = 0
+    pages: int = 0
+    failed: int = 0
+    _known: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def take(self, source: str) -> bool:
+        """Whether an input is done already; named as often as it has records, it is so often.
+
+        A name is known by 64 bits of its hash: among ten million, one is taken for another with
+        a probability of 3e-6.
+        """
+        name = np.uint64(_hash(source))
+        place = int(np.searchsorted(self._known, name))
+        if place == len(self._known) or self._known[place] != name or not self._left[place]:
+            return False
+        self._left[place] -= 1
+        return True
+
+
+def read_done(path: str | Path, *, model: str) -> Done:
+    """Read an output file of JSON lines back.
+
+    Only what is certainly whole is kept. A last line that was torn goes, and so do the records of
+    the last input: it may have more pages. Inputs are written one after another, all pages
+    together, so every other input is whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; one that is not there holds nothing.
+    model : str
+        Id of the model that shall go on.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, is no output of neocog, is damaged before its end, or was
+        written with another model.
+    """
+    try:
+        stream = open(path, "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        return Done()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read back ({error.strerror}); give another -o"
+        ) from None
+    whole, block = Done(), Done()  # all inputs but the last one, and that
+    names, start, torn = array("Q"), 0, 0
+    with stream:
+        for number, line in enumerate(stream, 1):
+            record = _record(line)
+            if record is None:
+                torn = torn or number
+                continue
+            if torn:
+                raise UsageError(f"{path}: line {torn} is damaged; mend it or give another -o")
+            if record["model"] != model:
+                raise UsageError(
+                    f"{path}: was written with the model {record['model']}, this is {model}; "
+                    "give that model or another -o"
+                )
+            if record["page"] == 0:
+                whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
+                whole.end, block = start, Done()
+                names.append(_hash(record["source"]))
+            block.pages += 1
+            block.failed += record["error"] is not None
+            start += len(line)
+    if torn and not names and not _is_torn_first(path):
+        raise UsageError(f"{path}: holds no records of neocog; give another -o")
+    whole.inputs = max(0, len(names) - 1)
+    whole._known, whole._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
+    return whole
+
+
+def _is_torn_first(path: str | Path) -> bool:
+    """Whether a file without any whole record may be one whose first record was torn."""
+    with open(path, "rb") as stream:
+        begun = stream.read(len(_BEGIN))
+        more = stream.readline().endswith(b"\n")
+    return not more and (_BEGIN.startswith(begun) or not any(begun))
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """One whole line as a record, or None."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        return None
+    wanted = {"source": str, "page": int, "model": str}
+    if not all(isinstance(record.get(name), kind) for name, kind in wanted.items()):
+        return None
+    return record if "error" in record else None
+
+
+def _hash(source: str) -> int:
+    name = source.encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")

@@ -1,0 +1,117 @@
+"""A whole run: inputs into tasks, tasks into records, by this process, by workers, by a cluster."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from neocog.batch.gather import Gatherer
+from neocog.batch.inputs import Item
+from neocog.batch.pool import Pool
+from neocog.batch.steady import steady_engine
+from neocog.batch.tasks import Block, in_order, into_tasks
+from neocog.batch.work import Job
+from neocog.errors import UsageError
+
+FEW = 12
+"""As many pictures are read in less time than it takes to start workers."""
+
+_WINDOW = 8  # tasks of each worker that may wait for one before them
+_MOST_WORKERS = 512
+
+Blocks = Iterator[Block]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has come to.
+
+    Attributes
+    ----------
+    inputs, pages, failed : int
+        Inputs, records, and records that tell of a failure, those of an earlier run among them.
+    seconds : dict
+        What each stage took, over all workers; ``network`` is the engine's own time.
+    """
+
+    inputs: int = 0
+    pages: int = 0
+    failed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        """Count a block."""
+        self.inputs += block.inputs
+        self.pages += block.pages
+        self.failed += block.failed
+        for stage, seconds in block.seconds.items():
+            self.spend(stage, seconds)
+
+    def spend(self, stage: str, seconds: float) -> None:
+        """Count time."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+@contextmanager
+def reading(
+    job: Job,
+    items: Iterable[Item],
+    *,
+    workers: int | None = None,
+    ordered: bool = False,
+    tally: Tally | None = None,
+) -> Iterator[Blocks]:
+    """Read inputs; the block's value yields their records as they come.
+
+    Parameters
+    ----------
+    job : Job
+        How; its reader has the engine.
+    items : iterable of Item
+        What; it is taken a little ahead of what is being read.
+    workers : int, optional
+        Processes that decode and find; 0: this one. By default as many as there are cores,
+        unless there are but few inputs.
+    ordered : bool
+        Whether blocks come in the order of their inputs.
+    tally : Tally, optional
+        Where the network's time goes.
+
+    Raises
+    ------
+    UsageError
+        If there cannot be so many workers.
+    """
+    from neocog.network.engine import cores
+
+    if workers is not None and not 0 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
+    if workers is None:
+        items, few = _begins(items)
+        workers = 0 if few else cores()
+    engine = steady_engine(job.reader.engine, isolated=job.isolated, batch=job.batch)
+    reader = copy(job.reader)
+    reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
+    job = replace(job, reader=reader)
+    if workers == 0:
+        yield map(job.do, into_tasks(items, job.size))
+        return
+    reader.engine = None  # type: ignore[assignment]
+    gatherer = Gatherer(engine)
+    window = _WINDOW * workers if ordered else None
+    try:
+        with Pool(job, gatherer, workers=workers, window=window) as pool:
+            blocks = pool.run(into_tasks(items, job.size))
+            yield in_order(blocks) if ordered else blocks
+    finally:
+        gatherer.close()
+        if tally is not None:
+            tally.spend("network", gatherer.busy)
+
+
+def _begins(items: Iterable[Item]) -> tuple[Iterator[Item], bool]:
+    """The same inputs, and whether they are few."""
+    items = iter(items)
+    first = list(islice(items, FEW + 1))
+    return chain(first, items), len(first) <= FEW

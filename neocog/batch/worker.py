@@ -1,0 +1,180 @@
+"""A worker process: it decodes, finds and writes records; the network answers it from elsewhere."""
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.tasks import Task
+
+if TYPE_CHECKING:
+    from neocog.batch.work import Job
+    from neocog.network.decision import Answers
+    from neocog.network.model import Model
+
+READY, DIGITS, BLOCK, ERROR = "ready", "digits", "block", "error"  # what a worker sends
+TASK, ANSWERS = "task", "answers"  # and what it is sent
+
+STALLED = 75
+"""Exit code of a worker that made no step for `PATIENCE` seconds."""
+
+PATIENCE = 300.0
+MEMORY = 2**32
+"""Bytes that a worker may take beyond what it has when it starts: two of the largest pages."""
+
+# what workers need is loaded once, by the process that they are forked from
+PRELOAD = [
+    "numpy", "cv2", "PIL.Image", "PIL.PngImagePlugin", "PIL.JpegImagePlugin",
+    "PIL.TiffImagePlugin", "neocog.batch.isolated", "neocog.batch.reader", "neocog.batch.work",
+    "neocog.learning.formats", "neocog.network.decision", "neocog.network.model",
+    "neocog.vision.decode", "neocog.vision.find",
+]  # fmt: skip
+
+
+def alone() -> None:
+    """Hold this process to one thread of cv2 and BLAS, and keep remarks of decoders to itself."""
+    import cv2
+    from threadpoolctl import threadpool_limits
+
+    cv2.setNumThreads(1)
+    threadpool_limits(1)
+    warnings.simplefilter("ignore")
+
+
+class Link:
+    """A worker's connection: it sends from several threads, and knows who waits for what."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._waiting: dict[int, Future[Answers]] = {}
+        self._count = 0
+
+    def send(self, *message: Any) -> None:
+        """Send a message whole."""
+        with self._sending:
+            self._connection.send(message)
+
+    def ask(self, digits: NDArray[np.uint8]) -> "Answers":
+        """Have digits (N, 28, 28) recognised."""
+        future: Future[Answers] = Future()
+        with self._sending:
+            self._count += 1
+            number = self._count
+            self._waiting[number] = future
+            self._connection.send((DIGITS, number, digits))
+        return future.result()
+
+    def answer(self, number: int, answers: "Answers") -> None:
+        """Hand answers to who waits for them."""
+        self._waiting.pop(number).set_result(answers)
+
+
+class RemoteEngine:
+    """Stands in for the engine in a process that has none.
+
+    Parameters
+    ----------
+    model : Model
+        What the engine recognises with.
+    ask : callable
+        Has digits (N, 28, 28) recognised.
+    """
+
+    def __init__(
+        self, model: "Model", ask: "Callable[[NDArray[np.uint8]], Answers]", *, batch: int
+    ) -> None:
+        self.model, self.batch = model, batch
+        self._ask = ask
+
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
+        """Recognise isolated digits (N, 28, 28)."""
+        return self._ask(digits)
+
+
+class _Lane(threading.Thread):
+    """One of a worker's threads: while it waits for the network, another one decodes."""
+
+    def __init__(self, job: "Job", link: Link, tasks: "queue.SimpleQueue[Task]") -> None:
+        super().__init__(daemon=True)
+        self._job, self._link, self._tasks = job, link, tasks
+        self.step: float | None = None
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._do(self._tasks.get())
+        except OSError:  # nobody is there any more to send anything to
+            os._exit(0)
+
+    def _do(self, task: Task) -> None:
+        self._beat()
+        try:
+            block = self._job.do(task, beat=self._beat)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            self._link.send(ERROR, f"{type(error).__name__}: {error}")
+            return
+        self.step = None
+        self._link.send(BLOCK, block)
+
+    def _beat(self) -> None:
+        self.step = time.monotonic()
+
+
+def run_worker(connection: Connection, job: "Job", lanes: int) -> None:
+    """Do tasks until the connection closes; the body of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that writes
+    alone()
+    link = Link(connection)
+    reader = job.reader
+    reader.engine = RemoteEngine(reader.model, link.ask, batch=reader.batch)  # type: ignore[assignment]
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    threads = [_Lane(job, link, tasks) for _ in range(lanes)]
+    _bound_memory()
+    for thread in threads:
+        thread.start()
+    try:
+        link.send(READY)
+        while True:
+            while not connection.poll(PATIENCE / 100):
+                _watch(threads)
+            kind, *what = connection.recv()
+            if kind == TASK:
+                tasks.put(what[0])
+            elif kind == ANSWERS:
+                link.answer(*what)
+            _watch(threads)
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _watch(lanes: list[_Lane]) -> None:
+    now = time.monotonic()
+    if any(step is not None and now - step > PATIENCE for step in (lane.step for lane in lanes)):
+        os._exit(STALLED)
+
+
+def _bound_memory() -> None:
+    """Have a decoder that asks for too much fail, not the machine."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with open("/proc/self/statm") as stream:
+        size = int(stream.read().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = size + MEMORY
+    if hard == resource.RLIM_INFINITY or limit < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
