@@ -40,6 +40,8 @@ class Capture(threading.Thread):
         Hand frames on at the rate of the source, where it has one and does not pace itself.
     tell : callable
         Receives notices; called in this thread.
+    note : callable
+        Receives the milliseconds that decoding a frame took; called in this thread.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Capture(threading.Thread):
         pace: float | None = None,
         own_pace: bool = False,
         tell: Callable[[Notice], None] = lambda notice: None,
+        note: Callable[[float], None] = lambda ms: None,
     ) -> None:
         super().__init__(name="neocog-capture", daemon=True)
         self.error: BaseException | None = None
@@ -57,7 +60,7 @@ class Capture(threading.Thread):
         self.running = threading.Event()
         self.running.set()
         self.count = 0
-        self._source, self._out, self._tell = source, out, tell
+        self._source, self._out, self._tell, self._note = source, out, tell, note
         self._pace, self._own_pace = pace, own_pace
         self._ending = threading.Event()
         self._epoch, self._size = 0, (0, 0)
@@ -106,6 +109,7 @@ class Capture(threading.Thread):
                 return False
             arrived = time.perf_counter()
             pixels = self._source.retrieve()
+            self._note(1e3 * (time.perf_counter() - arrived))
         except SourceLost as error:
             if not self._source.returns:
                 raise

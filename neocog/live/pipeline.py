@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -163,10 +164,15 @@ class Pipeline:
         self._frames: Handoff[Frame] = Handoff(newest=newest)
         self._found: Handoff[Found] = Handoff(newest=False)
         self._views: Handoff[View] = Handoff(newest=not settings.every_view, merge=_merged)
-        self.capture = Capture(
-            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace, tell=tell
-        )
         self.meter = Meter()
+        self.capture = Capture(
+            source,
+            self._frames,
+            pace=settings.replay_fps,
+            own_pace=settings.pace,
+            tell=tell,
+            note=partial(self.meter.stage, "capture"),
+        )
         self._errors: list[BaseException] = []
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
