@@ -191,7 +191,8 @@ def main() -> None:
     write_results(args.output, merged(args.output, rows), columns={"model": "model"},
                   gpu=args.device.startswith("cuda"), limit=args.limit,
                   command="python benchmarks/cards.py DATA models/*.safetensors"
-                          + f" --device {args.device}" * (args.device != "auto"))  # fmt: skip
+                          + f" --device {args.device}" * (args.device != "auto")
+                          + f" --limit {args.limit}" * bool(args.limit))  # fmt: skip
 
 
 if __name__ == "__main__":
