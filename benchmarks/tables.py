@@ -133,7 +133,7 @@ def models(result: dict[str, Any]) -> dict[str, Any]:
 def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
     """Accuracy of each shipped model under each corruption, mean of its strengths."""
     rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
-    kinds = sorted({key for row in rows for key in row} - {"model", "mean"}) + ["mean"]
+    kinds = [*sorted({key for row in rows for key in row} - {"model", "mean"}), "mean"]
     names = {key: key for key in ("model", *kinds)}
     return result | {"rows": rows, "columns": names, "formats": dict.fromkeys(kinds, ".1%")}
 
