@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 #: Colours that stay apart for most colour-blind readers (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#444444")
 _WIDTH, _HEIGHT = 460, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 14, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 24, 14, 44
 _CAPTION = 14  # pixels below a small picture for what is written there
 
 

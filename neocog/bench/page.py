@@ -175,7 +175,7 @@ def _risk_chart(own: Facts, *, what: str = "digits") -> str:
     last = points[-1][1] if points else 0.0
     left = 0.9 if last < 3 else 0.5 if last < 15 else 0.0
     points = [point for point in points if point[0] >= left]
-    highest = max((risk for _, risk in points), default=0.0)
+    highest = max((risk for coverage, risk in points if coverage > 0.05), default=0.0)
     top = next(t for t in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if t >= min(highest, 100))
     x = Axis(f"coverage: share of {what} taken", left, 1.0, _ticks(left, 1.0, 100))
     y = Axis("risk: wrong among them, %", 0.0, top, _ticks(0.0, top, 1))
