@@ -90,7 +90,9 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
 
 def _at_coverages(sure: Confidence) -> list[Facts]:
     rows = []
-    for coverage in COVERAGES:
+    if (sure.p > 0).any():  # every answer there is, also where some digits have none
+        rows.append({"wanted": COVERAGES[0], **sure.at(float(sure.p[sure.p > 0].min()))})
+    for coverage in COVERAGES[1:]:
         threshold = sure.threshold_of_coverage(coverage)
         if threshold is not None:
             rows.append({"wanted": coverage, **sure.at(threshold)})
