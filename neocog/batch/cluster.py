@@ -1,27 +1,227 @@
-"""The same run on a Ray cluster."""
+"""The same run on a Ray cluster: actors that decode and find everywhere, the network on its GPUs.
 
+Every actor writes its records as a local worker does; they come together where the command runs,
+whose output file is the checkpoint (``--resume``). An actor or a node that dies is replaced, and
+its tasks are done again. Inputs are opened where they are read: all nodes must see them by the same
+names, and have neocog installed.
+"""
+
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.dispatch import Dispatch
 from neocog.batch.inputs import Item
-from neocog.batch.run import Blocks
+from neocog.batch.run import WINDOW, Blocks
+from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
 from neocog.batch.work import Job
-from neocog.errors import UsageError
+from neocog.errors import DeviceError, NeocogError, UsageError
+
+if TYPE_CHECKING:
+    from neocog.network.decision import Answers
+    from neocog.network.model import Model
+
+_DEPTH = 2  # tasks that an actor has at a time
+_AT_ONCE = 256  # requests that the network of a GPU gathers at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where."""
+    """A Ray cluster, and how the network runs on it.
+
+    Attributes
+    ----------
+    address : str
+        As ``ray.init`` takes it; ``"auto"`` is the one that this machine belongs to, ``"local"``
+        one of this machine alone, for this run.
+    device : str
+        ``"cuda"``: a network on each of its GPUs; ``"cpu"``: one in every actor that finds digits;
+        ``"auto"``: CUDA if the cluster has a GPU.
+    precision, plan : str, optional
+        As :func:`neocog.network.engine.open_engine`.
+    workers : int, optional
+        Actors that decode and find; by default one on every core that is left.
+    """
 
     address: str
-    device: str
-    precision: str | None
-    plan: str
-    workers: int | None
+    device: str = "auto"
+    precision: str | None = None
+    plan: str = "default"
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(f"device '{self.device}': a cluster takes auto, cpu or cuda")
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"{self.workers} workers came; a cluster needs one at least")
 
     @contextmanager
-    def reading(self, job: Job, items: Iterable[Item], *, ordered: bool) -> Iterator[Blocks]:
-        """Read."""
-        raise UsageError("--ray: reading on a cluster is not there yet; leave it out")
-        yield
+    def reading(
+        self, job: Job, items: Iterable[Item], *, ordered: bool = False
+    ) -> Iterator[Blocks]:
+        """Read inputs on the cluster; the block's value yields their records as they come.
+
+        Raises
+        ------
+        UsageError
+            If Ray is not installed, or there is no cluster.
+        DeviceError
+            If CUDA is asked for and no node has a GPU.
+        """
+        ray = _ray()
+        try:
+            ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
+        try:
+            crew = _Crew(ray, self, job)
+            window = WINDOW * len(crew.workers) if ordered else None
+            blocks = crew.run(into_tasks(items, job.size), window)
+            yield in_order(blocks) if ordered else blocks
+        finally:
+            ray.shutdown()
+
+
+class Finder:
+    """An actor that decodes, finds and writes records.
+
+    Parameters
+    ----------
+    job : Job
+        How; its reader has no engine.
+    network : actor handle, optional
+        What recognises; a network of its own without it.
+    """
+
+    def __init__(self, job: Job, network: Any = None) -> None:
+        from neocog.batch.steady import SteadyEngine
+        from neocog.batch.worker import RemoteEngine, alone
+        from neocog.network.engine import Engine
+
+        alone()
+        reader = job.reader
+        engine: Any = None
+        if network is None:
+            engine = SteadyEngine(Engine(reader.model, threads=1))
+        else:
+            ray = _ray()
+            engine = RemoteEngine(
+                reader.model, lambda d: ray.get(network.recognise.remote(d)), batch=reader.batch
+            )
+        reader.engine = engine
+        self._job = job
+
+    def do(self, task: Task) -> Block:
+        """Read the inputs of a task."""
+        return self._job.do(task)
+
+
+class Network:
+    """An actor with a GPU: it gathers digits of many finders into full passes."""
+
+    def __init__(
+        self, model: "Model", precision: str | None, plan: str, isolated: bool, batch: int | None
+    ) -> None:
+        from neocog.batch.gather import Gatherer
+        from neocog.batch.steady import steady_engine
+        from neocog.network.engine import open_engine
+
+        engine = open_engine(model, device="cuda", precision=precision, plan=plan)
+        self._gatherer = Gatherer(steady_engine(engine, isolated=isolated, batch=batch))
+
+    def recognise(self, digits: NDArray[np.uint8]) -> "Answers":
+        """Recognise digits (N, 28, 28); many may ask at once."""
+        return self._gatherer.recognise(digits)
+
+
+class _Actor:
+    """One finder, and what it has been given."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.tasks: dict[Place, Task] = {}
+        self.proven = False
+        self.results: dict[Any, Place] = {}
+
+    def give(self, task: Task) -> None:
+        """Send a task."""
+        self.results[self.handle.do.remote(task)] = task.place
+
+
+class _Crew:
+    """The actors of a run."""
+
+    def __init__(self, ray: Any, cluster: Cluster, job: Job) -> None:
+        self._ray = ray
+        has = ray.cluster_resources()
+        gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
+        if cluster.device == "cuda" and not gpus:
+            raise DeviceError("device 'cuda': no node of the cluster has a GPU; take --device cpu")
+        gpus = 0 if cluster.device == "cpu" else gpus
+        reader = copy(job.reader)
+        reader.engine = None  # type: ignore[assignment]
+        network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
+                             max_concurrency=_AT_ONCE)(Network)  # fmt: skip
+        self._networks = [
+            network.remote(reader.model, cluster.precision, cluster.plan, job.isolated, job.batch)
+            for _ in range(gpus)
+        ]
+        self._job = ray.put(replace(job, reader=reader))
+        self._finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
+        count = cluster.workers or max(1, cpus - gpus)
+        self.workers = [self._actor(number) for number in range(count)]
+
+    def _actor(self, number: int) -> _Actor:
+        own = self._networks[number % len(self._networks)] if self._networks else None
+        return _Actor(self._finder.remote(self._job, own))
+
+    def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
+        """Do tasks, and yield what comes of each as it comes."""
+        dispatch = Dispatch(tasks, self.workers, depth=_DEPTH, window=window)
+        try:
+            while dispatch.deal():
+                yield from self._received(dispatch)
+        finally:
+            dispatch.stop()
+
+    def _received(self, dispatch: Dispatch) -> Iterator[Block]:
+        ends = {result: n for n, worker in enumerate(self.workers) for result in worker.results}
+        if not ends:
+            time.sleep(0.02)  # no input has been found yet
+            return
+        ready, _ = self._ray.wait(list(ends), num_returns=1, timeout=0.1)
+        failures = self._ray.exceptions
+        for result in ready:
+            number = ends[result]
+            worker = self.workers[number]
+            try:
+                block: Block = self._ray.get(result)
+            except failures.RayTaskError as error:
+                raise NeocogError(f"an actor failed: {_first(error.cause or error)}") from None
+            except failures.RayError as error:
+                dispatch.died(worker, f"died ({_first(error)})")
+                self._ray.kill(worker.handle)
+                self.workers[number] = self._actor(number)
+                continue
+            worker.proven = True
+            del worker.tasks[worker.results.pop(result)]
+            yield block
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UsageError('--ray needs Ray: pip install "neocog[cluster]"') from None
+    return ray
+
+
+def _first(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

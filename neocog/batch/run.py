@@ -17,7 +17,9 @@ from neocog.errors import UsageError
 FEW = 12
 """As many pictures are read in less time than it takes to start workers."""
 
-_WINDOW = 8  # tasks of each worker that may wait for one before them
+WINDOW = 8
+"""Tasks for each worker that may be begun before one that is not done, where order is kept."""
+
 _MOST_WORKERS = 512
 
 Blocks = Iterator[Block]
@@ -99,7 +101,7 @@ def reading(
         return
     reader.engine = None  # type: ignore[assignment]
     gatherer = Gatherer(engine)
-    window = _WINDOW * workers if ordered else None
+    window = WINDOW * workers if ordered else None
     try:
         with Pool(job, gatherer, workers=workers, window=window) as pool:
             blocks = pool.run(into_tasks(items, job.size))
