@@ -38,7 +38,7 @@ _PICTURES = ("n", "n_digits", "cer", "exact")
 _ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
 #: Entries of the card that each half of the measurements fills.
 PARTS = {
-    "digits": ("accuracy", "confusion", "risk_coverage", "calibration", "fixed_on_validation",
+    "digits": ("accuracy", "forced", "confusion", "risk_coverage", "calibration", "fixed_on_validation",
                "robustness", "marks"),
     "pictures": ("pictures",),
 }  # fmt: skip
@@ -56,6 +56,7 @@ def measured(facts: dict[str, Any]) -> dict[str, Any]:
     if not digits:
         return card
     card["accuracy"] = {_SETS[name]: own["accuracy"] for name, own in digits.items()}
+    card["forced"] = {_SETS[name]: own["forced"] for name, own in digits.items()}
     if facts["validation"]:
         card["accuracy"]["validation"] = facts["validation"]["accuracy"]
     if "mnist" in digits:

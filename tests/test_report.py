@@ -102,6 +102,8 @@ def test_what_the_file_holds(report: tuple[Result, Path]) -> None:
     assert np.array(mnist["confusion"]).shape == (10, 11)
     assert sum(row["right"] for row in mnist["per_digit"]) == 20
     assert mnist["worst"] == []
+    assert mnist["forced"] == mnist["accuracy"] == 1.0
+    assert other["forced"] >= other["accuracy"]
     assert len(other["worst"]) == other["n"] - round(other["n"] * other["accuracy"])
     for key in ("ece", "aurc", "risk_coverage", "reliability", "error_at_coverage",
                 "coverage_at_error", "as_read"):  # fmt: skip

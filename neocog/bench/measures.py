@@ -73,6 +73,7 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
         "name": digits.name,
         "n": len(digits),
         "accuracy": round(float(sure.right.mean()), 6) if len(digits) else 0.0,
+        "forced": round(_forced(digits, answers), 6),
         "wrong": wrong,
         "no_answer": int((answers.label < 0).sum()),
         "as_read": sure.at(min_p),
@@ -86,6 +87,12 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
         "risk_coverage": sure.points(),
         "worst": _worst(digits, answers, sure),
     }
+
+
+def _forced(digits: "Digits", answers: "Answers") -> float:
+    """Share of digits whose own score is the best of the ten, also where no digit is answered."""
+    best = (answers.score.argmax(axis=1) == digits.labels) & (answers.score.max(axis=1) > 0)
+    return float(best.mean()) if len(digits) else 0.0
 
 
 def _at_coverages(sure: Confidence) -> list[Facts]:
