@@ -38,8 +38,8 @@ _PICTURES = ("n", "n_digits", "cer", "exact")
 _ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
 #: Entries of the card that each half of the measurements fills.
 PARTS = {
-    "digits": ("accuracy", "forced", "confusion", "risk_coverage", "calibration", "fixed_on_validation",
-               "robustness", "marks"),
+    "digits": ("accuracy", "forced", "confusion", "risk_coverage", "calibration",
+               "fixed_on_validation", "robustness", "marks"),
     "pictures": ("pictures",),
 }  # fmt: skip
 

@@ -86,13 +86,13 @@ def _share(value: float, places: int = 2) -> str:
 
 def _overview(facts: Facts) -> str:
     rows = [
-        (NAMES[name], str(own["n"]), _share(own["accuracy"]), _share(own["forced"]), str(own["wrong"]),
-         str(own["no_answer"]), _share(1 - own["as_read"]["coverage"]), f"{own['ece']:.4f}",
-         f"{own['aurc']:.2e}")
+        (NAMES[name], str(own["n"]), _share(own["accuracy"]), _share(own["forced"]),
+         str(own["wrong"]), str(own["no_answer"]), _share(1 - own["as_read"]["coverage"]),
+         f"{own['ece']:.4f}", f"{own['aurc']:.2e}")
         for name, own in facts["digits"].items()
     ]  # fmt: skip
-    heads = ["isolated digits", "digits", "accuracy", "if it must answer", "wrong", "no answer", "printed as ?",
-             "ECE", "AURC"]  # fmt: skip
+    heads = ["isolated digits", "digits", "accuracy", "if it must answer", "wrong", "no answer",
+             "printed as ?", "ECE", "AURC"]  # fmt: skip
     out = "<h2>Overview</h2>" + _table(heads, rows)
     pictures = [
         (NAMES[name], str(own["n"]), str(own["n_digits"]), _share(own["cer"]),
