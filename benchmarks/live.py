@@ -57,28 +57,28 @@ COLUMNS = {
 FORMATS = {"fps": ".1f", "dropped": ".1%", "age_median": ".0f", "age_p95": ".0f", "seconds": ".0f"}
 
 
-def make(data: Path, folder: Path, *, strings: int, minutes: float) -> None:
-    """Render all clips."""
+def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
+    """Render the clips, or those that are named."""
     from neocog.learning.datasets import open_digits
 
     folder.mkdir(parents=True, exist_ok=True)
     digits = open_digits(data / "mnist", split="validation")
     for size in SIZES:
-        for kind in ("photos", "strings"):
-            rng = np.random.default_rng([SEED, size[0], kind == "photos"])
+        for number, kind in enumerate(("photos", "strings", "blank")):
             clip = clips.Clip(f"{kind}-{size[0]}x{size[1]}", size)
-            sheets = (
-                clips.photo_sheets(data / "photos", rng)
-                if kind == "photos"
-                else clips.string_sheets(digits.images, digits.labels, strings, rng)
-            )
-            clips.write(clip, shown(clip, sheets, rng, folder), folder)
+            if args.only and clip.name not in args.only:
+                continue
+            rng = np.random.default_rng([SEED, size[0], number])
+            if kind == "blank":
+                count = round(60 * min(args.minutes, BLANK_MINUTES) * clips.FPS)
+                frames = clips.blank_frames(size, count, rng)
+            elif kind == "photos":
+                frames = shown(clip, clips.photo_sheets(data / "photos", rng), rng, folder)
+            else:
+                sheets = clips.string_sheets(digits.images, digits.labels, args.strings, rng)
+                frames = shown(clip, sheets, rng, folder)
+            clips.write(clip, frames, folder)
             print(clip.name, clip.frames, "frames", flush=True)
-        rng = np.random.default_rng([SEED, size[0], 7])
-        clip = clips.Clip(f"blank-{size[0]}x{size[1]}", size)
-        count = round(60 * minutes * clips.FPS)
-        clips.write(clip, clips.blank_frames(size, count, rng), folder)
-        print(clip.name, clip.frames, "frames", flush=True)
 
 
 def shown(
@@ -269,11 +269,12 @@ def main() -> None:
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", nargs="+", help="make these clips only")
     parser.add_argument("--strings", type=int, default=STRINGS)
     args = parser.parse_args()
     if args.what == "make":
         data, folder = map(Path, args.folders)
-        make(data, folder, strings=args.strings, minutes=min(args.minutes, BLANK_MINUTES))
+        make(data, folder, args)
         return
     folder, names = Path(args.folders[0]), args.folders[1:]
     if args.what == "soak":

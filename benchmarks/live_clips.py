@@ -273,7 +273,7 @@ def string_sheets(
         tall = 120
         paper = rng.uniform(195, 245) * np.array([1.0, 1.0, 1.0]) + rng.uniform(-6, 6, 3)
         ink = rng.uniform((20, 10, 0), (140, 70, 60))
-        mask = np.zeros((int(tall * 3.2), int(tall * 9.6)), np.float32)
+        mask = np.zeros((int(tall * 3.2), int(tall * 11.2)), np.float32)
         x = int(tall * 0.6)
         for index in chosen:
             size = int(tall * rng.uniform(1.2, 1.4))
@@ -283,7 +283,7 @@ def string_sheets(
             y = int(tall * 0.9 + rng.uniform(-0.1, 0.1) * tall)
             part = mask[y : y + size, x : x + size]
             np.maximum(part, ink_of[:, : part.shape[1]], out=part)
-            x += int(tall * rng.uniform(0.98, 1.1))
+            x += int(tall * rng.uniform(1.1, 1.3))
         mask = np.clip(mask, 0, 1)[:, :, None]
         sheet = paper * (1 - mask) + ink * mask
         text = "".join(str(labels[i]) for i in chosen)

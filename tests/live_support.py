@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import DigitReading
-from neocog.live.look import Row
+from neocog.live.tracks import Row
 from tests.support import glyph
 
 Frame = NDArray[np.uint8]

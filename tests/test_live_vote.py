@@ -11,8 +11,8 @@ from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance
 from neocog.live.expected import Expected
-from neocog.live.look import Roi, Row
-from neocog.live.tracks import Tracker
+from neocog.live.look import Roi
+from neocog.live.tracks import Row, Tracker
 from neocog.live.vote import Agreement
 from tests.live_support import row
 

@@ -29,6 +29,8 @@ class Rules:
         A confidence below this does.
     again : float
         Seconds after which a number that was out of view is a new one.
+    confirmed : int
+        Searches of the whole frame that must have read it in that time.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -37,6 +39,7 @@ class Rules:
     doubtful: int = 2
     sure: float = 0.8
     again: float = 2.0
+    confirmed: int = 1
     border: float = 0.1
 
 
@@ -104,7 +107,7 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last:
                 continue
-            if track.steady < self._needed(track, size):
+            if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
                 continue
             self._last[track.text] = t
             self._said[track.number] = track.text

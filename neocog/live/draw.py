@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import REJECTED, Box
 from neocog.live.expected import Expected
-from neocog.live.look import Row
 from neocog.live.measures import STAGES, Measures
 from neocog.live.pipeline import View
-from neocog.live.tracks import Track
+from neocog.live.tracks import Row, Track
 
 Picture = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -48,9 +47,9 @@ def draw(
         A new picture; blue, green, red.
     """
     out = view.frame.pixels.copy()
-    region = view.seen.found.region
-    if region != (0, 0, *view.frame.size):
-        rectangle(out, region, (200, 200, 200))
+    bounds = view.seen.found.bounds
+    if bounds != (0, 0, *view.frame.size):
+        rectangle(out, bounds, (200, 200, 200))
     for row in view.seen.rows:
         draw_row(out, row)
     draw_numbers(out, view.tracks, view.said, expected or Expected())

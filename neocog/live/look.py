@@ -1,6 +1,7 @@
 """One frame read as a still is: digits found in it, then recognised, nothing taken from before."""
 
 import time
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -12,21 +13,19 @@ from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
 from neocog.live.once import Once
+from neocog.live.regions import Plan, planned, predicted
+from neocog.live.tracks import Row, Track
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.network.engine import AnyEngine
-    from neocog.vision.find import Search, Settings
-
-LONG_SIDE = 1024
-"""Frames are searched at this long side, in pixels; larger ones are reduced to it."""
+    from neocog.vision.cut import Score
+    from neocog.vision.find import Line, Search
 
 _JUDGED_EVERY = 15  # frames between two judgements which colour shows ink best
 _JUDGED_AT = 320  # long side of the picture that is judged
+_BROAD = 1.1  # heights of its line; a broader mark may be several digits that touch
 _LEAST_ROI = 24  # pixels of a side of the region that is read
-
-Row = tuple[DigitReading, ...]
-"""A line of a frame, from left to right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,10 @@ class Found:
     frame : Frame
     search : Search
         Marks in lines, in pixels of the region.
-    region : tuple of int
-        Left, top, width and height of what was searched, in pixels of the frame.
+    plan : Plan
+        What was searched of the frame.
+    bounds : tuple of int
+        Left, top, width and height of the region that shall be read.
     ms : float
         What finding took.
     steps : dict
@@ -96,7 +97,8 @@ class Found:
 
     frame: Frame
     search: "Search"
-    region: Box
+    plan: Plan
+    bounds: Box
     ms: float
     steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
@@ -128,20 +130,22 @@ class Looker:
     Parameters
     ----------
     reader : Reader
-    settings : Settings, optional
-        Of the search.
     """
 
-    def __init__(self, reader: "Reader", settings: "Settings | None" = None) -> None:
-        from neocog.vision.find import Settings
-
+    def __init__(self, reader: "Reader") -> None:
         self._reader = copy(reader)
         self._once = Once(reader.engine)
         self._reader.engine = cast("AnyEngine", self._once)
-        self._settings = settings or Settings(long_side=LONG_SIDE)
         self._grey = Grey()
 
-    def find(self, frame: Frame, *, roi: Roi | None = None, steps: bool = False) -> Found:
+    def find(
+        self,
+        frame: Frame,
+        *,
+        roi: Roi | None = None,
+        tracks: Sequence[Track] = (),
+        steps: bool = False,
+    ) -> Found:
         """Find the marks of a frame that may be digits.
 
         Parameters
@@ -149,22 +153,25 @@ class Looker:
         frame : Frame
         roi : Roi, optional
             Read this region alone.
+        tracks : sequence of Track
+            Lines that are followed: where they are thought to be is searched.
         steps : bool
             Whether pictures of the steps are kept.
         """
-        from neocog.vision.find import search
+        from neocog.vision.find import Settings, search
 
         start = time.perf_counter()
-        region = roi.within(frame.size) if roi else (0, 0, *frame.size)
-        x, y, width, height = region
+        bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
+        plan = planned(frame.index, bounds, predicted(tracks, bounds), following=bool(tracks))
+        x, y, width, height = plan.region
         pictures: dict[str, NDArray[np.uint8]] = {}
         found = search(
             self._grey(frame.pixels[y : y + height, x : x + width]),
-            settings=self._settings,
+            settings=Settings(long_side=plan.long_side),
             cuts=self._reader.cut,
             trace=pictures.__setitem__ if steps else None,
         )
-        return Found(frame, found, region, 1e3 * (time.perf_counter() - start), pictures)
+        return Found(frame, found, plan, bounds, 1e3 * (time.perf_counter() - start), pictures)
 
     def read(self, found: Found) -> Seen:
         """Normalise and recognise the digits of a frame, all that it has in one batch."""
@@ -175,8 +182,9 @@ class Looker:
         normalised = time.perf_counter()
         if digits:
             self._once.recognise(np.stack(digits), batch=self._reader.batch)
-        x, y, width, height = found.region
-        lines = found.search.digits(self._reader._known if self._reader.cut else None)
+        x, y, width, height = found.plan.region
+        score = self._score(whole) if self._reader.cut else None
+        lines = found.search.digits(score)
         read = iter(self._reader.recognise(lines, (height, width)))
         rows = tuple(tuple(_moved(next(read), x, y) for _ in line.digits) for line in lines)
         return Seen(
@@ -188,6 +196,26 @@ class Looker:
                 "recognise": 1e3 * (time.perf_counter() - normalised),
             },
         )
+
+    def _score(self, lines: "list[Line]") -> "Score":
+        """Return what says how well a mark, or a part of one, is known.
+
+        Marks that are no broader than digits count as known: a still would offer them cuts too,
+        but forty parts of a doubtful mark cost as much as five frames.
+        """
+        single = set()
+        for line in lines:
+            tall = float(np.median([place.box[3] for place in line.digits]))
+            single |= {p.digit.tobytes() for p in line.digits if p.box[2] <= _BROAD * tall}
+
+        def score(digits: NDArray[np.uint8]) -> NDArray[np.floating]:
+            p = np.ones(len(digits), np.float32)
+            asked = [n for n, digit in enumerate(digits) if digit.tobytes() not in single]
+            if asked:
+                p[asked] = self._reader._known(digits[asked])
+            return p
+
+        return score
 
 
 class Grey:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import Capture, Notice, failed
 from neocog.live.expected import Expected
-from neocog.live.frames import Closed, Frame, Handoff
-from neocog.live.look import LONG_SIDE, Found, Looker, Roi, Seen
+from neocog.live.frames import Closed, Feedback, Frame, Handoff
+from neocog.live.look import Found, Looker, Roi, Seen
 from neocog.live.measures import Measures, Meter
 from neocog.live.sources import Source
 from neocog.live.tracks import Track, Tracker
@@ -47,8 +48,6 @@ class Settings:
         When a number is announced.
     expected : Expected
         Which texts may be announced.
-    long_side : int
-        Frames are searched at this long side, in pixels.
     replay_fps : float or None
         Take a file for a camera that gives so many frames a second: the newest frame only.
     pace : bool
@@ -60,7 +59,6 @@ class Settings:
     agreement: Agreement = field(default_factory=Agreement)
     rules: Rules = field(default_factory=Rules)
     expected: Expected = field(default_factory=Expected)
-    long_side: int = LONG_SIDE
     replay_fps: float | None = None
     pace: bool = False
     every_view: bool = True
@@ -154,12 +152,11 @@ class Pipeline:
         *,
         tell: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        from neocog.vision.find import Settings as Search
-
         self.settings = settings = settings or Settings()
         self.switches = Switches()
         self.source, self.reader = source, reader
-        self._looker = Looker(reader, Search(long_side=settings.long_side))
+        self._tracks: Feedback[tuple[Track, ...]] = Feedback(())  # where to look, told by the votes
+        self._looker = Looker(reader)
         newest = source.live or settings.replay_fps is not None
         self._frames: Handoff[Frame] = Handoff(newest=newest)
         self._found: Handoff[Found] = Handoff(newest=False)
@@ -230,6 +227,7 @@ class Pipeline:
         self.capture.stop()
         for handoff in (self._frames, self._found, self._views):
             handoff.close(forget=True)
+        self._tracks.close()
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
@@ -256,12 +254,15 @@ class Pipeline:
         finally:
             before.close(forget=True)
             after.close()
+            if work == self._read:
+                self._tracks.close()
 
     def _find(self) -> None:
-        while True:
+        for number in count():
+            tracks = self._tracks.before(number)
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = self._looker.find(frame, roi=roi, steps=steps)
+            found = self._looker.find(frame, roi=roi, tracks=tracks, steps=steps)
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -275,7 +276,9 @@ class Pipeline:
             if frame.epoch != epoch:
                 tracker.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows)
+            plan = seen.found.plan
+            tracks = tracker.update(seen.rows, region=plan.region, whole=plan.whole)
+            self._tracks.tell(tracks)
             able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
             news = announcer.update(able, frame.t, frame.size)
             end = time.perf_counter()
@@ -306,8 +309,8 @@ def responses(reader: "Reader", seen: Seen) -> Maps | None:
 
 def warm(reader: "Reader") -> None:
     """Make passes of usual sizes, so that no kernel is built while frames wait."""
-    for count in _WARM:
-        reader.engine.recognise(np.zeros((count, 28, 28), np.uint8), batch=reader.batch)
+    for digits in _WARM:
+        reader.engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=reader.batch)
 
 
 def _merged(old: View, new: View) -> View:

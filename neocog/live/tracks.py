@@ -6,8 +6,10 @@ from itertools import count
 
 from neocog.batch.records import REJECTED, Box, DigitReading
 from neocog.live.align import Pairs, Place, align, moved
-from neocog.live.look import Row
 from neocog.live.vote import Agreement, Votes
+
+Row = tuple[DigitReading, ...]
+"""A line of a frame, from left to right."""
 
 _SAME = 0.55  # lines of two frames are one line below this cost
 
@@ -57,12 +59,15 @@ class Track:
         Columns and rows by which it moved between the last two frames.
     steady : int
         Frames for which its text has been complete and the same.
+    confirmed : int
+        Searches of the whole frame in that time that read the same.
     """
 
     number: int
     digits: tuple[Digit, ...]
     step: tuple[float, float] = (0.0, 0.0)
     steady: int = 0
+    confirmed: int = 0
 
     @property
     def shown(self) -> tuple[Digit, ...]:
@@ -106,23 +111,35 @@ class Tracker:
         self.tracks: tuple[Track, ...] = ()
         self._numbers: Iterator[int] = count()
 
-    def update(self, rows: Sequence[Row]) -> tuple[Track, ...]:
-        """Take what one frame shows; return the lines that are followed now, top to bottom."""
+    def update(
+        self, rows: Sequence[Row], *, region: Box | None = None, whole: bool = True
+    ) -> tuple[Track, ...]:
+        """Take what one frame shows; return the lines that are followed now, top to bottom.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+        region : tuple of int, optional
+            What was searched; lines elsewhere are left as they are.
+        whole : bool
+            Whether it is all that shall be read.
+        """
         matches, left = match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
             found = matches.get(track.number)
-            after = (
-                seen(track, rows[found[0]], found[1], self.agreement)
-                if found
-                else unseen(track, self.agreement)
-            )
+            if found:
+                after = seen(track, rows[found[0]], found[1], self.agreement, whole=whole)
+            elif region is None or inside(track.digits[0].box, region):
+                after = unseen(track, self.agreement)
+            else:
+                after = track
             if after.alive:
                 tracks.append(after)
         for row in left:
             new = Track(next(self._numbers), ())
             pairs = tuple((None, j) for j in range(len(rows[row])))
-            tracks.append(seen(new, rows[row], pairs, self.agreement))
+            tracks.append(seen(new, rows[row], pairs, self.agreement, whole=whole))
         self.tracks = tuple(sorted(tracks, key=_height))
         return self.tracks
 
@@ -160,8 +177,10 @@ def match(
     return matches, sorted(left)
 
 
-def seen(track: Track, row: Row, pairs: Pairs, agreement: Agreement) -> Track:
-    """Return a track with the votes of one more frame."""
+def seen(
+    track: Track, row: Row, pairs: Pairs, agreement: Agreement, *, whole: bool = True
+) -> Track:
+    """Return a track with the votes of one more frame; ``whole`` if all of it was searched."""
     step = moved([Place(d.char, d.box) for d in track.digits], [_place(d) for d in row], pairs)
     digits = []
     for i, j in pairs:
@@ -170,7 +189,10 @@ def seen(track: Track, row: Row, pairs: Pairs, agreement: Agreement) -> Track:
         digit = _voted(old, new, step, agreement)
         if any(vote is not None for vote in digit.votes):
             digits.append(digit)
-    return _settled(track, replace(track, digits=tuple(digits), step=step))
+    after = _settled(track, replace(track, digits=tuple(digits), step=step))
+    if whole and after.text == "".join(digit.char for digit in row):
+        after = replace(after, confirmed=after.confirmed + 1)
+    return after
 
 
 def unseen(track: Track, agreement: Agreement) -> Track:
@@ -183,9 +205,11 @@ def unseen(track: Track, agreement: Agreement) -> Track:
 def _settled(before: Track, after: Track) -> Track:
     """Count the frames for which the text has stood."""
     if not after.complete:
-        return replace(after, steady=0)
+        return replace(after, steady=0, confirmed=0)
     same = before.complete and before.text == after.text
-    return replace(after, steady=before.steady + 1 if same else 1)
+    if same:
+        return replace(after, steady=before.steady + 1)
+    return replace(after, steady=1, confirmed=0)
 
 
 def _voted(
@@ -197,6 +221,13 @@ def _voted(
     box = new.box if new else _shifted(old.box if old else (0, 0, 0, 0), step)
     margin = new.margin if new else old.margin if old else 0.0
     return Digit(box, votes, char, p, agreement.present(votes), margin)
+
+
+def inside(box: Box, region: Box) -> bool:
+    """Whether the middle of a box lies in a region."""
+    x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
+    left, top, width, height = region
+    return left <= x < left + width and top <= y < top + height
 
 
 def _shifted(box: Box, step: tuple[float, float]) -> Box:
