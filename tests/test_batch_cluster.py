@@ -1,0 +1,54 @@
+"""A Ray cluster reads the same records, whatever becomes of its actors."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from neocog import Reader
+from neocog.batch.cluster import Cluster
+from neocog.batch.forms import Form
+from neocog.batch.inputs import find_inputs
+from neocog.batch.run import reading
+from neocog.batch.work import Job
+from neocog.errors import DeviceError, UsageError
+from tests.support import save_page, tiny_model
+
+
+def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="auto, cpu or cuda"):
+        Cluster("auto", device="cuda:1")
+    with pytest.raises(UsageError, match="one at least"):
+        Cluster("auto", workers=0)
+    monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
+    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    with pytest.raises(UsageError, match=r"pip install \"neocog\[cluster\]\""):
+        Cluster("auto").reading(job, []).__enter__()
+
+
+@pytest.mark.slow
+def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    for number in range(30):
+        save_page(tmp_path / f"{number:02}.png", str(number))
+    (tmp_path / "bad.png").write_bytes(b"")
+    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    with reading(job, find_inputs([tmp_path]), workers=0) as blocks:
+        alone = "".join(block.text for block in blocks)
+    with pytest.raises(DeviceError, match="no node"):
+        Cluster("local", device="cuda").reading(job, []).__enter__()
+    text = ""
+    cluster = Cluster("local", device="cpu", workers=2)
+    with cluster.reading(job, find_inputs([tmp_path]), ordered=True) as blocks:
+        for count, block in enumerate(blocks):
+            text += block.text
+            if count == 3:
+                actors = ray.util.state.list_actors(filters=[("state", "=", "ALIVE")])
+                os.kill(actors[0].pid, signal.SIGKILL)
+    assert text == alone
+    assert len(text.splitlines()) == 31
+    assert json.loads(text.splitlines()[0])["text"] == "0"

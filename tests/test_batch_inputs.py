@@ -1,0 +1,210 @@
+"""Inputs of a batch: files, folders, patterns, lists, stdin and archives, and shares of them."""
+
+import gzip
+import io
+import os
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from neocog.batch.archives import MAX_BYTES
+from neocog.batch.inputs import Item, count_inputs, find_inputs, is_one_file
+from neocog.batch.shards import Shard
+from neocog.errors import InputError, NothingToRead, UsageError
+from tests.support import save_page
+
+
+def names(words: list[str], **options: object) -> list[str]:
+    return [item.source for item in find_inputs(words, **options)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("b.png", "a.jpg", "notes.txt", "deep/c.png", "deep/er/d.tif", ".git/e.png"):
+        (tmp_path / "scans" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "scans" / name).write_bytes(name.encode())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "scans"
+
+
+ALL = ["a.jpg", "b.png", "deep/c.png", "deep/er/d.tif"]
+
+
+def test_keys_are_relative_to_what_was_named(scans: Path) -> None:
+    assert [item.key for item in find_inputs([str(scans)])] == ALL
+    assert [item.key for item in find_inputs(["scans"])] == ALL
+    assert names(["scans/"]) == [f"scans/{name}" for name in ALL]
+    assert [item.key for item in find_inputs(["scans/b.png"])] == ["scans/b.png"]
+
+
+def test_patterns(scans: Path) -> None:
+    assert names(["scans/*.png"]) == ["scans/b.png"]
+    assert names(["scans/**"]) == [f"scans/{name}" for name in ALL]
+    assert names(["scans/[ab]*", "scans/de?p"]) == [f"scans/{name}" for name in ALL]
+    (scans / "[1].png").touch()
+    assert names(["scans/[1].png"]) == ["scans/[1].png"]
+    with pytest.raises(NothingToRead):
+        names(["scans/*.gif"])
+
+
+def test_lists_and_stdin(scans: Path) -> None:
+    Path("list.txt").write_bytes(b"scans/b.png\r\n\nscans/deep\nlast[1].png")
+    wanted = ["scans/b.png", "scans/deep/c.png", "scans/deep/er/d.tif", "last[1].png"]
+    assert names(["@list.txt"]) == wanted
+    assert names(["-"], stdin=io.BytesIO(b"a\nb\n\nc")) == ["a", "b", "c"]
+    assert names(["-"], null=True, stdin=io.BytesIO(b"a\nb\0c\0")) == ["a\nb", "c"]
+    assert names(["-"], stdin=io.BytesIO(b"\xff.png\n")) == ["\udcff.png"]
+    with pytest.raises(UsageError, match="@none"):
+        names(["@none"])
+
+
+def test_a_name_on_stdin_is_not_waited_for() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb", buffering=0) as stream:
+        found = find_inputs(["-"], stdin=stream)
+        os.write(writer, b"first.png\nsec")
+        assert next(found).source == "first.png"
+        os.write(writer, b"ond.png\n")
+        os.close(writer)
+        assert [item.source for item in found] == ["second.png"]
+
+
+def test_whether_one_file_is_named(scans: Path) -> None:
+    assert is_one_file(["scans/b.png"])
+    assert is_one_file(["missing.png"])
+    for words in (["scans"], ["-"], ["@list"], ["scans/*"], ["a.zip"], ["a.png", "b.png"]):
+        assert not is_one_file(words)
+
+
+def test_counting(scans: Path) -> None:
+    assert count_inputs(["scans"]) == 4
+    assert count_inputs(["scans", "-"]) is None
+    assert count_inputs(["a.tar.gz"]) is None
+    assert count_inputs(["@missing"]) is None
+    shares = [count_inputs(["scans"], shard=Shard(i, 3)) or 0 for i in (1, 2, 3)]
+    assert sum(shares) == 4
+
+
+# --- archives ---------------------------------------------------------------------------------
+
+
+def pack(path: Path, kind: str, files: dict[str, bytes]) -> Path:
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return path
+    with tarfile.open(path, {"tar": "w", "tar.gz": "w:gz", "tar.xz": "w:xz"}[kind]) as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.xz"])
+def test_archives_are_read_where_they_lie(kind: str, tmp_path: Path) -> None:
+    picture = save_page(tmp_path / "p.png", "7").read_bytes()
+    files = {"x/b.png": picture, "x/a.png": b"broken", "x/notes.txt": b"", ".x/c.png": b"",
+             "__MACOSX/._b.png": b"", "../up.png": b"up"}  # fmt: skip
+    path = pack(tmp_path / f"scans.{kind}", kind, files)
+    items = list(find_inputs([str(path)]))
+    assert [item.key for item in items] == ["x/b.png", "x/a.png", "../up.png"]
+    assert items[0].source == f"{path}/x/b.png"
+    assert [item.picture() for item in items] == [picture, b"broken", b"up"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["p.png", path.name]
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.xz"])
+@pytest.mark.parametrize("broken", ["text", "cut", "empty"])
+def test_a_broken_archive_is_a_record(kind: str, broken: str, tmp_path: Path) -> None:
+    noise = {f"{i}.png": os.urandom(20_000) for i in range(5)}
+    path = pack(tmp_path / f"scans.{kind}", kind, noise)
+    whole = path.read_bytes()
+    path.write_bytes({"text": b"no archive" * 99, "cut": whole[:50_000], "empty": b""}[broken])
+    items = list(find_inputs([str(path)]))
+    failures = []
+    for item in items:
+        try:
+            item.picture()
+        except InputError as error:
+            failures.append(str(error))
+    assert failures
+    assert all("archive" in line and "\n" not in line for line in failures)
+    if broken == "cut" and kind != "zip":
+        assert len(items) > len(failures)  # what is whole is read
+
+
+def test_members_that_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("bzip2.png"), b"0" * 99, zipfile.ZIP_BZIP2)
+        archive.writestr("stored.png", b"1")
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"PK\x01\x02")  # the directory's entry of the last member
+    struct.pack_into("<I", data, place + 24, MAX_BYTES + 1)
+    path.write_bytes(data)
+    first, second = find_inputs([str(path)])
+    with pytest.raises(InputError, match="unusual method"):
+        first.picture()
+    with pytest.raises(InputError, match="unpacks to 268,435,457 bytes"):
+        second.picture()
+    tar = tmp_path / "links.tar"
+    with tarfile.open(tar, "w") as archive:
+        link = tarfile.TarInfo("link.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    (item,) = find_inputs([str(tar)])
+    with pytest.raises(InputError, match="a link"):
+        item.picture()
+
+
+def test_a_zip_with_a_password(tmp_path: Path) -> None:
+    path = pack(tmp_path / "secret.zip", "zip", {"a.png": b"1"})
+    data = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + flags] |= 1
+    path.write_bytes(data)
+    (item,) = find_inputs([str(path)])
+    with pytest.raises(InputError, match="encrypted"):
+        item.picture()
+
+
+def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("bomb.png")
+    info.size = MAX_BYTES + 1
+    with gzip.open(tmp_path / "bomb.tar.gz", "wb", compresslevel=1) as stream:
+        stream.write(info.tobuf())
+        for _ in range(17):
+            stream.write(bytes(2**24))
+    first = next(find_inputs([str(tmp_path / "bomb.tar.gz")]))
+    assert first.data is None
+    with pytest.raises(InputError, match="at most"):
+        first.picture()
+
+
+# --- shares -----------------------------------------------------------------------------------
+
+
+def test_shares_are_a_partition() -> None:
+    keys = [f"deep/{i:05}.png" for i in range(3000)]
+    shares = [{key for key in keys if Shard(i, 3).holds(key)} for i in (1, 2, 3)]
+    assert set.union(*shares) == set(keys)
+    assert sum(map(len, shares)) == len(keys)
+    assert all(900 < len(share) < 1100 for share in shares)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3", ""])
+def test_shares_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="I/N is wanted"):
+        Shard.parse(text)
+
+
+def test_an_item_goes_through_a_pipe() -> None:
+    import pickle
+
+    item = Item("a\udcff.png", "a.png")
+    assert pickle.loads(pickle.dumps(item)) == item
