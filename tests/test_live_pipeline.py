@@ -13,7 +13,7 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frames import Closed, Frame, Handoff
+from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Grey, Roi
 from neocog.live.multipart import Multipart
 from neocog.live.once import Once
@@ -97,7 +97,55 @@ class TestHandoff:
         assert failures == ["closed"]
 
 
+class TestFeedback:
+    def test_the_answer_lags_by_two_items(self) -> None:
+        known = Feedback("nothing")
+        assert known.before(0) == known.before(1) == "nothing"
+        known.tell("after 0")
+        assert known.before(1) == "nothing"
+        assert known.before(2) == "after 0"
+        known.tell("after 1")
+        assert known.before(2) == "after 0", "though more is known by now"
+        assert known.before(3) == "after 1"
+
+    def test_who_asks_too_early_waits(self) -> None:
+        known = Feedback(0)
+        got: list[int] = []
+        asking = threading.Thread(target=lambda: got.append(known.before(2)))
+        asking.start()
+        time.sleep(0.05)
+        assert got == []
+        known.tell(7)
+        asking.join(5)
+        assert got == [7]
+
+    def test_closing_frees_whoever_waits(self) -> None:
+        known = Feedback(0)
+        known.close()
+        with pytest.raises(Closed):
+            known.before(5)
+
+
 class TestPipeline:
+    def test_a_file_is_read_alike_however_quick_the_machine_is(self, reader: Reader) -> None:
+        def slow(digits: np.ndarray, *, batch: int | None = None) -> object:
+            time.sleep(0.01)
+            return quick.recognise(digits, batch=batch)
+
+        class Slow:
+            recognise = staticmethod(slow)
+
+        quick = reader.engine
+        frames = clip(("471", 12), ("", 3), ("2086", 9))
+        runs = []
+        for engine in (quick, Slow()):
+            own = Reader(tiny_model(), device="cpu", min_p=0.0)
+            own.engine = engine  # type: ignore[assignment]
+            with Pipeline(open_source(frames), own) as pipeline:
+                views = list(pipeline)
+            runs.append([(view.seen.found.plan, view.seen.rows) for view in views])
+        assert runs[0] == runs[1]
+
     def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
         frames = clip(("", 4), ("471", 14), ("", 6), ("2086", 14), ("", 4))
         with Pipeline(open_source(frames), reader) as pipeline:

@@ -12,7 +12,8 @@ from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance
 from neocog.live.expected import Expected
 from neocog.live.look import Roi
-from neocog.live.tracks import Row, Tracker
+from neocog.live.regions import planned, predicted
+from neocog.live.tracks import Row, Track, Tracker
 from neocog.live.vote import Agreement
 from tests.live_support import row
 
@@ -33,10 +34,10 @@ class Watcher:
         self.frame = 0
         self.news: list[str] = []
 
-    def see(self, *rows: Row, times: int = 1) -> list[str]:
+    def see(self, *rows: Row, times: int = 1, whole: bool = True) -> list[str]:
         before = len(self.news)
         for _ in range(times):
-            tracks = self.tracker.update(rows)
+            tracks = self.tracker.update(rows, whole=whole)
             news = self.announcer.update(tracks, self.frame / 30, SIZE)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -272,6 +273,69 @@ class TestAnnouncements:
             watcher.see(times=20)
         assert len(watcher.announcer._last) <= 2
         assert len(watcher.announcer._said) <= 2
+
+    def test_a_search_of_the_whole_frame_must_have_read_the_same(self) -> None:
+        watcher = Watcher()
+        line = row("471", x=99, y=99)
+        assert watcher.see(line, times=40, whole=False) == []
+        assert watcher.see(line) == ["471"]
+
+
+class TestRegions:
+    FRAME = (0, 0, 640, 480)
+
+    def track(self, text: str, *, x: int = 200, y: int = 200, step: int = 0) -> Track:
+        tracker = Tracker(Agreement())
+        for n in range(4):
+            tracker.update([row(text, x=x + n * step, y=y)])
+        return tracker.tracks[0]
+
+    def test_the_region_holds_the_line_with_room_around_it(self) -> None:
+        region = predicted([self.track("4711")], self.FRAME)
+        assert region is not None
+        x, y, width, height = region
+        assert x <= 200 - 40
+        assert x + width >= 200 + 3 * 30 + 24 + 40
+        assert y <= 200 - 40
+        assert y + height >= 240 + 40
+        assert height >= 0.5 * width, "it is no strip: strips are read by other rules"
+
+    def test_it_goes_ahead_of_a_line_that_moves(self) -> None:
+        still = predicted([self.track("4711")], self.FRAME)
+        moving = predicted([self.track("4711", x=110, step=30)], self.FRAME)
+        assert still is not None
+        assert moving is not None
+        assert moving[0] + moving[2] > still[0] + still[2] + 50
+
+    def test_it_ends_at_the_bounds(self) -> None:
+        region = predicted([self.track("47", x=5, y=5)], (0, 0, 300, 300))
+        assert region is not None
+        assert region[:2] == (0, 0)
+
+    def test_what_takes_most_of_the_frame_is_no_region(self) -> None:
+        lines = [self.track("4711", x=10, y=10), self.track("4711", x=480, y=400)]
+        assert predicted(lines, self.FRAME) is None
+        assert predicted([], self.FRAME) is None
+
+    def test_every_third_frame_is_searched_whole(self) -> None:
+        region = (100, 100, 200, 150)
+        plans = [planned(n, self.FRAME, region, following=True) for n in range(9)]
+        assert [plan.whole for plan in plans] == [True, False, False] * 3
+        assert {plan.region for plan in plans if not plan.whole} == {region}
+        assert {plan.region for plan in plans if plan.whole} == {self.FRAME}
+
+    def test_while_nothing_is_followed_all_of_every_frame_is_searched(self) -> None:
+        plans = [planned(n, self.FRAME, None, following=False) for n in range(4)]
+        assert {plan.region for plan in plans} == {self.FRAME}
+        assert [plan.whole for plan in plans] == [True, False, True, False]
+
+    def test_lines_that_were_not_searched_keep_their_votes(self) -> None:
+        tracker = Tracker(Agreement())
+        for _ in range(5):
+            tracker.update([row("471", x=99, y=99), row("2086", x=99, y=300)])
+        for _ in range(20):
+            tracker.update([row("471", x=99, y=99)], region=(50, 50, 300, 150), whole=False)
+        assert [track.text for track in tracker.tracks] == ["471", "2086"]
 
 
 class TestLikeness:
