@@ -131,7 +131,7 @@ def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
 
 
 def test_a_strip_is_not_given_up_as_no_writing():
-    policy, doubt = Policy(), np.full(6, 0.7)
+    policy, doubt = Policy(writing=0.9), np.full(6, 0.7)
     assert policy.unwritten(doubt, (768, 1024))
     assert not policy.unwritten(doubt, (60, 180))
     assert not policy.unwritten(doubt[:4], (768, 1024))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.spec import LABELS
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
@@ -17,6 +18,8 @@ NO_RESPONSE = "no response"
 TWO_ANSWERS = "two answers"
 NOT_A_DIGIT = "not a digit"
 NO_WRITING = "no writing"
+
+_WRITING = 0.92  # `Policy.writing` of a network that takes every mark for a digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,18 @@ class Policy:
         Where the median probability of at least so many marks of a page is lower, they are
         letters, a texture or a drawing, and all are rejected as ``no writing``. A strip is
         spared: who cuts one line out of a page knows what stands there.
+    page_odds, strip_odds, cut_odds : float
+        How frequent marks that are no digits are, as a multiple of what the network learned with:
+        on a page, in a strip, and among the ways to cut touching digits apart; see
+        :mod:`neocog.batch.context`.
     """
 
     min_p: float = 0.4
-    writing: float = 0.92
+    writing: float = 0.6
     many: int = 5
+    page_odds: float = 0.3
+    strip_odds: float = 0.01
+    cut_odds: float = 0.3
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_p <= 1.0:
@@ -66,11 +76,18 @@ class Policy:
         if min_p is not None and max_error is not None:
             raise UsageError("min_p and max_error set the same threshold; give one of them")
         reading = model.card.get("reading", {})
-        known = {name: reading[name] for name in cls.__slots__ if name in reading}
+        known = {"writing": _WRITING} if model.classes == LABELS else {}
+        known |= {name: reading[name] for name in cls.__slots__ if name in reading}
         usual = cls(**known)
         if max_error is not None:
             min_p = max(usual.min_p, threshold_for(model.card, max_error))
         return usual if min_p is None else cls(**known | {"min_p": min_p})
+
+    def odds(self, page: tuple[int, int]) -> float:
+        """How frequent marks that are no digits are on a page (height, width)."""
+        from neocog.vision.filters import is_strip
+
+        return self.strip_odds if is_strip(page) else self.page_odds
 
     def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
         """Whether the marks of a page (height, width) are, by their probabilities, no digits."""

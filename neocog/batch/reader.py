@@ -4,20 +4,25 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.context import digit_probability, expecting_digits
+from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.errors import InputError, NeocogError
+from neocog.live.once import Once
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from neocog.network.decision import Answers
+    from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
     from neocog.vision.decode import Page
     from neocog.vision.find import Line, Settings, Trace
@@ -46,6 +51,9 @@ class Reader:
         Digits per pass of the network, as many as the device likes by default.
     cut : bool
         Whether digits that touch are cut apart, scored by the network.
+    pattern : str, optional
+        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to cut a
+        line, one with so many digits is taken; none is made up.
 
     Raises
     ------
@@ -74,6 +82,7 @@ class Reader:
         max_error: float | None = None,
         batch: int | None = None,
         cut: bool = True,
+        pattern: str | None = None,
     ) -> None:
         from neocog.network.engine import open_engine
         from neocog.network.model import Model, load_model
@@ -84,6 +93,7 @@ class Reader:
         self.engine = open_engine(self.model, device=device, precision=precision, plan=plan)
         self.batch = self.engine.batch if batch is None else batch
         self.cut = cut
+        self.pattern = None if pattern is None else Pattern(pattern)
 
     def find(
         self,
@@ -106,7 +116,8 @@ class Reader:
         from neocog.vision.find import find_digits
 
         score = self._known if self.cut else None
-        return find_digits(grey, settings=settings, score=score, trace=trace)
+        count = self.pattern.digits if self.pattern else None
+        return find_digits(grey, settings=settings, score=score, count=count, trace=trace)
 
     def recognise(
         self, lines: "Sequence[Line]", page: tuple[int, int], *, scale: float = 1.0
@@ -149,6 +160,8 @@ class Reader:
             that nobody searched for, each in a picture of its own.
         """
         unwritten = page is not None and self.policy.unwritten(answers.p, page)
+        if page is not None:
+            answers = expecting_digits(answers, self.model, self.policy.odds(page))
         return tuple(self._digit(answers, index, box, unwritten) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
@@ -202,28 +215,30 @@ class Reader:
 
     def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
         start = time.perf_counter()
-        lines = self.find(page.grey)
-        found = time.perf_counter()
-        digits = self.recognise(lines, page.grey.shape, scale=page.scale)
-        done = time.perf_counter()
+        once = _Once(self.engine)
+        reader = copy(self)
+        reader.engine = cast("AnyEngine", once)
+        lines = reader.find(page.grey)
+        digits = reader.recognise(lines, page.grey.shape, scale=page.scale)
+        whole = 1e3 * (time.perf_counter() - start)
         rest = iter(digits)
-        text = "\n".join("".join(next(rest).char for _ in line.digits) for line in lines)
+        chars = [[next(rest).char for _ in line.digits] for line in lines]
+        pattern = self.pattern
         return PageReading(
             source=source,
             page=page.index,
-            text=text,
+            text="\n".join(pattern.fill(line) if pattern else "".join(line) for line in chars),
             digits=digits,
             model=self.model.id,
-            ms={
-                "decode": decode_ms,
-                "find": 1e3 * (found - start),
-                "recognise": 1e3 * (done - found),
-            },
+            ms={"decode": decode_ms, "find": whole - once.ms, "recognise": once.ms},
+            fits=all(map(pattern.fits, chars)) if pattern else None,
         )
 
     def _known(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
         """How well the network knows each of some digits (N, 28, 28)."""
-        return self.engine.recognise(digits, batch=self.batch).p
+        answers = self.engine.recognise(digits, batch=self.batch)
+        likely = expecting_digits(answers, self.model, self.policy.cut_odds)
+        return digit_probability(likely, self.model)
 
     def _digit(
         self, answers: "Answers", index: int, box: tuple[int, int, int, int], unwritten: bool
@@ -239,6 +254,19 @@ class Reader:
 
     def _failure(self, picture: object, page: int, message: str) -> PageReading:
         return PageReading(_name(picture), page, model=self.model.id, error=message)
+
+
+class _Once(Once):
+    """An engine that recognises each digit of a page once, and knows how long that took."""
+
+    ms = 0.0
+
+    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
+        """Recognise digits; those that are known already cost nothing."""
+        start = time.perf_counter()
+        answers = super().recognise(digits, batch=batch)
+        self.ms += 1e3 * (time.perf_counter() - start)
+        return answers
 
 
 def _pages(picture: Picture) -> "Iterator[Page]":

@@ -57,6 +57,8 @@ class PageReading:
         Why the page could not be read.
     ms : dict or None
         Milliseconds that each stage took.
+    fits : bool or None
+        Whether all lines have the pattern that was asked for; None where none was.
     """
 
     source: str
@@ -66,6 +68,7 @@ class PageReading:
     model: str = ""
     error: str | None = None
     ms: dict[str, float] | None = None
+    fits: bool | None = None
 
     def to_dict(self, *, timings: bool = False) -> dict[str, Any]:
         """The record as plain values; with ``timings`` also ``ms``."""
@@ -78,6 +81,8 @@ class PageReading:
             "model": self.model,
             "error": self.error,
         }
+        if self.fits is not None:
+            record["fits"] = self.fits
         if timings:
             record["ms"] = {name: round(value, 3) for name, value in (self.ms or {}).items()}
         return record

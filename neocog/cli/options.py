@@ -44,6 +44,14 @@ MaxError = Annotated[
         help="Put ? so that at most this share of the digits given is wrong, such as 0.1%.",
     ),
 ]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        "--pattern",
+        metavar="FORM",
+        help="Form of each line, # for a digit, such as '##-####'; no digit is made up.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"

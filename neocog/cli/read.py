@@ -89,6 +89,7 @@ def read(
     report: ReportFile = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
+    pattern: options.Pattern = None,
     isolated: Isolated = False,
     null: Null = False,
     resume: Resume = False,
@@ -137,6 +138,7 @@ def read(
         min_p=min_p,
         max_error=None if max_error is None else parse_share(max_error),
         batch=batch,
+        pattern=pattern,
     )
     with Bar(request.count) as bar:
         tally = read_all(request, reader, watch=bar.add)

@@ -205,6 +205,13 @@ def relabel(marks: Marks, mask: NDArray[np.uint8], contrast: NDArray[np.uint8]) 
     return _marks(mask, contrast, marks.threshold, marks.rule, marks.bright, marks.shaded)
 
 
+def marks_of(
+    mask: NDArray[np.uint8], contrast: NDArray[np.uint8], *, threshold: float, rule: float = 0.0
+) -> Marks:
+    """Return the connected marks of a mask of ink, with contrasts in grey levels."""
+    return _marks(mask, contrast, threshold, rule, 0.0)
+
+
 def excursions(grey: NDArray[np.uint8]) -> tuple[float, float]:
     """Say how far the darkest and the brightest places stand off the mean around them."""
     import cv2

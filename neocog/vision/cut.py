@@ -1,68 +1,103 @@
-"""Touching digits cut apart: one dynamic programme over the line, scored by the network.
+"""Touching digits cut apart, broken ones joined: one dynamic programme over the whole line.
 
-A mark too wide for a digit, or one that the network does not know, is offered cuts: paths from
-its top to its bottom that cross little ink. Every stretch between two cuts is a digit perhaps; the
-network scores them all at once, and the cheapest way through the line wins. A stretch costs
--log p, a cut costs by the ink that it crosses, so that a mark which is known as it is stays whole.
+Marks that are too wide for a digit, or that the network does not know, are offered cuts (paths
+from top to bottom that cross little ink) and neighbours to be joined with. Every stretch of the
+line between two cuts or gaps is a digit perhaps; the network scores them all in one batch, and the
+cheapest way through the line wins. A stretch costs -log p and by its shape, a cut by the ink that
+it crosses, a join by its gap, so that a mark which is known as it is stays whole. Where a number
+of digits is wanted, the cheapest way with so many wins, if it knows no less.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from math import log
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.binarise import Marks
-from neocog.vision.components import Box, Component, body
-from neocog.vision.normalise import normalise
+from neocog.vision.components import Component
+from neocog.vision.seams import Piece, between, joined, seams, whole
 
 Score = Callable[[NDArray[np.uint8]], NDArray[np.floating]]
-"""Given digits (N, 28, 28), the probability (N,) that the network knows each for what it is."""
+"""Given digits (N, 28, 28), the probability (N,) that the network knows each for a digit."""
 
-_TRIALS = 24  # marks of a page that may be cut
-_CUTS = 9  # cuts offered to one mark
-_SWAY = 0.3  # how far a cut may sway to a side, in heights of the line
-_APART = 0.12  # nearest that two cuts come, in heights of the line
-_LEAST_P = 0.02  # a stretch that is not known at all counts as known so much
-_CUT = 1.0  # cost of any cut
-_CROSSED = 0.5  # cost of each stroke width of ink that a cut crosses beyond the first
-_WIDEST = 0.95  # width over height of a wide digit
-_BROAD = 3.0  # cost of a width over height of 1 more than a digit's widest
-_DOUBT = 0.75  # a mark narrower than so many heights is one digit
-_TOO_WIDE = 2.4  # a mark wider than so many heights may be several
-_FLAT = 2.6  # a mark flatter than this is digits that touch, all known, or no digit
-_SURE = 0.8  # a mark that the network knows with this probability is one digit
-_LOWEST = 0.5  # a stretch lower than this share of its mark is no digit
-_NARROW = 0.1  # a stretch narrower than this many heights of the line is no digit
+_TRIALS = 40  # marks of a page that may be cut or joined
+_KNOWN = 0.5  # a stretch of a lower probability is not known
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A mark, or a stretch of one, that shall be read as one digit."""
+class Costs:
+    """What a way through a line costs, in units of -log p; lengths in heights of the line's digits.
 
-    box: Box
-    own: NDArray[np.bool_]
-    stroke: float
-    contrast: float
+    Attributes
+    ----------
+    sure : float
+        A mark that the network knows with this probability is one digit ...
+    flattest : float
+        ... unless it is wider than so many of its heights.
+    narrowest : float
+        A mark narrower than this is offered no cuts.
+    unknown : float
+        A stretch that is not known at all counts as known so much.
+    cut, crossed : float
+        Of any cut, and of each stroke width of ink that it crosses beyond the first.
+    join, gap, near, one : float
+        Of any join, and of a gap of one height; the widest gap, and the widest whole, of a join.
+    widest, broad : float
+        Width over height of a wide digit, and what 1 more costs.
+    shortest, low : float
+        Height of a digit that is low in its line, and what 1 less costs.
+    wide, lowest, thin : float
+        Bounds of a stretch of a mark: its width, its height, its least width.
+    shared, lent : float
+        Ink beyond a cut, in strokes, that both sides may share; how far p counts then.
+    scrap, drop, ink : float
+        A stretch with less ink than this (in heights times strokes) may be left out; what that
+        costs, and what 1 more ink costs.
+    sign, skip : float
+        A mark lower than this may be a sign, and what leaving it out costs.
+    """
 
-    def digit(self, marks: Marks) -> NDArray[np.uint8]:
-        """Return the ink in MNIST's form, shape (28, 28); grey at the strokes' edges."""
-        x, y, w, h = self.box
-        amount = marks.contrast[y : y + h, x : x + w].astype(np.float32) / self.contrast
-        ink = np.where(self.own, np.clip(0.35 + 0.65 * amount, 0.5, 1.0), 0.0)
-        return normalise(ink, stroke=self.stroke)
+    sure: float = 0.9
+    flattest: float = 1.5
+    narrowest: float = 0.6
+    unknown: float = 1e-4
+    cut: float = 1.0
+    crossed: float = 0.5
+    join: float = 0.5
+    gap: float = 6.0
+    near: float = 0.3
+    one: float = 1.2
+    widest: float = 0.95
+    broad: float = 3.0
+    shortest: float = 0.75
+    low: float = 4.0
+    wide: float = 1.4
+    lowest: float = 0.4
+    thin: float = 0.08
+    shared: float = 1.2
+    lent: float = 0.8
+    scrap: float = 0.35
+    drop: float = 0.5
+    ink: float = 4.0
+    sign: float = 0.6
+    skip: float = 2.5
 
 
-def whole(component: Component, marks: Marks) -> Piece:
-    """Take a component as one piece."""
-    return Piece(component.box, body(marks.labels, component), component.stroke, component.contrast)
+COSTS = Costs()
 
 
 def cut_lines(
-    lines: Sequence[Sequence[Component]], marks: Marks, score: Score | None
+    lines: Sequence[Sequence[Component]],
+    marks: Marks,
+    score: Score | None,
+    *,
+    count: int | None = None,
+    costs: Costs | None = None,
 ) -> list[list[Piece]]:
-    """Cut the marks of each line into pieces of one digit each.
+    """Cut the marks of each line into pieces of one digit each, and join what one digit is.
 
     Parameters
     ----------
@@ -72,6 +107,9 @@ def cut_lines(
         What the components refer to.
     score : callable or None
         Without it every component is one piece.
+    count : int, optional
+        Digits that each line is expected to have.
+    costs : Costs, optional
 
     Returns
     -------
@@ -80,148 +118,213 @@ def cut_lines(
     pieces = [[whole(component, marks) for component in line] for line in lines]
     if score is None or not any(pieces):
         return pieces
-    wide: list[tuple[int, int, Piece, float]] = []
-    for row, line in enumerate(pieces):
-        tall = float(np.median([p.box[3] for p in line]))
-        wide += [(row, k, p, tall) for k, p in enumerate(line) if _wide(p, tall)]
-    if not wide:
-        return pieces
-    known = np.asarray(score(np.stack([piece.digit(marks) for _, _, piece, _ in wide])))
-    doubtful = [w for w, p in zip(wide, known, strict=True) if p < _SURE or _too_wide(w[2])]
-    if len(doubtful) > _TRIALS:  # so much doubt is no touching digits
-        return pieces
-    trials = [(row, place, _Trial.of(piece, tall)) for row, place, piece, tall in doubtful]
-    stretches = [piece for *_, trial in trials for piece in trial.stretches.values()]
-    if not stretches:
-        return pieces
-    scores = iter(np.asarray(score(np.stack([p.digit(marks) for p in stretches]))).tolist())
-    cut = [(row, place, *trial.scored(scores)) for row, place, trial in trials]
-    for row, place, parts, known_least in reversed(cut):
-        _, _, width, height = pieces[row][place].box
-        junk = width > _FLAT * height and known_least < _SURE
-        pieces[row][place : place + 1] = [] if junk else parts
-    return [line for line in pieces if line]
+    rows = [_Row(line, costs or COSTS) for line in pieces if line]
+    _score(((row, row.wholes()) for row in rows), marks, score)
+    doubtful = [row.doubtful() for row in rows]
+    if sum(map(len, doubtful)) <= _TRIALS:  # more doubt is no touching digits
+        offers = [(row, row.offers(which)) for row, which in zip(rows, doubtful, strict=True)]
+        _score(offers, marks, score)
+    ways = [row.cheapest() for row in rows]
+    if count is not None:
+        ways = _counted(rows, ways, count, marks, score)
+    found = [[stretch.piece for stretch in way] for way in ways]
+    return [line for line in found if line]
 
 
-def _wide(piece: Piece, tall: float) -> bool:
-    """Whether a mark may be several digits if the network does not know it."""
-    _, _, width, height = piece.box
-    return width >= _DOUBT * tall and width > _DOUBT * height
+@dataclass(slots=True)
+class _Stretch:
+    """A part of a line between two edges that may be one digit."""
+
+    first: int
+    last: int
+    piece: Piece
+    cost: float
+    lent: float = 1.0
+    known: float = 0.0
 
 
-def _too_wide(piece: Piece) -> bool:
-    """Whether a mark may be several digits even if the network knows it."""
-    return piece.box[2] > _TOO_WIDE * piece.box[3]
+@dataclass(slots=True)
+class _Row:
+    """A line: its marks, the edges between marks and at cuts, and what lies between edges.
 
+    Edges are numbered from left to right; mark k begins at edge ``begin[k]``.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A mark with its cuts, and every stretch between two of them."""
+    pieces: list[Piece]
+    costs: Costs
+    tall: float = 0.0
+    begin: list[int] = field(default_factory=list)
+    passing: list[float] = field(default_factory=list)
+    stretches: list[_Stretch] = field(default_factory=list)
+    bare: list[tuple[int, int, float]] = field(default_factory=list)
 
-    cut_cost: list[float]
-    stretches: dict[tuple[int, int], Piece]
-    ratio: dict[tuple[int, int], float]
+    def __post_init__(self) -> None:
+        self.tall = float(np.median([piece.box[3] for piece in self.pieces]))
 
-    @staticmethod
-    def of(piece: Piece, tall: float) -> "_Trial":
-        """Find the cuts of a mark and the stretches between them."""
-        seams, crossed = _seams(piece, tall)
-        height, width = piece.own.shape
-        edges = [np.full(height, -1), *seams, np.full(height, width - 1)]
-        costs = (
-            [0.0]
-            + [_CUT + _CROSSED * max(0.0, ink / piece.stroke - 1.0) for ink in crossed]
-            + [0.0]
-        )
-        stretches, ratio = {}, {}
-        for i in range(len(edges) - 1):
-            for j in range(i + 1, len(edges)):
-                part = _between(piece, edges[i], edges[j])
-                entire = (i, j) == (0, len(edges) - 1)
-                if part is None or (part.box[2] > 1.6 * tall and not entire):
-                    continue
-                if part.box[2] < _NARROW * tall or part.box[3] < _LOWEST * min(tall, piece.box[3]):
-                    continue
-                stretches[i, j] = part
-                ratio[i, j] = part.box[2] / max(part.box[3], 0.8 * tall)
-        return _Trial(costs, stretches, ratio)
+    def wholes(self) -> list[_Stretch]:
+        """Offer every mark as it is."""
+        self.begin = list(range(len(self.pieces) + 1))
+        self.passing = [0.0] * len(self.begin)
+        self.stretches, self.bare = [], []
+        for number in range(len(self.pieces)):
+            self._offer_whole(number)
+        return self.stretches
 
-    def scored(self, scores: Iterator[float]) -> tuple[list[Piece], float]:
-        """Return the cheapest row of stretches, and how well the least of them is known.
+    def doubtful(self) -> set[int]:
+        """Marks that are not known for one digit."""
+        return {
+            number
+            for number, (piece, stretch) in enumerate(zip(self.pieces, self.stretches, strict=True))
+            if stretch.known < self.costs.sure or piece.box[2] > self.costs.flattest * piece.box[3]
+        }
 
-        Takes one score for each stretch from ``scores``.
+    def offers(self, doubtful: set[int]) -> list[_Stretch]:
+        """Offer cuts of doubtful marks and joins with their neighbours; return what is new."""
+        if not doubtful:
+            return []
+        wholes, self.stretches, self.bare = self.stretches, [], []
+        self.begin, self.passing = [0], [0.0]
+        cuts = []
+        for number, piece in enumerate(self.pieces):
+            paths: list[NDArray[np.intp]] = []
+            if number in doubtful and piece.box[2] >= self.costs.narrowest * self.tall:
+                paths, crossed = seams(piece, self.tall)
+                self.passing += [self._cut_cost(ink / piece.stroke) for ink in crossed]
+            self.passing.append(0.0)
+            cuts.append(paths)
+            self.begin.append(self.begin[-1] + len(paths) + 1)
+        for number, stretch in enumerate(wholes):
+            self._offer_whole(number)
+            self.stretches[-1].known = stretch.known
+        old = len(self.stretches)
+        for number, paths in enumerate(cuts):
+            if paths:
+                self._offer_parts(number, paths)
+        for left in sorted({n - 1 for n in doubtful} | doubtful):
+            self._offer_join(left)
+        return self.stretches[old:]
+
+    def cheapest(self, count: int | None = None) -> list[_Stretch]:
+        """Return the cheapest way through the line, with ``count`` digits if that is given.
+
+        Empty where there is none.
         """
-        last = len(self.cut_cost) - 1
-        best: list[tuple[float, int]] = [(0.0, -1)] + [(float("inf"), -1)] * last
-        cost, known = {}, {}
-        for key in self.stretches:
-            known[key] = next(scores)
-            cost[key] = -log(max(known[key], _LEAST_P)) + _BROAD * max(
-                0.0, self.ratio[key] - _WIDEST
-            )
-        for (i, j), value in sorted(cost.items(), key=lambda item: item[0][1]):
-            total = best[i][0] + value + self.cut_cost[j]
-            if total < best[j][0]:
-                best[j] = (total, i)
-        row: list[Piece] = []
-        least, at = 1.0, last
-        while at > 0:
-            before = best[at][1]
-            row.insert(0, self.stretches[before, at])
-            least = min(least, known[before, at])
-            at = before
-        return row, least
+        last = len(self.passing) - 1
+        steps: list[tuple[int, int, float, _Stretch | None]] = [
+            (s.last, s.first, self._price(s) + self.passing[s.last], s) for s in self.stretches
+        ]
+        steps += [(j, i, price + self.passing[j], None) for i, j, price in self.bare]
+        steps.sort(key=lambda step: step[:2])
+        layers = 0 if count is None else count
+        best = np.full((last + 1, layers + 1), inf)
+        best[0, 0] = 0.0
+        came: dict[tuple[int, int], tuple[int, int, _Stretch | None]] = {}
+        for j, i, price, stretch in steps:
+            more = int(stretch is not None and count is not None)
+            for n in range(layers + 1 - more):
+                if best[i, n] + price < best[j, n + more]:
+                    best[j, n + more] = best[i, n] + price
+                    came[j, n + more] = i, n, stretch
+        way: list[_Stretch] = []
+        at = last, layers
+        if best[at] == inf:
+            return way
+        while at[0]:
+            i, n, stretch = came[at]
+            if stretch is not None:
+                way.insert(0, stretch)
+            at = i, n
+        return way
+
+    def _price(self, stretch: _Stretch) -> float:
+        return stretch.cost - log(max(stretch.lent * stretch.known, self.costs.unknown))
+
+    def _cut_cost(self, strokes: float) -> float:
+        return self.costs.cut + self.costs.crossed * max(0.0, strokes - 1.0)
+
+    def _shape_cost(self, piece: Piece) -> float:
+        _, _, wide, high = piece.box
+        ratio = wide / max(high, 0.8 * self.tall)
+        return self.costs.broad * max(0.0, ratio - self.costs.widest) + self.costs.low * max(
+            0.0, self.costs.shortest - high / self.tall
+        )
+
+    def _offer(self, first: int, last: int, piece: Piece, cost: float, lent: float = 1.0) -> None:
+        cost += self._shape_cost(piece)
+        self.stretches.append(_Stretch(first, last, piece, cost, lent))
+
+    def _offer_whole(self, number: int) -> None:
+        piece = self.pieces[number]
+        _, _, wide, high = piece.box
+        first, last = self.begin[number], self.begin[number + 1]
+        self._offer(first, last, piece, 0.0)
+        if high < self.costs.sign * self.tall and wide < 1.2 * high:
+            self.bare.append((first, last, self.costs.skip))
+
+    def _offer_parts(self, number: int, paths: list[NDArray[np.intp]]) -> None:
+        piece, costs = self.pieces[number], self.costs
+        height, width = piece.own.shape
+        edges = [np.full(height, -1), *paths, np.full(height, width - 1)]
+        end, more = len(edges) - 1, round(costs.shared * piece.stroke)
+        for i, j in combinations(range(end + 1), 2):
+            if (i, j) == (0, end):
+                continue
+            first, last = self.begin[number] + i, self.begin[number] + j
+            part = between(piece, edges[i], edges[j])
+            ink = int(part.own.sum()) / (self.tall * piece.stroke) if part else 0.0
+            if ink < costs.scrap:
+                self.bare.append((first, last, (costs.drop + costs.ink * ink) * (ink > 0)))
+            if part is None or not self._fits(part):
+                continue
+            self._offer(first, last, part, 0.0)
+            shared = between(piece, edges[i] - more * (i > 0), edges[j] + more * (j < end))
+            if more and shared is not None and self._fits(shared):
+                self._offer(first, last, shared, 0.0, costs.lent)
+
+    def _fits(self, part: Piece) -> bool:
+        """Whether a stretch of a mark may be a digit by its size."""
+        _, _, wide, high = part.box
+        costs, tall = self.costs, self.tall
+        return costs.thin * tall <= wide <= costs.wide * tall and high >= costs.lowest * tall
+
+    def _offer_join(self, left: int) -> None:
+        """Offer a mark and the next one as one digit."""
+        if left < 0 or left + 1 >= len(self.pieces):
+            return
+        a, b = self.pieces[left : left + 2]
+        gap = max(0, b.box[0] - a.right) / self.tall
+        wide = max(a.right, b.right) - min(a.box[0], b.box[0])
+        if gap <= self.costs.near and wide <= self.costs.one * self.tall:
+            cost = self.costs.join + self.costs.gap * gap
+            self._offer(self.begin[left], self.begin[left + 2], joined([a, b]), cost)
 
 
-def _seams(piece: Piece, tall: float) -> tuple[list[NDArray[np.intp]], list[float]]:
-    """Paths from top to bottom that cross least ink, left to right, and the ink they cross."""
-    height, width = piece.own.shape
-    sway = max(2, round(_SWAY * tall / 2))
-    starts = np.arange(max(2, int(0.08 * tall)), width - 2, max(1, round(0.04 * tall)))
-    if not starts.size:
-        return [], []
-    columns = np.clip(starts[:, None] + np.arange(-sway, sway + 1)[None, :], 0, width - 1)
-    ink = piece.own[:, columns].astype(np.float32)
-    total, came = ink[0] + 0.01 * np.abs(np.arange(-sway, sway + 1)), []
-    for row in range(1, height):
-        padded = np.pad(total, ((0, 0), (1, 1)), constant_values=np.inf)
-        three = np.stack([padded[:, 1:-1], padded[:, :-2] + 0.06, padded[:, 2:] + 0.06])
-        step = three.argmin(axis=0)
-        came.append(step)
-        total = np.take_along_axis(three, step[None], axis=0)[0] + ink[row]
-    end = total.argmin(axis=1)
-    rows = np.arange(len(starts))
-    cost = total[rows, end]
-    path = [end]
-    for step in reversed(came):
-        end = end + np.array([0, -1, 1])[step[rows, end]]
-        path.append(end)
-    paths = np.take_along_axis(columns, np.array(path[::-1]).T, axis=1)
-    chosen: list[int] = []
-    for number in np.argsort(cost, kind="stable").tolist():
-        middle = paths[number].mean()
-        if all(abs(middle - paths[other].mean()) >= _APART * tall for other in chosen):
-            chosen.append(number)
-        if len(chosen) == _CUTS:
-            break
-    chosen.sort(key=lambda number: paths[number].mean())
-    return [paths[number] for number in chosen], [float(cost[number]) for number in chosen]
+def _score(offers: Iterable[tuple[_Row, list[_Stretch]]], marks: Marks, score: Score) -> None:
+    """Let the network say, in one batch, how well it knows some stretches."""
+    new = [stretch for _, stretches in offers for stretch in stretches]
+    if new:
+        known = score(np.stack([stretch.piece.digit(marks) for stretch in new]))
+        for stretch, p in zip(new, np.asarray(known).tolist(), strict=True):
+            stretch.known = p
 
 
-def _between(piece: Piece, left: NDArray[np.intp], right: NDArray[np.intp]) -> Piece | None:
-    """Return the ink right of one path up to another; what hangs loose is left out."""
-    import cv2
+def _counted(
+    rows: list[_Row], ways: list[list[_Stretch]], count: int, marks: Marks, score: Score
+) -> list[list[_Stretch]]:
+    """Return ways of ``count`` digits where there are any that know no less."""
+    off = [row for row, way in zip(rows, ways, strict=True) if len(way) != count]
+    if not off or sum(len(row.pieces) for row in off) > _TRIALS:
+        return ways
+    for row in off:
+        row.wholes()
+    _score(((row, row.stretches) for row in off), marks, score)
+    _score([(row, row.offers(set(range(len(row.pieces))))) for row in off], marks, score)
+    better = []
+    for row, way in zip(rows, ways, strict=True):
+        other = row.cheapest(count) if len(way) != count else []
+        better.append(other if other and _unknown(other) <= _unknown(way) else way)
+    return better
 
-    x, y, width, _ = piece.box
-    column = np.arange(width)[None, :]
-    own = piece.own & (column > left[:, None]) & (column <= right[:, None])
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(own.astype(np.uint8), connectivity=8)
-    if count < 2:
-        return None
-    area = stats[:, 4].copy()
-    area[0] = 0
-    own = (area >= 0.15 * area.max())[labels] & own
-    rows, columns = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
-    top, low, first, end = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-    box = (int(x + first), int(y + top), int(end - first), int(low - top))
-    return Piece(box, own[top:low, first:end], piece.stroke, piece.contrast)
+
+def _unknown(way: list[_Stretch]) -> int:
+    return sum(stretch.known < _KNOWN for stretch in way)

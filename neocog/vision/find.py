@@ -21,7 +21,7 @@ from neocog.vision.binarise import (
     smooth,
 )
 from neocog.vision.components import Box, Component, measure
-from neocog.vision.cut import Piece, Score, cut_lines
+from neocog.vision.cut import Score, cut_lines
 from neocog.vision.filters import (
     Limits,
     Reference,
@@ -35,7 +35,9 @@ from neocog.vision.filters import (
 from neocog.vision.judge import is_drawing, without_print, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
+from neocog.vision.seams import Piece
 from neocog.vision.shade import oversized, set_free
+from neocog.vision.strip import enlarge, is_low, strip_components, strip_marks
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
@@ -124,11 +126,14 @@ class Search:
     scale: float
     shape: tuple[int, int]
 
-    def digits(self, score: Score | None = None) -> list[Line]:
-        """Cut apart what touches, if there is a ``score``, and normalise every digit."""
+    def digits(self, score: Score | None = None, *, count: int | None = None) -> list[Line]:
+        """Cut apart what touches, if there is a ``score``, and normalise every digit.
+
+        With a ``count``, lines are cut into so many digits where that is possible.
+        """
         if self.marks is None:
             return []
-        lines = cut_lines(self.lines, self.marks, score)
+        lines = cut_lines(self.lines, self.marks, score, count=count)
         found = [[_found(p, self.marks, self.scale, self.shape) for p in line] for line in lines]
         return [Line(tuple(digits)) for digits in found]
 
@@ -138,6 +143,7 @@ def find_digits(
     *,
     settings: Settings | None = None,
     score: Score | None = None,
+    count: int | None = None,
     trace: Trace | None = None,
 ) -> list[Line]:
     """Find the digits of a page, in reading order.
@@ -150,6 +156,8 @@ def find_digits(
     score : callable, optional
         Given digits (N, 28, 28) uint8, returns the probability (N,) that each is known; with it
         touching digits are cut apart.
+    count : int, optional
+        Digits that each line is expected to have.
     trace : callable, optional
         Receives a picture of each step, to see where a digit was lost.
 
@@ -159,7 +167,7 @@ def find_digits(
         From top to bottom; empty where nothing looks like a digit.
     """
     found = search(grey, settings=settings, cuts=score is not None, trace=trace)
-    return found.digits(score)
+    return found.digits(score, count=count)
 
 
 def search(
@@ -179,6 +187,8 @@ def search(
         Whether marks that may be several digits are kept, to be cut apart.
     """
     settings = settings or Settings()
+    if is_low(grey.shape):
+        return _search_strip(grey, trace)
     small, scale = _reduce(grey, settings.long_side)
     nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]))
     if min(small.shape) < settings.least_height:
@@ -198,15 +208,27 @@ def search(
     return Search(without_type(into_lines(kept)), marks, scale, nothing.shape)
 
 
+def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search:
+    """Find the marks of a low picture that holds one line."""
+    page, scale = enlarge(grey)
+    shape = (grey.shape[0], grey.shape[1])
+    marks = strip_marks(page)
+    if marks is None:
+        return Search([], None, scale, shape)
+    components = sorted(strip_components(marks), key=lambda c: c.centre[0])
+    if trace:
+        trace("page", page)
+        trace("contrast", marks.contrast)
+        trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
+        trace("kept", _picture(marks, components))
+    return Search([components] if components else [], marks, scale, shape)
+
+
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
     import cv2
 
     height, width = grey.shape
     scale = long_side / max(height, width)
-    import os
-    up=float(os.environ.get("C_UP","1")); least=float(os.environ.get("C_UPTO","512"))
-    if up>1 and max(height,width)*up<=least:
-        return np.asarray(cv2.resize(grey,None,fx=up,fy=up,interpolation=cv2.INTER_CUBIC)),up
     if scale >= 1:
         return np.ascontiguousarray(grey), 1.0
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

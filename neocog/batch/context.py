@@ -1,0 +1,65 @@
+"""What the place of a mark says about it: how likely it is no digit, before anyone looks.
+
+The network learned with about one mark in five that is no digit. In a field cut out of a form
+nearly all marks are digits, and an odd 2 is an odd 2. By Bayes' rule the odds of no digit against
+a digit are multiplied by how much rarer marks that are none are here; as scores are logarithms of
+odds (times the temperature), the score of no digit is shifted.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.network.decision import Answers, answers
+
+if TYPE_CHECKING:
+    from neocog.network.model import Model
+
+_LEAST = 1e-12  # odds of no digit below this are none
+
+
+def all_scores(found: Answers, model: "Model") -> NDArray[np.float64]:
+    """Return the scores of the ten digits and of no digit, (B, 11), that led to answers.
+
+    Answers hold the ten alone; the eleventh follows from the margin where it was the best, and
+    from the probability where it was not.
+    """
+    score = found.score.astype(np.float64)
+    best = score.max(axis=1, initial=0.0)
+    odds = np.exp((score - best[:, None]) / model.temperature).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        rest = np.maximum(1 / found.p.astype(np.float64) - odds, _LEAST)
+    below = best + model.temperature * np.log(np.where(found.label < 0, 1.0, rest))
+    none = np.where(found.label < 0, best + found.margin, below)
+    return np.concatenate([score, none[:, None]], axis=1)
+
+
+def expecting_digits(found: Answers, model: "Model", odds: float) -> Answers:
+    """Weigh answers anew where marks that are no digits are ``odds`` times as frequent.
+
+    Answers of a network that knows no such marks, and those without any response, stay.
+    """
+    if odds == 1.0 or model.classes == found.score.shape[1] or not len(found):
+        return found
+    score = all_scores(found, model)
+    score[:, -1] += model.temperature * np.log(odds)
+    weighed = answers(score, temperature=model.temperature)
+    silent = (found.label < 0) & (found.margin <= 0)
+    return Answers(*(_where(silent, found, weighed, name) for name in Answers.__slots__))
+
+
+def _where(chosen: NDArray[np.bool_], a: Answers, b: Answers, name: str) -> Any:
+    left, right = getattr(a, name), getattr(b, name)
+    return np.where(chosen[:, None] if left.ndim > 1 else chosen, left, right).astype(left.dtype)
+
+
+def digit_probability(found: Answers, model: "Model") -> NDArray[np.float32]:
+    """Return the probability of the best digit, (B,): above 0 also where no digit is likelier."""
+    if model.classes == found.score.shape[1] or not len(found):
+        return found.p
+    score = all_scores(found, model)
+    digit = score[:, :-1]
+    top = digit.max(axis=1, keepdims=True)
+    share = 1 / np.exp((score - top) / model.temperature).sum(axis=1)
+    return np.where(digit.max(axis=1) > 0, share, 0).astype(np.float32)

@@ -1,0 +1,70 @@
+"""A pattern chooses among the ways to cut a line; it makes up no digit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support import digits_of, page, tiny_model
+
+from neocog.batch.context import all_scores, digit_probability, expecting_digits
+from neocog.batch.pattern import Pattern
+from neocog.batch.reader import Reader
+from neocog.errors import UsageError
+from neocog.network.decision import answers
+
+
+def test_a_pattern_fills_in_its_signs() -> None:
+    pattern = Pattern("##-###")
+    assert pattern.digits == 5
+    assert pattern.fill("12?45") == "12-?45"
+    assert pattern.fill("1234") == "1234"
+
+
+@pytest.mark.parametrize("form", ["", "--", "20##", "##\n##"])
+def test_what_is_no_pattern(form: str) -> None:
+    with pytest.raises(UsageError, match="pattern"):
+        Pattern(form)
+
+
+def test_a_reading_of_the_right_length_fits() -> None:
+    reading = Reader(tiny_model(), pattern="#.#").read(page("30"))
+    assert reading.text == "3.0"
+    assert reading.fits is True
+    assert reading.to_dict()["fits"] is True
+
+
+def test_a_length_that_cannot_be_met_leaves_the_reading() -> None:
+    plain = Reader(tiny_model()).read(page("30"))
+    reading = Reader(tiny_model(), pattern="#####").read(page("30"))
+    assert reading.text == plain.text
+    assert [digit.box for digit in reading.digits] == [digit.box for digit in plain.digits]
+    assert reading.fits is False
+    assert "fits" not in plain.to_dict()
+
+
+def test_the_score_of_no_digit_follows_from_the_answers() -> None:
+    labels = np.append(np.arange(8), [10, 10])
+    model = replace(tiny_model(), labels=labels, temperature=0.05)
+    rng = np.random.default_rng(1)
+    score = rng.uniform(0.1, 1, (40, 11)).astype(np.float32)
+    score[0] = 0
+    found = answers(score, temperature=0.05)
+    close = found.p < 0.999  # a sure answer hardly tells how unlikely the others are
+    np.testing.assert_allclose(all_scores(found, model)[close][1:], score[close][1:], atol=0.02)
+    same = expecting_digits(found, model, 1.0)
+    assert same is found
+    rare = expecting_digits(found, model, 1e-6)
+    assert (rare.label[1:] >= 0).all()
+    assert rare.label[0] == -1
+    assert rare.p[0] == 0
+    common = expecting_digits(found, model, 1e6)
+    assert (common.label == -1).mean() > (found.label == -1).mean()
+    p = digit_probability(found, model)
+    np.testing.assert_allclose(p[found.label >= 0], found.p[found.label >= 0], rtol=1e-4)
+    assert ((p[found.label < 0] > 0) == (found.margin[found.label < 0] > 0)).all()
+
+
+def test_a_network_that_rejects_nothing_is_not_weighed() -> None:
+    found = Reader(tiny_model()).engine.recognise(digits_of("31"))
+    assert expecting_digits(found, tiny_model(), 0.1) is found
+    assert digit_probability(found, tiny_model()) is found.p
