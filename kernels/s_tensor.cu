@@ -90,8 +90,16 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 
     NO_UNROLL for (int pass = 0; pass < passes; pass++) {
         float sum[MT][NT][4] = {};
-#if FLUSH
+#if FLUSH  // tensor cores cut sums off; short sums are added up by ordinary addition
         float total[MT][NT][4] = {};
+        auto flush = [&](bool last) {
+            UNROLL for (int m = 0; m < MT; m++)
+                UNROLL for (int n = 0; n < NT; n++)
+                    UNROLL for (int i = 0; i < 4; i++) {
+                        total[m][n][i] += sum[m][n][i];
+                        sum[m][n][i] = last ? total[m][n][i] : 0.0f;
+                    }
+        };
 #endif
         const u8* rows[MT];  // where this lane's share of a tile's 16 cells begins
         int lower[MT];
@@ -157,6 +165,12 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     wgmma_wait<1>();
                     if (i + 2 < turns) gather(a, i + 2);
                 }
+#if FLUSH
+                if ((i + 2) % FLUSH_TURNS == 0) {
+                    wgmma_wait<0>();
+                    flush(false);
+                }
+#endif
             }
             wgmma_wait<0>();
 #elif HELD
@@ -213,6 +227,9 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     if (i + 2 < turns) fetch(a, b, i + 2);
                     multiply(next_a, next_b);
                 }
+#if FLUSH
+                if ((i + 2) % 12 == 0) flush(false);
+#endif
             }
 #else
             NO_UNROLL for (int tap = 0; tap < turns; tap += STEPS) {
@@ -221,16 +238,14 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     fetch(a, b, tap + step);
                     multiply(a, b);
                 }
+#if FLUSH
+                if ((tap / STEPS + 1) % ((11 + STEPS) / STEPS) == 0) flush(false);
+#endif
             }
 #endif
 #endif
-#if FLUSH  // tensor cores cut sums off; short sums are added up by ordinary addition
-            UNROLL for (int m = 0; m < MT; m++)
-                UNROLL for (int n = 0; n < NT; n++)
-                    UNROLL for (int i = 0; i < 4; i++) {
-                        total[m][n][i] += sum[m][n][i];
-                        sum[m][n][i] = stage == STAGES - 1 ? total[m][n][i] : 0.0f;
-                    }
+#if FLUSH
+            flush(stage == STAGES - 1);
 #endif
         }
         if (SPREAD || (pass == 0 && !COMPACT)) __syncthreads();  // v is complete, the input read

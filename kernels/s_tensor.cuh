@@ -36,7 +36,8 @@
 #ifndef COMPACT
 #define COMPACT 0
 #endif
-#define FLUSH (SPLIT_HALF && STAGES > 1)
+#define FLUSH SPLIT_HALF
+#define FLUSH_TURNS (DEPTH > 6 ? 2 : 12 / DEPTH / 2 * 2)  // of DEPTH steps, three products each
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
 
 #if OUT_MAP == 0

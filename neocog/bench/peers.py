@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from neocog.learning.torch_network import Network
 from neocog.network.model import Model
+from neocog.network.spec import LABELS
 
 Tensor = Any
 Log = Callable[[str], None]
@@ -127,7 +128,7 @@ class TorchSide:
             torch._dynamo.config.recompile_limit = _RECOMPILE
             self._run = torch.compile(network, dynamic=False, mode=compiled)
         self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
-        self._answer = torch.empty((batch, 10), dtype=torch.float32, pin_memory=True)
+        self._answer = torch.empty((batch, network.decide.classes), dtype=torch.float32, pin_memory=True)
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
         parts = self._digits.split(chunk)
         self._graph = Graph(
@@ -149,7 +150,7 @@ class TorchSide:
     def scores(self) -> NDArray[np.float32]:
         """Return the scores of the digits last loaded."""
         self._graph.replay()
-        found: NDArray[np.float32] = self._graph.result.cpu().numpy()
+        found: NDArray[np.float32] = self._graph.result[:, :LABELS].cpu().numpy()
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -159,7 +160,7 @@ class TorchSide:
         self._graph.replay()
         self._answer.copy_(self._graph.result, non_blocking=True)
         torch.cuda.current_stream().synchronize()
-        found: NDArray[np.float32] = self._answer.numpy().copy()
+        found: NDArray[np.float32] = self._answer[:, :LABELS].numpy().copy()
         return found
 
 

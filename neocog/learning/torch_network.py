@@ -210,6 +210,7 @@ class Scores(nn.Module):  # type: ignore[misc]
         if model.rule == "triples":
             raise UsageError("rule 'triples' is not written in PyTorch; choose a model of another")
         self.rule, self.theta = model.rule, model.s[3].threshold
+        self.classes = model.classes
         own = [np.flatnonzero(model.labels == label) for label in range(model.classes)]
         self.planes = max(map(len, own))
         index = np.zeros((len(own), self.planes), dtype=np.int64)
