@@ -61,5 +61,6 @@ def digit_probability(found: Answers, model: "Model") -> NDArray[np.float32]:
     score = all_scores(found, model)
     digit = score[:, :-1]
     top = digit.max(axis=1, keepdims=True)
-    share = 1 / np.exp((score - top) / model.temperature).sum(axis=1)
+    odds = np.minimum((score - top) / model.temperature, 80)  # beyond that, 1 / exp is 0
+    share = 1 / np.exp(odds).sum(axis=1)
     return np.where(digit.max(axis=1) > 0, share, 0).astype(np.float32)

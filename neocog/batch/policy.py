@@ -76,7 +76,7 @@ class Policy:
         if min_p is not None and max_error is not None:
             raise UsageError("min_p and max_error set the same threshold; give one of them")
         reading = model.card.get("reading", {})
-        known = {"writing": _WRITING} if model.classes == LABELS else {}
+        known: dict[str, Any] = {"writing": _WRITING} if model.classes == LABELS else {}
         known |= {name: reading[name] for name in cls.__slots__ if name in reading}
         usual = cls(**known)
         if max_error is not None:

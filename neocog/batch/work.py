@@ -128,4 +128,6 @@ def about(reading: PageReading, form: Form) -> str | None:
         return f"{printable(reading.source)}: {reading.error}"
     if form.kind == "text" and not reading.digits:
         return f"{printable(reading.source)}: no digits found"
+    if form.kind == "text" and reading.fits is False:
+        return f"{printable(reading.source)}: does not fit the pattern"
     return None
