@@ -62,6 +62,7 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         batch=args.batch,
         rate=args.rate,
         marks=args.marks,
+        variants=args.variants,
         precision=args.precision,
         save_every=args.save_every,
         compiled=args.compile,
@@ -220,7 +221,8 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=0.03)
     parser.add_argument("--reject", type=int, default=20, help="planes for what is no digit")
     parser.add_argument("--marks", type=float, default=0.15, help="share of a batch")
-    parser.add_argument("--augmentation", default="strokes")
+    parser.add_argument("--variants", type=float, default=0.15, help="share of a batch")
+    parser.add_argument("--augmentation", default="scans")
     parser.add_argument("--precision", default="tf32")
     parser.add_argument("--save-every", type=int, default=2000)
     parser.add_argument("--device", default="cuda")

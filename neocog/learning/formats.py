@@ -308,10 +308,10 @@ def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
     from neocog.vision.normalise import normalise
 
-    return np.stack([normalise(_enlarged(digit)) for digit in ink])
+    return np.stack([normalise(enlarged(digit)) for digit in ink])
 
 
-def _enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
+def enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
     """Enlarge a coarse picture by cubic interpolation, which keeps its strokes apart."""
     import cv2
 

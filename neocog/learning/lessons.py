@@ -1,4 +1,4 @@
-"""What each step of gradient learning shows: digits in the order of the epoch, marks at random."""
+"""What each step of gradient learning shows: digits in turn, variants and marks at random."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from neocog.errors import UsageError
 from neocog.learning.augment import augment
 from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
+from neocog.learning.variants import variants
 from neocog.network.spec import REJECT
 
 Tensor = Any
@@ -65,6 +66,13 @@ class Lessons:
         self._labels = self._tensor(labels.astype(np.int64))
         self.shown, self.answers = self._tensor(validation[0]), validation[1].astype(np.int64)
         self._per_step = settings.batch
+        self._variants: tuple[Tensor, Tensor] | None = None
+        others = round(settings.variants * settings.batch)
+        if others:
+            self._per_step -= others
+            pool = min(settings.pool, len(images))
+            drawn, which = variants(pool, images, labels, seed=settings.seed)
+            self._variants = self._tensor(drawn), self._tensor(which)
         self._marks = self.held = None
         share = round(settings.marks * settings.batch)
         if marks and share:
@@ -99,14 +107,20 @@ class Lessons:
         chosen = self._order[1][turn * n : (turn + 1) * n]
         digits, labels = self._digits[chosen], self._labels[chosen]
         self._generator.manual_seed(self._settings.seed * 1_000_003 + step)
+        if self._variants is not None:
+            drawn = self._drawn(len(self._variants[0]), self._settings.variants)
+            digits = torch.cat([digits, self._variants[0][drawn]])
+            labels = torch.cat([labels, self._variants[1][drawn]])
         if self._marks is not None:
-            size = (self._settings.batch - n,)
-            drawn = torch.randint(
-                len(self._marks), size, generator=self._generator, device=self._device
-            )
+            drawn = self._drawn(len(self._marks), self._settings.marks)
             digits = torch.cat([digits, self._marks[drawn]])
             labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
         return augment(digits, self._settings.augmentation, self._generator), labels
+
+    def _drawn(self, pool: int, share: float) -> Tensor:
+        """Return places in a pool, for a share of the batch."""
+        size = (round(share * self._settings.batch),)
+        return torch.randint(pool, size, generator=self._generator, device=self._device)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)

@@ -39,8 +39,11 @@ class Settings:
         Weight of the past in the running mean of the weights.
     marks : float
         Share of a batch that are marks and no digits, where the model has planes that reject.
+    variants : float
+        Share of a batch that are digits as coarse scanners and the reader hand them over (see
+        :mod:`neocog.learning.variants`).
     pool : int
-        Marks that are drawn before learning, at most one for each digit.
+        Marks, and variants, that are drawn before learning, at most one for each digit.
     clip : float
         Longest gradient.
     augmentation : Augmentation
@@ -69,6 +72,7 @@ class Settings:
     smoothing: float = 0.01
     mean: float = 0.999
     marks: float = 0.15
+    variants: float = 0.15
     pool: int = 20_000
     clip: float = 1.0
     augmentation: Augmentation = PRESETS["strokes"]
@@ -83,10 +87,12 @@ class Settings:
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r}; wanted {', '.join(PRECISIONS)}")
         length = self.epochs if self.minutes is None else self.minutes
-        if self.batch < 2 or not length > 0 or not self.rate > 0 or not 0 <= self.marks < 1:
+        shares = min(self.marks, self.variants) >= 0 and self.marks + self.variants < 1
+        if self.batch < 2 or not length > 0 or not self.rate > 0 or not shares:
             raise UsageError(
                 f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}, marks "
-                f"{self.marks}: wanted 2 or more, above 0, above 0, 0 to 1"
+                f"{self.marks} and variants {self.variants}: wanted 2 or more, above 0, above 0, "
+                "shares that leave some of the batch"
             )
 
 

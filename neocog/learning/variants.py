@@ -1,0 +1,111 @@
+"""Digits as coarse scanners and the reader of pages hand them over: further pictures to learn.
+
+A digit is written with a finer or broader pen, seen by few pixels (8 to 20 a side, as with old
+scanners) or by a camera (14 to 70, out of focus, with noise), and brought to 28 x 28 by the very
+function that brings every found digit there. Only the digits that are learned from are looked at.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.formats import enlarged
+from neocog.vision.normalise import normalise
+
+Digits = NDArray[np.uint8]
+Labels = NDArray[np.integer]
+Ink = NDArray[np.float32]
+
+#: Pixels a side of coarse scanners.
+GRIDS = (8, 8, 9, 10, 11, 12, 14, 16, 16, 20)
+_WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
+_COARSE = 0.5  # share of coarse scanners
+
+
+def variants(
+    count: int, images: Digits, labels: Labels, *, seed: int = 0
+) -> tuple[Digits, NDArray[np.int64]]:
+    """Return ``count`` variants of digits, chosen and changed at random, and what they are.
+
+    Parameters
+    ----------
+    count : int
+        How many; each digit comes about equally often.
+    images, labels : ndarray
+        Digits (N, 28, 28) uint8, ink 255 on 0, and what they are.
+    seed : int
+        The same seed gives the same variants.
+    """
+    rng = np.random.default_rng([seed, 11])
+    turns = -(-count // max(len(images), 1))
+    chosen = np.concatenate([rng.permutation(len(images)) for _ in range(turns)])[:count]
+    made = np.zeros((count, 28, 28), np.uint8)
+    for place, which in enumerate(chosen):
+        ink = _cropped(images[which])
+        if ink is None:
+            made[place] = images[which]
+            continue
+        seen = _scanned(ink, rng) if rng.random() < _COARSE else _photographed(ink, rng)
+        made[place] = normalise(seen)
+    return made, labels[chosen].astype(np.int64)
+
+
+def _cropped(digit: Digits) -> Ink | None:
+    rows, columns = (np.flatnonzero((digit > 77).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    inside = digit[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return inside.astype(np.float32) / 255
+
+
+def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:
+    """Seen by a grid of few pixels that the digit fills, then enlarged."""
+    pixels = int(rng.choice(GRIDS))
+    fine = pixels * _WITHIN
+    written = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
+    written = _pen(written, rng.uniform(-0.03, 0.05) * fine)
+    if rng.random() < 0.7:
+        written = (written > rng.uniform(0.4, 0.6)).astype(np.float32)
+    field = np.zeros((fine, fine), np.float32)
+    slack = fine - np.array(written.shape)
+    top, left = (slack * rng.uniform(0.3, 0.7, 2)).astype(int)
+    field[top : top + written.shape[0], left : left + written.shape[1]] = written
+    seen = field.reshape(pixels, _WITHIN, pixels, _WITHIN).mean(axis=(1, 3))
+    if rng.random() < 0.5:
+        seen = np.round(seen * 16) / 16
+    return enlarged(seen.astype(np.float32))
+
+
+def _photographed(ink: Ink, rng: np.random.Generator) -> Ink:
+    """Seen by a camera, and what of it is darker than the paper."""
+    import cv2
+
+    size = int(rng.integers(14, 71))
+    written = np.pad(_resized(ink, size), 4)
+    written = _pen(written, rng.uniform(-0.03, 0.06) * size)
+    sigma = size * rng.uniform(0.005, 0.04)
+    seen = cv2.GaussianBlur(written, (0, 0), max(sigma, 0.2))
+    seen = seen + rng.normal(0, rng.uniform(0, 0.08), seen.shape)
+    low, high = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9)
+    return np.clip((seen - low) / (high - low), 0, 1).astype(np.float32)
+
+
+def _resized(ink: Ink, side: int) -> Ink:
+    """Enlarge or shrink so that the longer side is ``side``."""
+    import cv2
+
+    scale = side / max(ink.shape)
+    height, width = (max(1, round(length * scale)) for length in ink.shape)
+    method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
+    return np.clip(cv2.resize(ink, (width, height), interpolation=method), 0, 1)
+
+
+def _pen(ink: Ink, more: float) -> Ink:
+    """Widen (or thin, where negative) every stroke by so many pixels; within the same field."""
+    import cv2
+
+    reach = round(abs(more))
+    if not reach:
+        return ink
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach + 1, reach + 1))
+    changed = cv2.dilate(ink, kernel) if more > 0 else cv2.erode(ink, kernel)
+    return np.asarray(changed if changed.max() > 0.5 else ink, np.float32)

@@ -1,0 +1,36 @@
+"""Variants of digits: seeded, digits still, in MNIST's form."""
+
+import numpy as np
+import pytest
+
+from neocog.learning.datasets import open_digits
+from neocog.learning.variants import variants
+
+
+def test_variants_are_seeded_digits_of_all_kinds() -> None:
+    digits = open_digits("sklearn")[:60]
+    made, labels = variants(90, digits.images, digits.labels, seed=3)
+    again, _ = variants(90, digits.images, digits.labels, seed=3)
+    other, _ = variants(90, digits.images, digits.labels, seed=4)
+    assert made.shape == (90, 28, 28)
+    assert made.dtype == np.uint8
+    assert np.array_equal(made, again)
+    assert not np.array_equal(made, other)
+    counts = np.bincount(labels, minlength=10)
+    assert counts.min() >= 3
+    assert (made.reshape(90, -1).max(axis=1) > 150).all()
+
+
+def test_each_digit_comes_about_equally_often() -> None:
+    images = np.zeros((3, 28, 28), np.uint8)
+    for i in range(3):
+        images[i, 8:20, 8 + 3 * i : 11 + 3 * i] = 255
+    _, labels = variants(7, images, np.arange(3), seed=0)
+    assert sorted(np.bincount(labels)) in ([2, 2, 3],)
+
+
+@pytest.mark.parametrize("ink", [0, 255])
+def test_no_ink_and_nothing_but_ink_are_taken(ink: int) -> None:
+    made, labels = variants(4, np.full((1, 28, 28), ink, np.uint8), np.array([5]))
+    assert made.shape == (4, 28, 28)
+    assert (labels == 5).all()
