@@ -29,9 +29,23 @@ def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
         Cluster("auto").reading(job, []).__enter__()
 
 
+def finders() -> list[int]:
+    """Processes of the actors that find digits."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if place.read_bytes().startswith(b"ray::Finder"):
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
 @pytest.mark.slow
 def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="ray is not installed")
+    pytest.importorskip("ray", reason="ray is not installed")
+    if not Path("/proc/self/cmdline").exists():
+        pytest.skip("actors are found under /proc")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))
@@ -47,8 +61,7 @@ def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
         for count, block in enumerate(blocks):
             text += block.text
             if count == 3:
-                actors = ray.util.state.list_actors(filters=[("state", "=", "ALIVE")])
-                os.kill(actors[0].pid, signal.SIGKILL)
+                os.kill(finders()[0], signal.SIGKILL)
     assert text == alone
     assert len(text.splitlines()) == 31
     assert json.loads(text.splitlines()[0])["text"] == "0"

@@ -1,0 +1,451 @@
+"""Measures reading many pictures: rates and their stages, memory, and that nothing is ever lost.
+
+    python -m benchmarks.batch DATA -o benchmarks/results/batch.json [--sections NAME ...]
+
+DATA holds mnist/. Sections:
+
+isolated   10 000 digits of MNIST's test set as PNG files: accuracy and rate beside eval and timing
+archive    digits in a zip archive in memory: the rate of a warm run, and which stage takes what
+memory     photo-sized pictures: how far memory grows
+kill       ended by SIGKILL at random moments, resumed: the same records
+malformed  200 malformed files among 200 good ones
+shards     the records of two shares together
+cluster    two actors of a local Ray cluster, one killed, beside one process
+
+What takes long is done with less by ``--count`` (digits of archive) and ``--photos``.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.batch_cases import write_malformed
+from benchmarks.record import write_results
+from neocog.batch.forms import Form
+from neocog.batch.reader import Reader
+from neocog.batch.request import Request, read_all
+from neocog.batch.run import Tally
+from neocog.batch.tasks import Block
+from neocog.bench.evaluate import evaluate_digits
+from neocog.bench.timing import measure
+from neocog.learning.datasets import Digits, open_digits
+from neocog.network.engine import cores
+
+COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met"}
+BATCHES = {"cpu": (8, 32, 128), "cuda": (256, 1024, 4096)}
+SHARE_OF_BEST = 0.8  # of the best batch rate that timing measures
+RATE_WANTED = 20_000  # isolated digits a second on an H200 with 16 cores
+GROWTH_WANTED = 300  # MB
+PAGES = 120  # made pages of the sections kill, shards and cluster
+KILLS = 10
+PHOTO = (4000, 3000)
+KINDS = ("plain", "shadow", "pencil", "noise")
+
+Row = dict[str, Any]
+
+
+class Bench:
+    """What all sections share."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self.args, self.folder = args, folder
+        self.device: str = args.device
+        self.command = [sys.executable, "-m", "neocog", "read", "--model", args.model]
+        self.command += ["--device", args.device]
+        if args.workers is not None:
+            self.command += ["--workers", str(args.workers)]
+        self._reader: Reader | None = None
+        self._pages: Path | None = None
+
+    @property
+    def reader(self) -> Reader:
+        if self._reader is None:
+            self._reader = Reader(self.args.model, device=self.device)
+        return self._reader
+
+    @property
+    def workers(self) -> int:
+        return cores() if self.args.workers is None else int(self.args.workers)
+
+    def digits(self, split: str) -> Digits:
+        return open_digits(self.args.data / "mnist", split=split)
+
+    def pages(self) -> Path:
+        """A folder of made pages, some of them in a TIFF, one broken."""
+        if self._pages is None:
+            from neocog.learning.pages.conditions import CONDITIONS
+            from neocog.learning.pages.write import write_pages
+
+            self._pages = self.folder / "pages"
+            kinds = [kind for kind in KINDS if kind in CONDITIONS] or list(CONDITIONS)[:2]
+            write_pages(
+                self._pages, self.digits("validation"), conditions=kinds, count=PAGES, seed=7
+            )
+            files = sorted(self._pages.glob("*.png"))
+            first, *more = (Image.open(file) for file in files[:4])
+            first.save(self._pages / "pages.tif", save_all=True, append_images=more)
+            files[5].write_bytes(files[5].read_bytes()[:999])
+        return self._pages
+
+    def run(self, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run ``neocog read``."""
+        command = [*self.command, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != code:
+            sys.exit(f"{command}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        return done
+
+
+# --- rates ------------------------------------------------------------------------------------
+
+
+def best_rate(bench: Bench) -> tuple[float, int]:
+    """Digits a second at the best batch size, and that size."""
+    engine = bench.reader.engine
+    sizes = BATCHES["cpu" if engine.device == "cpu" else "cuda"]
+    rates = {n: 1e3 / measure(engine, batch=n, seconds=2.0).per_digit() for n in sizes}
+    batch = max(rates, key=lambda n: rates[n])
+    return rates[batch], batch
+
+
+class Watch:
+    """Notes when blocks come: the rate of a run without its start."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.counts: list[int] = []
+
+    def __call__(self, block: Block) -> None:
+        self.times.append(time.perf_counter())
+        self.counts.append(block.inputs)
+
+    @property
+    def rate(self) -> float:
+        """Inputs a second from the first block to the last."""
+        return sum(self.counts[1:]) / max(1e-9, self.times[-1] - self.times[0])
+
+
+def timed(bench: Bench, source: Path, output: Path) -> tuple[Tally, Watch, float, float]:
+    """Read isolated digits; also wall seconds, and processor seconds of this process."""
+    request = Request(
+        (str(source),), Form("jsonl"), str(output), isolated=True, workers=bench.workers
+    )
+    watch, start, spent = Watch(), time.perf_counter(), time.process_time()
+    tally = read_all(request, bench.reader, watch=watch)
+    return tally, watch, time.perf_counter() - start, time.process_time() - spent
+
+
+def isolated(bench: Bench) -> Iterator[Row]:
+    digits = bench.digits("test")
+    folder = bench.folder / "digits"
+    folder.mkdir()
+    for number, digit in enumerate(digits.images):
+        Image.fromarray(digit).save(folder / f"{number:05}.png")
+    best, batch = best_rate(bench)
+    output = bench.folder / "digits.jsonl"
+    _, watch, wall, _ = timed(bench, folder, output)
+    texts = {}
+    with output.open(encoding="utf-8") as stream:
+        for record in map(json.loads, stream):
+            texts[int(Path(record["source"]).stem)] = max_label(record)
+    found = float(np.mean([texts[n] == label for n, label in enumerate(digits.labels)]))
+    wanted = evaluate_digits(bench.reader.engine, digits, batch=batch).accuracy
+    yield row("isolated", f"accuracy of {len(digits)} PNG files", f"{found:.2%}",
+              f"{wanted:.2%}, as eval", abs(found - wanted) < 5e-5)  # fmt: skip
+    rate = len(digits) / wall
+    yield row("isolated", "digits a second, start and end of workers included", f"{rate:.0f}",
+              f"{SHARE_OF_BEST:.0%} of {best:.0f} (timing, batch {batch})",
+              rate >= SHARE_OF_BEST * best, share=rate / best)  # fmt: skip
+    yield row("isolated", "digits a second once it runs", f"{watch.rate:.0f}", "", None,
+              share=watch.rate / best)  # fmt: skip
+
+
+def max_label(record: Row) -> int:
+    """The label of an isolated digit, -1 where it was rejected."""
+    return int(record["text"]) if record["text"].isdigit() else -1
+
+
+def archive(bench: Bench) -> Iterator[Row]:
+    count: int = bench.args.count
+    place = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else bench.folder
+    with tempfile.TemporaryDirectory(dir=place, prefix="neocog-") as name:
+        small, large = Path(name) / "small.zip", Path(name) / "large.zip"
+        write_archive(bench.digits("validation"), small, 8192)
+        write_archive(bench.digits("validation"), large, count)
+        best, batch = best_rate(bench)
+        timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
+        tally, watch, wall, own = timed(bench, large, Path(name) / "large.jsonl")
+    rate, workers = watch.rate, bench.workers
+    yield row("archive", f"digits a second of {count} in a zip, once it runs", f"{rate:.0f}",
+              f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
+              rate=rate, rate_with_start=count / wall, workers=workers, best=best,
+              batch=batch)  # fmt: skip
+    busy = {
+        "decode (workers)": tally.seconds["decode"] / workers,
+        "records (workers)": tally.seconds["write"] / workers,
+        "waiting for the network (workers)": tally.seconds["recognise"] / workers,
+        "network": tally.seconds["network"],
+        "output": tally.seconds["output"],
+        "gathering, all threads of the process that writes": own,
+    }
+    for stage, seconds in busy.items():
+        yield row("archive", f"share of the time: {stage}", f"{seconds / wall:.0%}", "", None)
+
+
+def write_archive(digits: Digits, path: Path, count: int) -> None:
+    """Pack digits as PNG files, again and again until there are enough."""
+    import io
+
+    files = []
+    for digit in digits.images[:count]:
+        stream = io.BytesIO()
+        Image.fromarray(digit).save(stream, "PNG")
+        files.append(stream.getvalue())
+    with zipfile.ZipFile(path, "w") as packed:
+        for number in range(count):
+            packed.writestr(f"{number:07}.png", files[number % len(files)])
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+class Memory(threading.Thread):
+    """Samples the memory of a process and all below it, in MB."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.samples, self.worst = pid, [], 0.0
+        self.samples: list[float] = []
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        while not self._done.wait(0.2):
+            sizes = [size_of(pid) for pid in family(self.pid)]
+            self.samples.append(sum(sizes))
+            self.worst = max(self.worst, *sizes)
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join()
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    parents: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(place.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        parents.setdefault(parent, []).append(int(place.parent.name))
+    found = [pid]
+    for known in found:
+        found += parents.get(known, [])
+    return found
+
+
+def size_of(pid: int) -> float:
+    """Memory of a process in MB, shared parts by its share of them."""
+    for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+        try:
+            text = Path(f"/proc/{pid}/{name}").read_text()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            if line.startswith(key):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def watched(bench: Bench, words: list[str | Path]) -> tuple[int, Memory, float]:
+    """Run ``neocog read``; its exit code, its memory, and seconds."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [*bench.command, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    memory = Memory(process.pid)
+    memory.start()
+    code = process.wait()
+    memory.stop()
+    return code, memory, time.perf_counter() - start
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    count: int = bench.args.photos
+    folder = bench.folder / "photos"
+    folder.mkdir()
+    for number, file in enumerate(sorted(bench.pages().glob("*.png"))[6:26]):
+        Image.open(file).convert("RGB").resize(PHOTO).save(folder / f"photo{number}.jpg")
+    photos = sorted(folder.iterdir())
+    for number in range(len(photos), count):
+        os.link(photos[number % len(photos)], folder / f"photo{number}.jpg")
+    code, sizes, wall = watched(bench, [folder, "-o", bench.folder / "photos.jsonl"])
+    begun = max(sizes.samples[: len(sizes.samples) // 10])
+    growth = max(sizes.samples) - begun
+    megapixels = PHOTO[0] * PHOTO[1] / 1e6
+    yield row("memory", f"MB more than in the first tenth, {count} pictures of {megapixels:.0f} "
+              "megapixels", f"{growth:.0f}", f"at most {GROWTH_WANTED}",
+              code == 0 and growth <= GROWTH_WANTED, highest=max(sizes.samples))  # fmt: skip
+    yield row("memory", "pictures a second", f"{count / wall:.1f}", "", None)
+
+
+# --- nothing is lost --------------------------------------------------------------------------
+
+
+def lines(path: Path) -> list[bytes]:
+    return sorted(path.read_bytes().splitlines())
+
+
+def kill(bench: Bench) -> Iterator[Row]:
+    whole, out = bench.folder / "whole.jsonl", bench.folder / "killed.jsonl"
+    start = time.perf_counter()
+    bench.run(bench.pages(), "-o", whole, code=1)
+    wall = time.perf_counter() - start
+    moments = random.Random(0)
+    kept = []
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            [*bench.command, str(bench.pages()), "-o", str(out), "--resume"],
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(moments.uniform(0.1, 0.6) * wall)
+        process.kill()
+        process.wait()
+        kept.append(out.read_bytes().count(b"\n") if out.exists() else 0)
+    bench.run(bench.pages(), "-o", out, "--resume", code=1)
+    same = lines(out) == lines(whole)
+    yield row("kill", f"{KILLS} times SIGKILL, each resumed: records as of one run",
+              "the same" if same else "others", "the same", same, records=kept)  # fmt: skip
+
+
+def malformed(bench: Bench) -> Iterator[Row]:
+    folder = bench.folder / "malformed"
+    bad = write_malformed(folder, 200)
+    for number, file in enumerate(sorted(bench.pages().glob("*.png"))[6:56] * 4):
+        os.link(file, folder / f"good{number:03}.png")
+    out = bench.folder / "malformed.jsonl"
+    code, sizes, wall = watched(bench, [folder, "-o", out])
+    records = [json.loads(line) for line in out.read_bytes().splitlines()]
+    failed = {Path(r["source"]).name for r in records if r["error"] is not None}
+    unclear = sorted({r["error"] for r in records if "please report" in (r["error"] or "")})
+    yield row("malformed", "records; errors; exit code",
+              f"{len(records)}; {len(failed)}; {code}", "400; 200; 1",
+              (len(records), failed, code) == (400, bad, 1) and not unclear,
+              reasons=sorted({r["error"] for r in records if r["error"]}))  # fmt: skip
+    yield row(
+        "malformed", "MB of the largest process", f"{sizes.worst:.0f}", "", None, seconds=wall
+    )
+
+
+def shards(bench: Bench) -> Iterator[Row]:
+    whole = bench.folder / "one.jsonl"
+    bench.run(bench.pages(), "-o", whole, code=1)
+    parts = [bench.folder / f"shard{number}.jsonl" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        command = [*bench.command, str(bench.pages()), "-o", str(part), "--shard", f"{number}/2"]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+    same = sorted(lines(parts[0]) + lines(parts[1])) == lines(whole)
+    sizes = " + ".join(str(len(lines(part))) for part in parts)
+    yield row("shards", "records of two shares together", f"{sizes}, {'the same' if same else 'others'}",
+              "as of one run", same)  # fmt: skip
+
+
+def cluster(bench: Bench) -> Iterator[Row]:
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        yield row("cluster", "Ray is not installed", "", "", None)
+        return
+    whole, out = bench.folder / "alone.jsonl", bench.folder / "cluster.jsonl"
+    bench.run(bench.pages(), "-o", whole, "--workers", "0", code=1)
+    for killed in (False, True):
+        words = ["--workers", "2", "--ray", "local"]
+        process = subprocess.Popen(
+            [*bench.command, str(bench.pages()), "-o", str(out), *words], stderr=subprocess.DEVNULL
+        )
+        ended = 0
+        while killed and process.poll() is None and not ended:
+            time.sleep(0.05)
+            if out.exists() and out.read_bytes().count(b"\n") > PAGES // 5:
+                ended = end_one(b"ray::Finder")
+        code = process.wait()
+        same = code == 1 and lines(out) == lines(whole)
+        yield row("cluster", "two actors of Ray" + (", one killed" if ended else "") + ": records",
+                  "the same" if same else "others", "as of one process", same)  # fmt: skip
+        out.unlink()
+
+
+def end_one(title: bytes) -> int:
+    """End a process of this title, and return it."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if place.read_bytes().startswith(title):
+                os.kill(int(place.parent.name), signal.SIGKILL)
+                return int(place.parent.name)
+        except OSError:
+            continue
+    return 0
+
+
+SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "isolated": isolated,
+    "archive": archive,
+    "memory": memory,
+    "kill": kill,
+    "malformed": malformed,
+    "shards": shards,
+    "cluster": cluster,
+}
+
+
+def row(section: str, what: str, found: str, wanted: str, met: bool | None, **more: Any) -> Row:
+    out = {"section": section, "what": what, "found": found, "wanted": wanted}
+    return out | {"met": "" if met is None else "yes" if met else "no"} | more
+
+
+def main() -> None:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--model", default="neocog")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--count", type=int, default=200_000)
+    parser.add_argument("--photos", type=int, default=1000)
+    args = parser.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="neocog-") as name:
+        bench = Bench(args, Path(name))
+        for section in args.sections:
+            for found in SECTIONS[section](bench):
+                rows.append(found)
+                print(json.dumps(found), flush=True)
+        where, model = bench.reader.engine.where, bench.reader.model.id
+    gpu = bench.reader.engine.device != "cpu"
+    write_results(
+        args.output, rows, columns=COLUMNS, gpu=gpu, engine=where, model=model, cores=cores()
+    )
+
+
+if __name__ == "__main__":
+    main()
