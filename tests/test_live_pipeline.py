@@ -133,6 +133,7 @@ class TestPipeline:
             return quick.recognise(digits, batch=batch)
 
         class Slow:
+            device = "cpu"
             recognise = staticmethod(slow)
 
         quick = reader.engine
@@ -143,7 +144,7 @@ class TestPipeline:
             own.engine = engine  # type: ignore[assignment]
             with Pipeline(open_source(frames), own) as pipeline:
                 views = list(pipeline)
-            runs.append([(view.seen.found.plan, view.seen.rows) for view in views])
+            runs.append([(view.seen.found.parts, view.seen.rows) for view in views])
         assert runs[0] == runs[1]
 
     def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
@@ -180,7 +181,7 @@ class TestPipeline:
         whole = reader.engine.recognise
 
         class Counting:
-            batch = reader.engine.batch
+            batch, device = reader.engine.batch, "cpu"
 
             def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:
                 calls.append(len(digits))

@@ -3,16 +3,21 @@
 import random
 from dataclasses import replace
 
+import cv2
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from neocog.batch.records import Box
 from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance
 from neocog.live.expected import Expected
 from neocog.live.look import Roi
-from neocog.live.regions import planned, predicted
+from neocog.live.regions import Part, planned, predicted
+from neocog.live.sheets import find_sheets
 from neocog.live.tracks import Row, Track, Tracker
 from neocog.live.vote import Agreement
 from tests.live_support import row
@@ -37,7 +42,7 @@ class Watcher:
     def see(self, *rows: Row, times: int = 1, whole: bool = True) -> list[str]:
         before = len(self.news)
         for _ in range(times):
-            tracks = self.tracker.update(rows, whole=whole)
+            tracks = self.tracker.update(rows, [Part((0, 0, *SIZE), 640, entire=whole)])
             news = self.announcer.update(tracks, self.frame / 30, SIZE)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -318,24 +323,71 @@ class TestRegions:
         assert predicted([], self.FRAME) is None
 
     def test_every_third_frame_is_searched_whole(self) -> None:
-        region = (100, 100, 200, 150)
-        plans = [planned(n, self.FRAME, region, following=True) for n in range(9)]
-        assert [plan.whole for plan in plans] == [True, False, False] * 3
-        assert {plan.region for plan in plans if not plan.whole} == {region}
-        assert {plan.region for plan in plans if plan.whole} == {self.FRAME}
+        tracks = [self.track("4711")]
+        plans = [planned(n, self.FRAME, [], tracks) for n in range(9)]
+        whole = [any(part.region == self.FRAME for part in parts) for parts in plans]
+        assert whole == [True, False, False] * 3
+        assert {plans[n][0].region for n in (1, 2, 4, 5)} == {predicted(tracks, self.FRAME)}
+        assert not plans[1][0].entire
 
-    def test_while_nothing_is_followed_all_of_every_frame_is_searched(self) -> None:
-        plans = [planned(n, self.FRAME, None, following=False) for n in range(4)]
-        assert {plan.region for plan in plans} == {self.FRAME}
-        assert [plan.whole for plan in plans] == [True, False, True, False]
+    def test_sheets_are_searched_every_time_and_lines_on_them_not_twice(self) -> None:
+        sheet = (150, 150, 300, 200)
+        plans = [planned(n, self.FRAME, [sheet], [self.track("4711")]) for n in range(6)]
+        assert all(parts[0].region == sheet and parts[0].entire for parts in plans)
+        assert [len(parts) for parts in plans] == [2, 1, 1] * 2
+        beside = planned(1, self.FRAME, [sheet], [self.track("47", x=20, y=20)])
+        assert [part.entire for part in beside] == [True, False]
+
+    def test_while_there_is_nothing_all_of_every_frame_is_searched(self) -> None:
+        plans = [planned(n, self.FRAME, [], []) for n in range(6)]
+        assert all(parts[0].region == self.FRAME for parts in plans)
+        assert [parts[0].entire for parts in plans] == [True, False, False] * 2
 
     def test_lines_that_were_not_searched_keep_their_votes(self) -> None:
         tracker = Tracker(Agreement())
         for _ in range(5):
             tracker.update([row("471", x=99, y=99), row("2086", x=99, y=300)])
         for _ in range(20):
-            tracker.update([row("471", x=99, y=99)], region=(50, 50, 300, 150), whole=False)
+            tracker.update([row("471", x=99, y=99)], [Part((50, 50, 300, 150), 640, entire=True)])
         assert [track.text for track in tracker.tracks] == ["471", "2086"]
+
+
+class TestSheets:
+    def frame(self, *sheets: tuple[Box, int], turn: float = 0.0) -> NDArray[np.uint8]:
+        """A rough desk with sheets of a brightness on it, some writing on each."""
+        rng = np.random.default_rng(1)
+        rough = np.full((480, 640, 3), (90, 110, 140)) + rng.normal(0, 8, (480, 640, 1))
+        desk = np.clip(rough, 0, 255).astype(np.uint8)
+        for (x, y, width, height), bright in sheets:
+            corners = cv2.boxPoints(((x + width / 2, y + height / 2), (width, height), turn))
+            cv2.fillConvexPoly(desk, corners.astype(np.int32), (bright, bright, bright))
+            place = (x + 40, y + height - 50)
+            cv2.putText(desk, "471", place, cv2.FONT_HERSHEY_SIMPLEX, 2, (30, 30, 30), 5)
+        return desk
+
+    @pytest.mark.parametrize("bright", [60, 170, 230])
+    @pytest.mark.parametrize("turn", [0.0, 7.0])
+    def test_a_sheet_is_found(self, bright: int, turn: float) -> None:
+        box = (200, 150, 240, 160)
+        found = find_sheets(self.frame((box, bright), turn=turn), (0, 0, 640, 480))
+        assert len(found) == 1
+        x, y, width, height = found[0]
+        assert abs(x + width / 2 - 320) < 12
+        assert abs(y + height / 2 - 230) < 12
+        assert 240 <= width < 310
+        assert 160 <= height < 240
+
+    def test_two_sheets_are_found(self) -> None:
+        one, two = (30, 100, 240, 160), (350, 200, 250, 180)
+        found = find_sheets(self.frame((one, 230), (two, 230)), (0, 0, 640, 480))
+        assert len(found) == 2
+
+    def test_a_bare_desk_has_none(self) -> None:
+        assert find_sheets(self.frame(), (0, 0, 640, 480)) == []
+
+    def test_beyond_the_bounds_nothing_is_looked_for(self) -> None:
+        frame = self.frame(((30, 100, 240, 160), 230))
+        assert find_sheets(frame, (320, 0, 320, 480)) == []
 
 
 class TestLikeness:

@@ -30,7 +30,7 @@ class Rules:
     again : float
         Seconds after which a number that was out of view is a new one.
     confirmed : int
-        Searches of the whole frame that must have read it in that time.
+        Searches of an entire page that must have read it in that time.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """

@@ -13,8 +13,9 @@ from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
 from neocog.live.once import Once
-from neocog.live.regions import Plan, planned, predicted
-from neocog.live.tracks import Row, Track
+from neocog.live.regions import Part, planned
+from neocog.live.sheets import find_sheets
+from neocog.live.tracks import Row, Track, inside
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _JUDGED_EVERY = 15  # frames between two judgements which colour shows ink best
 _JUDGED_AT = 320  # long side of the picture that is judged
 _BROAD = 1.1  # heights of its line; a broader mark may be several digits that touch
+_MOST_BROAD = 6  # marks of a frame that are cut apart; on the CPU none
 _LEAST_ROI = 24  # pixels of a side of the region that is read
 
 
@@ -83,9 +85,9 @@ class Found:
     Attributes
     ----------
     frame : Frame
-    search : Search
-        Marks in lines, in pixels of the region.
-    plan : Plan
+    searches : tuple of Search
+        For each part its marks in lines, in pixels of the part.
+    parts : tuple of Part
         What was searched of the frame.
     bounds : tuple of int
         Left, top, width and height of the region that shall be read.
@@ -96,8 +98,8 @@ class Found:
     """
 
     frame: Frame
-    search: "Search"
-    plan: Plan
+    searches: "tuple[Search, ...]"
+    parts: tuple[Part, ...]
     bounds: Box
     ms: float
     steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class Looker:
     """
 
     def __init__(self, reader: "Reader") -> None:
+        self._most_broad = 0 if reader.engine.device == "cpu" else _MOST_BROAD
         self._reader = copy(reader)
         self._once = Once(reader.engine)
         self._reader.engine = cast("AnyEngine", self._once)
@@ -162,51 +165,65 @@ class Looker:
 
         start = time.perf_counter()
         bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-        plan = planned(frame.index, bounds, predicted(tracks, bounds), following=bool(tracks))
-        x, y, width, height = plan.region
+        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks)
         pictures: dict[str, NDArray[np.uint8]] = {}
-        found = search(
-            self._grey(frame.pixels[y : y + height, x : x + width]),
-            settings=Settings(long_side=plan.long_side),
-            cuts=self._reader.cut,
-            trace=pictures.__setitem__ if steps else None,
-        )
-        return Found(frame, found, plan, bounds, 1e3 * (time.perf_counter() - start), pictures)
+        searches = []
+        for number, part in enumerate(parts):
+            x, y, width, height = part.region
+            found = search(
+                self._grey(frame.pixels[y : y + height, x : x + width]),
+                settings=Settings(long_side=part.long_side),
+                cuts=self._reader.cut,
+                trace=pictures.__setitem__ if steps and number == 0 else None,
+            )
+            searches.append(found)
+        spent = 1e3 * (time.perf_counter() - start)
+        return Found(frame, tuple(searches), parts, bounds, spent, pictures)
 
     def read(self, found: Found) -> Seen:
         """Normalise and recognise the digits of a frame, all that it has in one batch."""
         start = time.perf_counter()
         self._once.forget()
-        whole = found.search.digits()
-        digits = [place.digit for line in whole for place in line.digits]
+        whole = [search.digits() for search in found.searches]
+        digits = [place.digit for lines in whole for line in lines for place in line.digits]
         normalised = time.perf_counter()
         if digits:
             self._once.recognise(np.stack(digits), batch=self._reader.batch)
-        x, y, width, height = found.plan.region
-        score = self._score(whole) if self._reader.cut else None
-        lines = found.search.digits(score)
-        read = iter(self._reader.recognise(lines, (height, width)))
-        rows = tuple(tuple(_moved(next(read), x, y) for _ in line.digits) for line in lines)
-        return Seen(
-            found,
-            rows,
-            tuple(np.stack([place.digit for place in line.digits]) for line in lines),
-            {
-                "normalise": 1e3 * (normalised - start),
-                "recognise": 1e3 * (time.perf_counter() - normalised),
-            },
-        )
+        rows: list[Row] = []
+        pictures: list[NDArray[np.uint8]] = []
+        for number, (search, part) in enumerate(zip(found.searches, found.parts, strict=True)):
+            x, y, width, height = part.region
+            score = self._score(whole[number])
+            lines = search.digits(score) if score else whole[number]
+            read = iter(self._reader.recognise(lines, (height, width)))
+            before = [other.region for other in found.parts[:number]]
+            for line in lines:
+                row = tuple(_moved(next(read), x, y) for _ in line.digits)
+                if not any(inside(row[len(row) // 2].box, region) for region in before):
+                    rows.append(row)
+                    pictures.append(np.stack([place.digit for place in line.digits]))
+        ms = {
+            "normalise": 1e3 * (normalised - start),
+            "recognise": 1e3 * (time.perf_counter() - normalised),
+        }
+        return Seen(found, tuple(rows), tuple(pictures), ms)
 
-    def _score(self, lines: "list[Line]") -> "Score":
-        """Return what says how well a mark, or a part of one, is known.
+    def _score(self, lines: "list[Line]") -> "Score | None":
+        """Return what says how well a mark, or a part of one, is known; None if none is broad.
 
         Marks that are no broader than digits count as known: a still would offer them cuts too,
         but forty parts of a doubtful mark cost as much as five frames.
         """
-        single = set()
+        if not self._reader.cut:
+            return None
+        single, broad = set(), 0
         for line in lines:
             tall = float(np.median([place.box[3] for place in line.digits]))
-            single |= {p.digit.tobytes() for p in line.digits if p.box[2] <= _BROAD * tall}
+            narrow = [p for p in line.digits if p.box[2] <= _BROAD * tall]
+            single |= {place.digit.tobytes() for place in narrow}
+            broad += len(line.digits) - len(narrow)
+        if not broad or broad > self._most_broad:
+            return None
 
         def score(digits: NDArray[np.uint8]) -> NDArray[np.floating]:
             p = np.ones(len(digits), np.float32)

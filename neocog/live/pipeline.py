@@ -276,8 +276,7 @@ class Pipeline:
             if frame.epoch != epoch:
                 tracker.forget()
                 epoch = frame.epoch
-            plan = seen.found.plan
-            tracks = tracker.update(seen.rows, region=plan.region, whole=plan.whole)
+            tracks = tracker.update(seen.rows, seen.found.parts)
             self._tracks.tell(tracks)
             able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
             news = announcer.update(able, frame.t, frame.size)

@@ -1,23 +1,23 @@
-"""Where a frame is searched: all of it from time to time, else around the lines that are followed.
+"""Where a frame is searched: its sheets, the lines that are followed, now and then all of it.
 
 Searching a whole frame on a desk full of texture takes longer than a camera waits; searching a
-sheet takes a tenth of it. Every frame is searched anew; only the place is predicted.
+sheet takes a tenth of it. Every frame is searched anew; only places are predicted.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from neocog.batch.records import Box
-from neocog.live.tracks import Track
+from neocog.batch.records import REJECTED, Box
+from neocog.live.tracks import Track, inside
 
 WHOLE_EVERY = 3
-"""While lines are followed all of every third frame is searched, for new ones."""
+"""All of every third frame is searched, for what is on no sheet and not followed yet."""
 
 WHOLE_SIDE = 640
 """Whole frames are searched at this long side, in pixels; regions at up to `REGION_SIDE`."""
 
 GLANCE_SIDE = 320
-"""While nothing is followed every other frame is searched at this long side."""
+"""The other frames are searched at this long side while there is no sheet and no line."""
 
 REGION_SIDE = 1024
 
@@ -29,8 +29,8 @@ _LEAST = 48  # pixels
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is searched of one frame.
+class Part:
+    """A part of a frame that is searched by itself.
 
     Attributes
     ----------
@@ -38,19 +38,20 @@ class Plan:
         Left, top, width and height in pixels of the frame.
     long_side : int
         Reduced to this long side.
-    whole : bool
-        Whether all that shall be read is searched, as sharply as ever.
+    entire : bool
+        Whether it is a page of its own, a sheet or all of the frame, and as sharp as ever: what is
+        read there has all around it that tells writing from print.
     """
 
     region: Box
     long_side: int
-    whole: bool
+    entire: bool
 
 
 def planned(
-    index: int, bounds: Box, followed: Box | None, *, following: bool, sharp: int = WHOLE_SIDE
-) -> Plan:
-    """Say where a frame is searched.
+    index: int, bounds: Box, sheets: Sequence[Box], tracks: Sequence[Track]
+) -> tuple[Part, ...]:
+    """Say which parts of a frame are searched.
 
     Parameters
     ----------
@@ -58,20 +59,35 @@ def planned(
         Number of the frame.
     bounds : tuple of int
         The region that shall be read: the frame, or a part of it.
-    followed : tuple of int or None
-        Where the followed lines are thought to be.
-    following : bool
-        Whether any line is followed.
-    sharp : int
-        Long side of a search of the whole.
+    sheets : sequence of tuple of int
+        Sheets that this frame shows.
+    tracks : sequence of Track
+        Lines that are followed.
+
+    Returns
+    -------
+    tuple of Part
+        The sheets; where lines are followed beside them; and all of the frame every third time,
+        or, while there is no sheet and no line, every time.
     """
-    if following:
-        if followed is None or index % WHOLE_EVERY == 0:
-            return Plan(bounds, sharp, whole=True)
-        return Plan(followed, REGION_SIDE, whole=False)
-    if index % 2 and max(bounds[2:]) > GLANCE_SIDE:
-        return Plan(bounds, GLANCE_SIDE, whole=False)
-    return Plan(bounds, sharp, whole=True)
+    parts = [Part(sheet, REGION_SIDE, entire=True) for sheet in sheets]
+    beside = [
+        track
+        for track in tracks
+        if track.text.strip(REJECTED)
+        and not any(inside(track.digits[0].box, sheet) for sheet in sheets)
+    ]
+    whole = Part(bounds, WHOLE_SIDE, entire=True)
+    if index % WHOLE_EVERY == 0:
+        return (*parts, whole)
+    region = predicted(beside, bounds)
+    if region:
+        parts.append(Part(region, REGION_SIDE, entire=False))
+    elif beside:
+        parts.append(whole)
+    if not parts:
+        parts.append(Part(bounds, GLANCE_SIDE, entire=False))
+    return tuple(parts)
 
 
 def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:

@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from neocog.batch.records import REJECTED, Box, DigitReading
 from neocog.live.align import Pairs, Place, align, moved
 from neocog.live.vote import Agreement, Votes
+
+if TYPE_CHECKING:
+    from neocog.live.regions import Part
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
@@ -60,7 +64,7 @@ class Track:
     steady : int
         Frames for which its text has been complete and the same.
     confirmed : int
-        Searches of the whole frame in that time that read the same.
+        Searches of an entire page (a sheet, or the frame) in that time that read the same.
     """
 
     number: int
@@ -111,35 +115,36 @@ class Tracker:
         self.tracks: tuple[Track, ...] = ()
         self._numbers: Iterator[int] = count()
 
-    def update(
-        self, rows: Sequence[Row], *, region: Box | None = None, whole: bool = True
-    ) -> tuple[Track, ...]:
+    def update(self, rows: Sequence[Row], parts: Sequence["Part"] = ()) -> tuple[Track, ...]:
         """Take what one frame shows; return the lines that are followed now, top to bottom.
 
         Parameters
         ----------
         rows : sequence of Row
-        region : tuple of int, optional
-            What was searched; lines elsewhere are left as they are.
-        whole : bool
-            Whether it is all that shall be read.
+        parts : sequence of Part
+            What was searched: lines elsewhere are left as they are. None: all of the frame.
         """
+        regions = [part.region for part in parts]
+        entire = [part.region for part in parts if part.entire]
         matches, left = match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
             found = matches.get(track.number)
             if found:
-                after = seen(track, rows[found[0]], found[1], self.agreement, whole=whole)
-            elif region is None or inside(track.digits[0].box, region):
+                row = rows[found[0]]
+                whole = not parts or _within(row, entire)
+                after = seen(track, row, found[1], self.agreement, whole=whole)
+            elif not parts or any(inside(track.digits[0].box, region) for region in regions):
                 after = unseen(track, self.agreement)
             else:
                 after = track
             if after.alive:
                 tracks.append(after)
-        for row in left:
+        for number in left:
             new = Track(next(self._numbers), ())
-            pairs = tuple((None, j) for j in range(len(rows[row])))
-            tracks.append(seen(new, rows[row], pairs, self.agreement, whole=whole))
+            pairs = tuple((None, j) for j in range(len(rows[number])))
+            whole = not parts or _within(rows[number], entire)
+            tracks.append(seen(new, rows[number], pairs, self.agreement, whole=whole))
         self.tracks = tuple(sorted(tracks, key=_height))
         return self.tracks
 
@@ -180,7 +185,7 @@ def match(
 def seen(
     track: Track, row: Row, pairs: Pairs, agreement: Agreement, *, whole: bool = True
 ) -> Track:
-    """Return a track with the votes of one more frame; ``whole`` if all of it was searched."""
+    """Return a track with the votes of one more frame; ``whole`` if an entire page was searched."""
     step = moved([Place(d.char, d.box) for d in track.digits], [_place(d) for d in row], pairs)
     digits = []
     for i, j in pairs:
@@ -228,6 +233,10 @@ def inside(box: Box, region: Box) -> bool:
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     left, top, width, height = region
     return left <= x < left + width and top <= y < top + height
+
+
+def _within(row: Row, regions: Sequence[Box]) -> bool:
+    return any(inside(row[0].box, region) for region in regions)
 
 
 def _shifted(box: Box, step: tuple[float, float]) -> Box:
