@@ -1,4 +1,4 @@
-"""Malformed picture files of many kinds: cut, overwritten, empty, of other kinds, bombs, no files."""
+"""Malformed picture files of many kinds: cut, overwritten, empty, bombs, no pictures at all."""
 
 import gzip
 import io
