@@ -85,15 +85,15 @@ class Policy:
 
     def odds(self, page: tuple[int, int]) -> float:
         """How frequent marks that are no digits are on a page (height, width)."""
-        from neocog.vision.filters import is_strip
+        from neocog.vision.strip import is_line
 
-        return self.strip_odds if is_strip(page) else self.page_odds
+        return self.strip_odds if is_line(page) else self.page_odds
 
     def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
         """Whether the marks of a page (height, width) are, by their probabilities, no digits."""
-        from neocog.vision.filters import is_strip
+        from neocog.vision.strip import is_line
 
-        if self.min_p == 0 or len(p) < self.many or is_strip(page):
+        if self.min_p == 0 or len(p) < self.many or is_line(page):
             return False
         return float(np.median(p)) < self.writing
 

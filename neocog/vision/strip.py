@@ -21,6 +21,7 @@ HEIGHT = 112
 
 _HIGHEST = 160  # a picture higher than this, in pixels, has detail enough as it is
 _LOWEST = 16  # and one lower than this has none
+_FIELD, _BROADER = 120, 1.1  # one as low as this is a line if it is so many times as wide
 _BLUR = 0.012  # standard deviation of the blur, in heights of the strip
 _WINDOW = 0.9  # side of the window that averages the paper, in heights of the strip
 _COARSE = 4  # the paper is averaged in a picture reduced so many times
@@ -40,7 +41,14 @@ _BRIGHTER = 0.4  # ink is bright where dark marks stand off the paper less than 
 
 def is_low(page: tuple[int, int]) -> bool:
     """Whether a picture (height, width) is one line, and low enough to be searched as such."""
-    return _LOWEST <= page[0] <= _HIGHEST and is_strip(page)
+    high, wide = page
+    field = high <= _FIELD and wide > _BROADER * high
+    return high >= _LOWEST and (field or (high <= _HIGHEST and is_strip(page)))
+
+
+def is_line(page: tuple[int, int]) -> bool:
+    """Whether a picture (height, width) is cut out so that it may hold one line alone."""
+    return is_strip(page) or is_low(page)
 
 
 def enlarge(grey: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], float]:
@@ -157,8 +165,10 @@ def _may_be_digit(c: Component, ref: Reference, middle: float) -> bool:
     if c.height < _DASH * c.stroke and c.width > _FLAT * c.height:
         return False
     if c.height >= _SHORT * ref.height:
-        return not (c.height < _COMMA * ref.height and c.box[1] > middle and 2 * c.width < c.height)
-    return c.height > _DASH * c.stroke and c.fill < 0.65 and 2 * c.width > c.height
+        return not (
+            c.height < _COMMA * ref.height and c.box[1] > middle and c.width < 0.75 * c.height
+        )
+    return c.height > _DASH * c.stroke and c.fill < 0.72 and 2 * c.width > c.height
 
 
 def _is_border(c: Component, high: int, wide: int) -> bool:

@@ -1,0 +1,70 @@
+"""Fields cut out of forms: low pictures with one line, a few pixels a stroke."""
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support import page, tiny_model
+
+from neocog.batch.reader import Reader
+from neocog.vision.find import find_digits
+from neocog.vision.strip import HEIGHT, enlarge, is_line, is_low, strip_marks
+
+
+def strip(text: str, *, high: int = 44) -> NDArray[np.uint8]:
+    """A line of digits, cut out and reduced."""
+    whole = page(text)
+    rows = np.flatnonzero((whole < 128).any(axis=1))
+    cut = whole[max(0, rows[0] - 14) : rows[-1] + 15]
+    size = (round(cut.shape[1] * high / len(cut)), high)
+    small = cv2.resize(cut, size, interpolation=cv2.INTER_AREA)
+    return (120 + 0.4 * small).astype(np.uint8)
+
+
+def test_what_is_a_low_strip() -> None:
+    assert is_low((44, 180))
+    assert is_low((46, 75))
+    assert not is_low((300, 900))
+    assert is_line((300, 900))
+    assert not is_line((28, 28))
+    assert not is_line((480, 640))
+
+
+def test_a_strip_is_read() -> None:
+    assert Reader(tiny_model()).read(strip("3052")).text == "3052"
+
+
+@pytest.mark.parametrize("row", [1, 41])
+def test_a_rule_along_the_border_is_no_mark(row: int) -> None:
+    ruled = strip("3052")
+    ruled[row : row + 2] = 95
+    assert len(find_digits(ruled)[0].digits) == 4
+
+
+def test_a_printed_pattern_stays_paper() -> None:
+    printed = strip("3052").astype(int)
+    printed[:, ::7] -= 25
+    printed[::9] -= 20
+    found = find_digits(printed.clip(0, 255).astype(np.uint8))
+    assert [len(line.digits) for line in found] == [4]
+
+
+def test_dots_and_dashes_are_left_out() -> None:
+    marked = strip("35")
+    middle = marked.shape[1] // 2
+    cv2.circle(marked, (middle, 36), 1, 120, -1)
+    cv2.line(marked, (marked.shape[1] - 14, 22), (marked.shape[1] - 4, 22), 120, 2)
+    assert len(find_digits(marked)[0].digits) == 2
+
+
+def test_an_empty_strip_has_no_digits() -> None:
+    rng = np.random.default_rng(0)
+    assert find_digits(rng.integers(180, 200, (40, 160)).astype(np.uint8)) == []
+    assert find_digits(np.full((40, 160), 200, np.uint8)) == []
+
+
+def test_a_strip_is_brought_to_one_height() -> None:
+    page_, scale = enlarge(strip("35", high=50))
+    assert page_.shape[0] == HEIGHT
+    assert scale == pytest.approx(HEIGHT / 50)
+    assert strip_marks(page_) is not None
