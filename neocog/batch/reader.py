@@ -1,7 +1,5 @@
 """From a picture to its text: decode, find the digits, recognise them, reject the doubtful."""
 
-import os
-import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -15,6 +13,7 @@ from neocog.batch.context import digit_probability, expecting_digits
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
+from neocog.batch.sources import check_file
 from neocog.errors import InputError, NeocogError
 from neocog.live.once import Once
 
@@ -274,27 +273,12 @@ def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.find import LONG_SIDE
 
     if isinstance(picture, str | Path):
-        _check_file(picture)
+        check_file(picture)
         return decode(picture, long_side=LONG_SIDE)
     if isinstance(picture, bytes):
         return decode(picture, long_side=LONG_SIDE)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
     return iter((Page(0, to_grey(pixels), 1.0),))
-
-
-def _check_file(path: str | Path) -> None:
-    """Refuse what cannot be opened, and what would wait for ever."""
-    try:
-        kind = os.stat(path).st_mode
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and its rights") from None
-    except ValueError:
-        raise InputError("no file can have this name: it holds a zero byte") from None
-    if stat.S_ISDIR(kind):
-        raise InputError("a folder, where a picture file is wanted")
-    if not stat.S_ISREG(kind):
-        raise InputError("a pipe or device, where a picture file is wanted")
 
 
 def _pixels(image: "Image") -> NDArray[Any]:
