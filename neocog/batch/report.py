@@ -4,6 +4,7 @@ import base64
 import heapq
 import html
 import io
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -170,15 +171,14 @@ def _card(card: Card) -> str:
 
 def _text(reading: PageReading) -> str:
     """The text, each digit with its probability, doubtful ones marked."""
-    out, digits = "", iter(reading.digits)
+    out, left = "", deque(reading.digits)
     for char in reading.text:
-        digit = None if char == "\n" else next(digits, None)
-        if digit is None:
-            out += "\n" if char == "\n" else html.escape(char)
+        if not left or char != left[0].char:  # a line end, or what a pattern puts between digits
+            out += html.escape(char)
             continue
+        digit = left.popleft()
         said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
-        out += f'<span class="{_shade(digit.char, digit.p)}" title="{html.escape(said)}">'
-        out += f"{html.escape(char)}</span>"
+        out += f'<span class="{_shade(char, digit.p)}" title="{html.escape(said)}">{char}</span>'
     return out
 
 
