@@ -25,7 +25,7 @@ from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_cu
 from neocog.learning.lessons import Digits, Labels, Lessons
 from neocog.learning.settings import Position, Settings
 from neocog.learning.trainable import Trainable
-from neocog.network.decision import labels_of
+from neocog.network.decision import answers, labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
@@ -37,7 +37,7 @@ _SHARES = {
     "direction": 1.0, "c": 0.3, "length": 0.3, "threshold": 0.3, "blur": 0.1, "temperature": 0.3,
 }  # fmt: skip
 _EVALUATED = 500  # digits at a time that are validated
-_HELD_MARKS = 1000  # held-back marks that are measured with
+_REJECTED = 0.005  # share of digits that may be rejected where marks are counted that pass
 
 
 class Finetuner:
@@ -111,6 +111,8 @@ class Finetuner:
             marks=start.classes > LABELS,
             device=self.device,
         )
+        self._lean = torch.zeros(start.classes, device=self.device)
+        self._lean[LABELS:] = settings.lean
         self.position, self.curves = Position(), list[dict[str, float]]()
         self._resume()
 
@@ -220,8 +222,8 @@ class Finetuner:
             group["lr"] = rate * group["share"]
         u0, labels = self.lessons.batch(place.step)
         soft = settings.soft if not place.cycle and progress < settings.soft_share else 0.0
-        scores = self._run(u0, soft=soft) / self.network.temperature.exp()
-        loss = functional.cross_entropy(scores, labels, label_smoothing=settings.smoothing)
+        logits = self._run(u0, soft=soft) / self.network.temperature.exp() + self._lean
+        loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -266,15 +268,24 @@ class Finetuner:
             "validation_accuracy": accuracy,
         }
         if self.lessons.held is not None:
-            passed = labels_of(self._scores(self.mean, self.lessons.held)) >= 0
-            figures["passed_marks"] = float(passed.mean())
-            figures["rejected_digits"] = float((scores.argmax(axis=1) >= LABELS).mean())
+            figures |= self._rejection(scores)
         self.curves.append(figures)
         place.since_best += 1
         if (accuracy, -loss) > (place.best_accuracy, -place.best_loss):
             place.best_accuracy, place.best_loss, place.since_best = accuracy, loss, 0
             self._best = _parameters(self.mean)
         self._report(figures)
+
+    def _rejection(self, scores: NDArray[np.float32]) -> dict[str, float]:
+        """Digits rejected outright, and marks that pass where 0.5 % of the digits do not."""
+        temperature = float(self.mean.temperature.exp())
+        shown = self._scores(self.mean, self.lessons.held)
+        digits, marks = (answers(part, temperature=temperature) for part in (scores, shown))
+        least = float(np.quantile(digits.p, _REJECTED, method="higher"))
+        return {
+            "passed_marks": float((marks.p >= max(least, 1e-9)).mean()),
+            "rejected_digits": float((scores.argmax(axis=1) >= LABELS).mean()),
+        }
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _scores(self, network: Any, digits: Tensor) -> NDArray[np.float32]:

@@ -39,6 +39,10 @@ class Settings:
         Weight of the past in the running mean of the weights.
     marks : float
         Share of a batch that are marks and no digits, where the model has planes that reject.
+    lean : float
+        What the logit of no digit is given more while learning. Planes that reject learn to do
+        with less, so that a digit is not refused where doubt is slight; marks that are none then
+        show by a low probability.
     variants : float
         Share of a batch that are digits as coarse scanners and the reader hand them over (see
         :mod:`neocog.learning.variants`).
@@ -72,6 +76,7 @@ class Settings:
     smoothing: float = 0.01
     mean: float = 0.999
     marks: float = 0.15
+    lean: float = 3.0
     variants: float = 0.15
     pool: int = 20_000
     clip: float = 1.0
