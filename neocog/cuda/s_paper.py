@@ -1,0 +1,312 @@
+"""The GPU paper's own S-kernels: how ``kernels/s_paper.cu`` is specialised, fed and launched.
+
+Ikeda et al. (2011), section 5. They are there to be measured, not to recognise with: maps have no
+silent border, one character at a time was what they were made for.
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.plan import Shelf
+from neocog.cuda.steps import Precision, Step, Work, s_work, up
+from neocog.errors import UsageError
+from neocog.network.layers import s_constants
+from neocog.network.model import Model
+from neocog.network.spec import NetworkSpec
+
+_WARP = 32
+_MOST_THREADS = 1024
+#: Registers that 1 024 threads may have, and that few threads may.
+_REGISTERS, _MANY_REGISTERS = 64, 128
+_EVERYWHERE = 10**6  # DISC where no tap is left out
+#: Threads a block that the paper's trial found best for its smallest layer (section 6.1).
+_USUAL_THREADS = 64
+
+
+def paper_layouts(spec: NetworkSpec, planes: tuple[int, int, int]) -> dict[str, Layout]:
+    """Return the layout of UG .. US4 as the paper's kernels have them: float32, no border."""
+    layers = (spec.orientations, *planes)
+    counts = (2, *(k for own in layers for k in (own, own)))
+    names = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
+    return {name: Layout(k, spec.size(name), 0, k) for name, k in zip(names, counts, strict=False)}
+
+
+class PaperS(Step):
+    """US1 .. US4 by one rung of the paper's ladder.
+
+    Parameters
+    ----------
+    machine : Machine
+        Where to run.
+    model : Model
+        Whose layer.
+    layer : int
+        0 .. 3 for US1 .. US4.
+    layouts : dict
+        Of :func:`paper_layouts`.
+    precision : {"fp32"}
+        Float32 alone.
+    places : int, optional
+        Neighbouring cells of a row that a block computes, where the rung has a choice.
+
+    Raises
+    ------
+    UsageError
+        If the layer has more planes than a block has threads, or ``places`` do not fit.
+    """
+
+    rung: ClassVar[int]
+    kernel_name: ClassVar[str]
+    #: Whether planes are padded to whole warps.
+    padded: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        precision: Precision = "fp32",
+        *,
+        places: int | None = None,
+    ) -> None:
+        if precision != "fp32":
+            raise UsageError(f"S version {self.version!r} computes in fp32, not in {precision}")
+        self.reads, self.writes = (f"UC{layer}" if layer else "UG"), f"US{layer + 1}"
+        self._machine = machine
+        self._source, self._target = layouts[self.reads], layouts[self.writes]
+        spec = model.spec.s[layer]
+        self._kernel, self._padding = spec.kernel, spec.padding
+        a, self._theta, silence = s_constants(model.s[layer])
+        self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
+        self.stride = up(len(a), _WARP) if self.padded else len(a)
+        if self.stride > _MOST_THREADS:
+            raise UsageError(
+                f"S version {self.version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads"
+            )
+        self.places = places or min(self._target.size, max(1, _USUAL_THREADS // self.stride))
+        if self.places not in self.choices():
+            raise UsageError(
+                f"S version {self.version!r}: {self.places} places a block do not fit "
+                f"{self.writes}; choose {self.choices()[:1]} .. {self.choices()[-1:]}"
+            )
+        taps = np.zeros((spec.kernel**2, a.shape[1], self.stride), np.float32)
+        taps[..., : len(a)] = np.asarray(a).transpose(2, 3, 1, 0).reshape(*taps.shape[:2], -1)
+        xp = machine.xp
+        self._weights, self._silence = xp.asarray(taps), xp.asarray(np.asarray(silence))
+        self._c_there = xp.asarray(self._c)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.places * self.stride
+
+    def choices(self) -> list[int]:
+        """Return how many places a block may compute here."""
+        limit = getattr(self._machine, "shared", 48 * 1024)
+        most = min(self._target.size, _MOST_THREADS // self.stride)
+        return [n for n in range(1, most + 1) if self._shared(n) <= limit]
+
+    def _shared(self, places: int) -> int:
+        """Bytes of shared memory of a block."""
+        return 0
+
+    def _grid(self, batch: int) -> tuple[int, int, int]:
+        strips = -(-self._target.size // self.places)
+        return self._target.size * strips, 1, batch
+
+    def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
+        defines: dict[str, str | int] = {
+            "VERSION": self.rung,
+            "KSIZE": self._kernel,
+            "PAD": self._padding,
+            "SIZE": self._source.size,
+            "DEPTH": self._source.planes,
+            "OUT": self._target.size,
+            "PLANES": self._target.planes,
+            "STRIDE": self.stride,
+            "DISC": connecting_area(self._c),
+        }
+        defines |= more
+        registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
+        return Kernel(
+            "s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers
+        )
+
+    def kernel(self) -> Kernel:
+        """Return the kernel that makes the responses."""
+        return self._built(self.kernel_name, self.threads, self._shared(self.places))
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """One launch."""
+        args = (source, self._weights, self._c_there, self._silence, target, self._theta)
+        return [Launch(self.kernel(), self._grid(batch), args)]
+
+    def work(self) -> Work:
+        """Return the work by the plain equations."""
+        return s_work(self._source, self._target, self._kernel)
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What the rung adds, in a few words."""
+
+
+class T1(PaperS):
+    """One thread gathers one cell; v by a kernel of its own."""
+
+    version: ClassVar[str] = "T1"
+    rung: ClassVar[int] = 1
+    kernel_name: ClassVar[str] = "s_paper_t1"
+    about = "one thread gathers one cell"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 256
+
+    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Return the room for v."""
+        return {"v": ((batch * self._target.size**2,), np.float32)}
+
+    def choices(self) -> list[int]:
+        """Return 1 .. the places that the usual threads make: they play no part."""
+        return list(range(1, self._target.size + 1))
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """Two launches: v, then the cells."""
+        cells = self._target.size**2
+        v = scratch["v"]
+        inhibition = self._built("s_paper_v", self.threads)
+        first = Launch(inhibition, (-(-cells // 256), 1, batch), (source, self._c_there, v))
+        args = (source, self._weights, v, self._silence, target, self._theta)
+        grid = (-(-cells * self._target.planes // 256), 1, batch)
+        return [first, Launch(self.kernel(), grid, args)]
+
+
+class T3(PaperS):
+    """A block for all planes of a place."""
+
+    version: ClassVar[str] = "T3"
+    rung: ClassVar[int] = 3
+    kernel_name: ClassVar[str] = "s_paper_t3"
+    about = "a block is all planes of one place, inhibition with excitation"
+
+    def choices(self) -> list[int]:
+        """One place a block."""
+        return [1]
+
+    def __init__(self, *args: Any, places: int | None = None, **more: Any) -> None:
+        super().__init__(*args, places=1, **more)
+
+
+class T4(PaperS):
+    """Neighbouring places share their input in shared memory."""
+
+    version: ClassVar[str] = "T4"
+    rung: ClassVar[int] = 4
+    kernel_name: ClassVar[str] = "s_paper_shared"
+    about = "neighbouring places share their input in shared memory"
+
+    def _shared(self, places: int) -> int:
+        return 4 * (places + self._kernel - 1) * self._kernel * self._source.planes
+
+
+class T5(T4):
+    """The inputs of a cell are listed in constant memory."""
+
+    version: ClassVar[str] = "T5"
+    rung: ClassVar[int] = 5
+    about = "the list of a cell's inputs in constant memory"
+
+    def kernel(self) -> Kernel:
+        """Return the kernel, the list in its source."""
+        k, depth = self._kernel, self._source.planes
+        taps = [tap for tap in range(k * k) if self._c.flat[tap] > 0]
+        lists: dict[str, str | int] = {
+            "INPUTS": len(taps),
+            "INPUTS_AT": ",".join(str((tap % k * k + tap // k) * depth) for tap in taps),
+            "INPUTS_TAP": ",".join(str(tap * depth * self.stride) for tap in taps),
+            "INPUTS_C": ",".join(f"{float(self._c.flat[tap]):.9e}f" for tap in taps),
+        }
+        return self._built(self.kernel_name, self.threads, self._shared(self.places), **lists)
+
+
+class B(T5):
+    """As T5, threads of a place padded to whole warps."""
+
+    version: ClassVar[str] = "B"
+    padded: ClassVar[bool] = True
+    about = "as T5, planes padded to a multiple of 32 threads"
+
+
+class Skip(PaperS):
+    """Silent inputs cost nothing."""
+
+    version: ClassVar[str] = "skip"
+    rung: ClassVar[int] = 6
+    kernel_name: ClassVar[str] = "s_paper_skip"
+    padded: ClassVar[bool] = True
+    about = "ours: inputs that are heard are listed, silent ones cost nothing"
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        if self._kernel**2 * self._source.planes >= 2**16:
+            raise UsageError(f"S version 'skip': {self._source.planes} input planes; wanted fewer")
+
+    def _shared(self, places: int) -> int:
+        inputs = self._kernel**2 * self._source.planes
+        return places * (4 * inputs + 8) + up(2 * places * inputs, 4)
+
+
+#: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
+VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, B, Skip)}
+
+
+def connecting_area(c: Any) -> int:
+    """Return DISC: the squared radius, in half cells, of the area in which c is above 0.
+
+    Where c is above 0 in another form than a disc every tap counts as connected.
+    """
+    size = len(c)
+    offset = 2 * np.arange(size) - (size - 1)
+    distance = offset[:, None] ** 2 + offset**2
+    heard = np.asarray(c) > 0
+    radius = int(distance[heard].max(initial=0))
+    return radius if np.array_equal(distance <= radius, heard) else _EVERYWHERE
+
+
+class Ladder(Shelf):
+    """The paper's S-layers of one model on one machine, as a shelf of steps.
+
+    ``places`` says how many places a block computes, by stage and version, where that is known.
+    T1 and T3 have no choice.
+    """
+
+    def __init__(
+        self, machine: Machine, model: Model, places: dict[tuple[str, str], int] | None = None
+    ) -> None:
+        super().__init__(machine, model, "fp32")
+        self.layouts = paper_layouts(model.spec, model.planes)
+        self.places = dict(places or {})
+
+    def step(self, stage: str, version: str) -> PaperS:
+        """Return a step, made anew each time: ``places`` may have changed.
+
+        Raises
+        ------
+        UsageError
+            If the version does not do this layer.
+        """
+        layer = int(stage[-1]) - 1
+        places = self.places.get((stage, version))
+        return VERSIONS[version](
+            self.machine, self.model, layer, self.layouts, "fp32", places=places
+        )

@@ -1,0 +1,112 @@
+"""The GPU paper's ladder of S-kernels: held against the float64 equations, built with no GPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda.compiler import build
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.s_paper import VERSIONS, Ladder, connecting_area, paper_layouts
+from neocog.errors import UsageError
+from neocog.network import reference
+from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
+from tests.cuda_support import ARCHITECTURES, emulator, machine, nvrtc, thinned
+
+__all__ = ["emulator", "nvrtc"]  # fixtures
+
+
+def check(model: Any, layer: int, version: str, places: int | None, on: Any, batch: int) -> None:
+    stage = f"US{layer + 1}"
+    ladder = Ladder(on, model, {(stage, version): places} if places else None)
+    step = ladder.step(stage, version)
+    source, target = ladder.layouts[step.reads], ladder.layouts[step.writes]
+    held = stored(sparse((batch, source.planes, source.size, source.size)), source)
+    weights = model.s[layer]
+    wanted = reference.s_response(
+        read(held, source),
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=model.spec.s[layer].padding,
+    )
+    assert (wanted > 0).any()
+    out = poisoned(target, batch)
+    scratch = {name: np.full(*given) for name, given in _filled(step.scratch(batch)).items()}
+    for launch in step.launches(batch, held, out, scratch):
+        on.launch(launch)
+    assert np.abs(read(out, target) - wanted).max() <= 1e-5 * wanted.max()
+
+
+def _filled(scratch: dict[str, Any]) -> dict[str, Any]:
+    return {name: (shape, np.nan, dtype) for name, (shape, dtype) in scratch.items()}
+
+
+@pytest.mark.parametrize(
+    ("layer", "version"),
+    thinned(
+        ((layer, version) for layer in range(4) for version in VERSIONS),
+        lambda layer, version: layer in (1, 3),
+    ),
+)
+def test_every_rung_gives_the_equations(emulated: Emulator, layer: int, version: str) -> None:
+    model = excitable_model("ikeda2011", (5, 9, 7))
+    check(model, layer, version, None, emulated, batch=2 if layer == 3 else 1)
+
+
+@pytest.mark.parametrize(("version", "places"), [("T4", 1), ("T5", 3), ("B", 5), ("skip", 2)])
+def test_any_number_of_places_a_block(emulated: Emulator, version: str, places: int) -> None:
+    check(excitable_model("neocog", (5, 9, 35)), 3, version, places, emulated, batch=1)
+
+
+@pytest.mark.parametrize("version", ["T5", "skip"])
+def test_in_any_order_of_threads(version: str) -> None:
+    model = excitable_model("fukushima2003", (5, 9, 7))
+    for order in ("reversed", 3):
+        check(model, 3, version, 3, Emulator(order=order), batch=1)
+
+
+@pytest.fixture(scope="module")
+def emulated(emulator: Emulator) -> Emulator:
+    return emulator
+
+
+def test_the_connecting_area_is_that_of_c() -> None:
+    model = excitable_model("ikeda2011", (3, 4, 5))
+    assert connecting_area(model.s[0].c) == 34  # the four corners of 6x6 lie outside 3.4
+    assert connecting_area(np.ones((6, 6))) == 50
+    odd = np.ones((6, 6))
+    odd[2, 2] = 0
+    assert connecting_area(odd) > 1000
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    model = excitable_model("ikeda2011", (3, 4, 1200))
+    with pytest.raises(UsageError, match="1200 planes"):
+        Ladder(machine(90), model).step("US4", "T5")
+    with pytest.raises(UsageError, match="40 places"):
+        Ladder(machine(90), model, {("US3", "T4"): 40}).step("US3", "T4")
+    with pytest.raises(UsageError, match="fp16"):
+        VERSIONS["T1"](machine(90), model, 0, paper_layouts(model.spec, model.planes), "fp16")
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("arch", "planes"),
+    thinned(
+        ((arch, planes) for planes in ((26, 78, 70), (39, 110, 103)) for arch in ARCHITECTURES),
+        lambda arch, planes: arch in (75, 90) and planes[0] == 26,
+    ),
+)
+def test_kernels_build_without_spills(arch: int, planes: tuple[int, int, int]) -> None:
+    ladder = Ladder(machine(arch), excitable_model("ikeda2011", planes))
+    for stage in ("US1", "US2", "US3", "US4"):
+        for version in VERSIONS:
+            step = ladder.step(stage, version)
+            scratch: Any = dict.fromkeys(step.scratch(1))
+            for launch in step.launches(1, None, None, scratch):
+                built = build(launch.kernel, arch)
+                assert (built.spills, built.stack) == (0, 0)
+                assert 0 < built.registers <= launch.kernel.registers
+                assert launch.kernel.shared <= ladder.machine.shared
