@@ -16,6 +16,9 @@ from neocog.network.decision import Answers, answers
 if TYPE_CHECKING:
     from neocog.network.model import Model
 
+_LEARNED = 0.2  # share of marks that are no digits among what the network learned from
+_PAGE = 4.0  # marks that the expectation of a page counts as much as
+_ROUNDS = 5
 _LEAST = 1e-12  # odds of no digit below this are none
 
 
@@ -52,6 +55,31 @@ def expecting_digits(found: Answers, model: "Model", odds: float) -> Answers:
 def _where(chosen: NDArray[np.bool_], a: Answers, b: Answers, name: str) -> Any:
     left, right = getattr(a, name), getattr(b, name)
     return np.where(chosen[:, None] if left.ndim > 1 else chosen, left, right).astype(left.dtype)
+
+
+def odds_of_page(found: Answers, model: "Model", odds: float) -> float:
+    """Return how frequent marks that are no digits are on a page, told from its own marks.
+
+    Expectation and maximisation of the priors (Saerens, Latinne and Decaestecker 2002,
+    doi:10.1162/089976602753284446); ``odds``, what is expected of a page, counts as much as
+    four marks.
+    """
+    if model.classes == found.score.shape[1] or not len(found):
+        return odds
+    score = all_scores(found, model) / model.temperature
+    digits = np.exp(np.clip(score[:, :-1] - score[:, -1:], -80, 80)).sum(axis=1)
+    expected = _share(odds)
+    for _ in range(_ROUNDS):
+        none = (odds / (odds + digits)).sum()
+        share = (_PAGE * expected + none) / (_PAGE + len(found))
+        odds = share / (1 - share) * (1 - _LEARNED) / _LEARNED
+    return float(odds)
+
+
+def _share(odds: float) -> float:
+    """Share of marks that are no digits, of odds relative to what the network learned with."""
+    none = odds * _LEARNED
+    return none / (none + 1 - _LEARNED)
 
 
 def digit_probability(found: Answers, model: "Model") -> NDArray[np.float32]:

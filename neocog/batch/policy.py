@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.context import odds_of_page
 from neocog.errors import UsageError
 from neocog.network.spec import LABELS
 
@@ -36,8 +37,8 @@ class Policy:
         spared: who cuts one line out of a page knows what stands there.
     page_odds, strip_odds, cut_odds : float
         How frequent marks that are no digits are, as a multiple of what the network learned with:
-        on a page, in a strip, and among the ways to cut touching digits apart; see
-        :mod:`neocog.batch.context`.
+        on a page (its own marks shift that), in a strip, and among the ways to cut touching
+        digits apart; see :mod:`neocog.batch.context`.
     """
 
     min_p: float = 0.4
@@ -45,7 +46,7 @@ class Policy:
     many: int = 5
     page_odds: float = 0.3
     strip_odds: float = 0.01
-    cut_odds: float = 0.3
+    cut_odds: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_p <= 1.0:
@@ -83,11 +84,11 @@ class Policy:
             min_p = max(usual.min_p, threshold_for(model.card, max_error))
         return usual if min_p is None else cls(**known | {"min_p": min_p})
 
-    def odds(self, page: tuple[int, int]) -> float:
-        """How frequent marks that are no digits are on a page (height, width)."""
+    def odds(self, found: "Answers", model: "Model", page: tuple[int, int]) -> float:
+        """How frequent marks that are no digits are among those of a page (height, width)."""
         from neocog.vision.strip import is_line
 
-        return self.strip_odds if is_line(page) else self.page_odds
+        return self.strip_odds if is_line(page) else odds_of_page(found, model, self.page_odds)
 
     def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
         """Whether the marks of a page (height, width) are, by their probabilities, no digits."""

@@ -160,7 +160,9 @@ class Reader:
         """
         unwritten = page is not None and self.policy.unwritten(answers.p, page)
         if page is not None:
-            answers = expecting_digits(answers, self.model, self.policy.odds(page))
+            answers = expecting_digits(
+                answers, self.model, self.policy.odds(answers, self.model, page)
+            )
         return tuple(self._digit(answers, index, box, unwritten) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:

@@ -24,6 +24,7 @@ Score = Callable[[NDArray[np.uint8]], NDArray[np.floating]]
 """Given digits (N, 28, 28), the probability (N,) that the network knows each for a digit."""
 
 _TRIALS = 40  # marks of a page that may be cut or joined
+_COMPANY = 2  # so many other marks tell what stands in a line
 _KNOWN = 0.5  # a stretch of a lower probability is not known
 
 
@@ -37,8 +38,8 @@ class Costs:
         A mark that the network knows with this probability is one digit ...
     flattest : float
         ... unless it is wider than so many of its heights.
-    narrowest : float
-        A mark narrower than this is offered no cuts.
+    narrowest, among : float
+        A mark narrower than this is offered no cuts; and where all others are digits.
     unknown : float
         A stretch that is not known at all counts as known so much.
     cut, crossed : float
@@ -63,6 +64,7 @@ class Costs:
     sure: float = 0.9
     flattest: float = 1.5
     narrowest: float = 0.6
+    among: float = 0.6
     unknown: float = 1e-4
     cut: float = 1.0
     crossed: float = 0.5
@@ -86,7 +88,10 @@ class Costs:
     skip: float = 2.5
 
 
-COSTS = Costs()
+#: In a strip, where nearly all marks are digits.
+STRIP = Costs(crossed=1.0, widest=1.05)
+#: On a page: letters, which are cut into digits as easily, are as broad as one digit.
+PAGE = Costs(narrowest=1.2)
 
 
 def cut_lines(
@@ -95,7 +100,7 @@ def cut_lines(
     score: Score | None,
     *,
     count: int | None = None,
-    costs: Costs | None = None,
+    costs: Costs = PAGE,
 ) -> list[list[Piece]]:
     """Cut the marks of each line into pieces of one digit each, and join what one digit is.
 
@@ -118,7 +123,7 @@ def cut_lines(
     pieces = [[whole(component, marks) for component in line] for line in lines]
     if score is None or not any(pieces):
         return pieces
-    rows = [_Row(line, costs or COSTS) for line in pieces if line]
+    rows = [_Row(line, costs) for line in pieces if line]
     _score(((row, row.wholes()) for row in rows), marks, score)
     doubtful = [row.doubtful() for row in rows]
     if sum(map(len, doubtful)) <= _TRIALS:  # more doubt is no touching digits
@@ -153,6 +158,7 @@ class _Row:
     pieces: list[Piece]
     costs: Costs
     tall: float = 0.0
+    known: list[float] = field(default_factory=list)
     begin: list[int] = field(default_factory=list)
     passing: list[float] = field(default_factory=list)
     stretches: list[_Stretch] = field(default_factory=list)
@@ -183,11 +189,12 @@ class _Row:
         if not doubtful:
             return []
         wholes, self.stretches, self.bare = self.stretches, [], []
+        self.known = [stretch.known for stretch in wholes]
         self.begin, self.passing = [0], [0.0]
         cuts = []
         for number, piece in enumerate(self.pieces):
             paths: list[NDArray[np.intp]] = []
-            if number in doubtful and piece.box[2] >= self.costs.narrowest * self.tall:
+            if number in doubtful and piece.box[2] >= self._narrowest(number) * self.tall:
                 paths, crossed = seams(piece, self.tall)
                 self.passing += [self._cut_cost(ink / piece.stroke) for ink in crossed]
             self.passing.append(0.0)
@@ -235,6 +242,12 @@ class _Row:
                 way.insert(0, stretch)
             at = i, n
         return way
+
+    def _narrowest(self, number: int) -> float:
+        """Least width of a mark that is cut: less where all others of its line are digits."""
+        others = self.known[:number] + self.known[number + 1 :]
+        among = len(others) >= _COMPANY and min(others) >= _KNOWN
+        return self.costs.among if among else self.costs.narrowest
 
     def _price(self, stretch: _Stretch) -> float:
         return stretch.cost - log(max(stretch.lent * stretch.known, self.costs.unknown))

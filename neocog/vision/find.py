@@ -21,7 +21,7 @@ from neocog.vision.binarise import (
     smooth,
 )
 from neocog.vision.components import Box, Component, measure
-from neocog.vision.cut import Score, cut_lines
+from neocog.vision.cut import PAGE, STRIP, Score, cut_lines
 from neocog.vision.filters import (
     Limits,
     Reference,
@@ -37,7 +37,7 @@ from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
 from neocog.vision.seams import Piece
 from neocog.vision.shade import oversized, set_free
-from neocog.vision.strip import enlarge, is_low, strip_components, strip_marks
+from neocog.vision.strip import enlarge, is_line, is_low, strip_components, strip_marks
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
@@ -133,7 +133,8 @@ class Search:
         """
         if self.marks is None:
             return []
-        lines = cut_lines(self.lines, self.marks, score, count=count)
+        costs = STRIP if is_line(self.shape) else PAGE
+        lines = cut_lines(self.lines, self.marks, score, count=count, costs=costs)
         found = [[_found(p, self.marks, self.scale, self.shape) for p in line] for line in lines]
         return [Line(tuple(digits)) for digits in found]
 
