@@ -5,7 +5,10 @@
 //            tiles in shared memory. Traffic N*N/(M*M) times the maps for V and for W; a batch is
 //            taken in chunks that stay in the L2 cache.
 //   tensor   the same with products on tensor cores, winograd_tensor.cu: TF32 or half operands,
-//            which lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response).
+//            which lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response);
+//            or float32 as sums of two TF32 numbers, three products for one, which lose none.
+//            Parts as large as the tiles (4+4 taps, M = 4) share their input transforms: a third
+//            of the bytes of V and W for a sixth more products than 4+3.
 //   fused    one kernel, winograd_fused.cu: a block holds the products of all points of its tiles
 //            in registers; V and W never leave the multiprocessor. Float32, parts of one size.
 //

@@ -16,7 +16,7 @@
 
 #include "platform.cuh"
 
-// -- operands of the products: 0 float, 1 float rounded to TF32, 2 half ---------------------------
+// -- operands of the products: 0 and 3 float, 1 float rounded to TF32, 2 half ---------------------
 #ifndef OPERAND
 #define OPERAND 0
 #endif

@@ -2,14 +2,20 @@
 // winograd.cu for the ladder): W[point] (tiles, KM) = sum over parts and channels of V (tiles, CV)
 // times U (KM, CV), operands TF32 or half, sums float32.
 //
-// A block of eight warps makes BM tiles x BN planes; rows of BYTES bytes of channels come through
-// STAGES buffers by cp.async. A row's pitch of BYTES + 16 bytes keeps ldmatrix free of conflicts.
-// Both types load alike: 16 bytes are 8 halves or 4 floats, 32 bytes one step of mma along k.
+// A block of eight warps, WARPS_M by 8 / WARPS_M, makes BM tiles x BN planes; rows of BYTES bytes of
+// channels come through STAGES buffers by cp.async. A row's pitch of BYTES + 16 bytes keeps ldmatrix
+// free of conflicts. All types load alike: 16 bytes are 8 halves or 4 floats, 32 bytes one step of
+// mma along k.
+//
+// OPERAND 3 gives float32 results: each float is the sum of two TF32 numbers (22 bits), taken apart
+// in registers, and the three products that matter are added, the small ones first. Unlike halves
+// these have float32's range, so V and U stay plain floats of any size. Tensor cores cut sums off
+// instead of rounding them: after FLUSH steps a sum is added up by ordinary addition.
 #include "winograd.cuh"
 
 constexpr int BK = BYTES / sizeof(operand_t);
 constexpr int PITCH = BYTES + 16;
-constexpr int WARPS_N = 2, WARPS_M = 4;
+constexpr int WARPS_N = 8 / WARPS_M;
 constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;  // a warp's share
 constexpr int MI = WM / 16, NI = WN / 8;
 constexpr int CHUNKS = BYTES / 16;
@@ -24,6 +30,41 @@ DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     mma_tf32(d, a, b0, b1);
 #endif
 }
+
+// One step along k of a warp's share.
+#if OPERAND == 3
+constexpr int FLUSH = 256 / BYTES;  // 8 products along k, three mma each
+
+// Leave the nearest TF32 number and return the rest, of which mma reads the upper 11 bits.
+DEVICE u32 take_apart(u32& value) {
+    u32 high = (value + 0x1000u) & 0xffffe000u;
+    u32 low = __float_as_uint(__uint_as_float(value) - __uint_as_float(high));
+    value = high;
+    return low;
+}
+DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI / 2][4]) {
+    u32 a_low[MI][4], b_low[NI / 2][4];
+    UNROLL for (int r = 0; r < 4; r++) {
+        UNROLL for (int i = 0; i < MI; i++) a_low[i][r] = take_apart(a[i][r]);
+        UNROLL for (int j = 0; j < NI / 2; j++) b_low[j][r] = take_apart(b[j][r]);
+    }
+    UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+            multiply(sum[i][j], a_low[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+            multiply(sum[i][j], a[i], b_low[j / 2][j % 2 * 2], b_low[j / 2][j % 2 * 2 + 1]);
+    UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+            multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+}
+#else
+DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI / 2][4]) {
+    UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+            multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+}
+#endif
 
 KERNEL(256) product(const operand_t* __restrict__ v, const operand_t* __restrict__ u,
                     float* __restrict__ w, int batch) {
@@ -77,6 +118,9 @@ KERNEL(256) product(const operand_t* __restrict__ v, const operand_t* __restrict
     const u8* b_from =
         shared + (BM + column + lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 16;
     float sum[MI][NI][4] = {};
+#if OPERAND == 3
+    float total[MI][NI][4] = {};
+#endif
     UNROLL for (int s = 0; s < STAGES - 1; s++) load(s);
     NO_UNROLL for (int step = 0; step < steps; step++) {
         copy_async_wait<STAGES - 2>();
@@ -89,10 +133,18 @@ KERNEL(256) product(const operand_t* __restrict__ v, const operand_t* __restrict
                 load_matrix_x4(a[i], a_from + stage + i * 16 * PITCH + k);
             UNROLL for (int j = 0; j < NI / 2; j++)
                 load_matrix_x4(b[j], b_from + stage + j * 16 * PITCH + k);
+            multiply_all(sum, a, b);
+        }
+#if OPERAND == 3
+        if (step % FLUSH == FLUSH - 1 || step == steps - 1) {
             UNROLL for (int i = 0; i < MI; i++)
                 UNROLL for (int j = 0; j < NI; j++)
-                    multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+                    UNROLL for (int r = 0; r < 4; r++) {
+                        total[i][j][r] += sum[i][j][r];
+                        sum[i][j][r] = step == steps - 1 ? total[i][j][r] : 0.0f;
+                    }
         }
+#endif
     }
     w += (size_t)point * tiles * KM;
     UNROLL for (int i = 0; i < MI; i++)

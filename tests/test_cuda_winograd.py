@@ -199,6 +199,34 @@ def test_tensor_cores(operand, channels, planes, rng):
 
 
 @emulated
+@pytest.mark.parametrize(
+    ("sizes", "m", "size", "channels", "planes", "block"),
+    [
+        ((4, 4), 4, 14, 40, 72, (16, 128)),  # longer sums than are left to the tensor cores
+        ((4, 3), 4, 9, 10, 24, (64, 32)),
+        ((4, 3), 2, 9, 24, 40, (32, 64)),
+        ((3, 3, 1), 2, 8, 8, 96, (64, 96)),
+        ((3, 3), 3, 24, 16, 64, (128, 64)),
+        ((4, 4), 4, 12, 32, 128, (64, 128)),
+    ],
+)
+def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
+    plan, x, w = layer(
+        rng,
+        Split(min(7, sum(sizes)), sizes),
+        m,
+        size=size,
+        channels=channels,
+        planes=planes,
+        version="tensor",
+        operand="tf32x3",
+    )
+    monkeypatch.setattr(Plan, "block", lambda *_: block)
+    x *= 1e-12  # no range is asked for
+    assert relative(run(plan, x, w), correlate(x, w)) < 1e-5
+
+
+@emulated
 @pytest.mark.parametrize("indexing", [0, 1])
 @pytest.mark.parametrize(("operand", "most"), [("fp32", 1e-6), ("fp16", 1e-3)])
 def test_filters_transformed_by_the_kernel(operand, most, indexing, rng):

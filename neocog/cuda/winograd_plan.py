@@ -17,8 +17,9 @@ from neocog.errors import UsageError
 
 Version = Literal["global", "tensor", "fused"]
 VERSION_NAMES: tuple[Version, ...] = ("global", "tensor", "fused")
-Operand = Literal["fp32", "tf32", "fp16"]
-_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16")
+Operand = Literal["fp32", "tf32", "fp16", "tf32x3"]
+#: In the order of OPERAND in the kernels; of ``global`` and ``fused`` the first alone.
+_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3")
 
 #: Which kernel of ``winograd.cu`` is built, STAGE.
 _STAGE = {"filter_transform": 0, "input_transform": 1, "product": 2}
@@ -84,8 +85,9 @@ class Plan:
         Outputs of a tile along an axis, 2 to 5.
     version : {"global", "tensor", "fused"}
         See ``kernels/winograd.cu``.
-    operand : {"fp32", "tf32", "fp16"}
-        Operands of the products; on tensor cores the last two.
+    operand : {"fp32", "tf32", "fp16", "tf32x3"}
+        Operands of the products; on tensor cores the last three. ``tf32x3`` gives float32 results:
+        every float32 as the sum of two TF32 numbers.
 
     Raises
     ------
@@ -108,8 +110,8 @@ class Plan:
             raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
         if (self.version == "tensor") != (self.operand != "fp32"):
             raise UsageError(
-                f"operands {self.operand} with version {self.version!r}: tensor takes tf32 or "
-                "fp16, global and fused take fp32"
+                f"operands {self.operand} with version {self.version!r}: tensor takes tf32, fp16 "
+                "or tf32x3, global and fused take fp32"
             )
         if self.version == "fused" and len(self.split.groups) > 1:
             raise UsageError(f"parts {self.split.sizes}: version 'fused' takes one size only")
@@ -268,7 +270,7 @@ class Plan:
     def _kernel(self, name: str, **more: int) -> Kernel:
         """One of the kernels of ``winograd.cu`` beside the product."""
         defines = (*self._geometry(), *more.items(), ("STAGE", _STAGE[name]))
-        arch = 80 if self.operand == "tf32" else 75
+        arch = 80 if self.operand in ("tf32", "tf32x3") else 75
         return Kernel(
             "winograd.cu", name, defines, _THREADS[name], arch=arch, registers=_REGISTERS[name]
         )
@@ -278,7 +280,8 @@ class Plan:
         rows = -(-images * self.tiles**2 // bm)
         grid = (rows, -(-self.shape.planes // bn), self.split.points(self.m))
         if self.version == "tensor":
-            defines = (*self._geometry(), ("BM", bm), ("BN", bn))
+            warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
+            defines = (*self._geometry(), ("BM", bm), ("BN", bn), ("WARPS_M", warps))
             defines += (("BYTES", self.row_bytes), ("STAGES", _STAGES))
             shared = _STAGES * (bm + bn) * (self.row_bytes + 16)
             kernel = Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128)
@@ -307,8 +310,13 @@ class Plan:
             )
             return waves * (bm * bn + 16 * (bm + bn)), -bm * bn
 
-        heights = (64, 128) if self.version == "tensor" else (32, 64, 128)
-        return min(((bm, bn) for bm in heights for bn in (32, 64, 96, 128)), key=cost)
+        sizes = [(bm, bn) for bm in (32, 64, 128) for bn in (32, 64, 96, 128)]
+        if self.version == "tensor":
+            # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
+            sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
+            if self.operand == "tf32x3":
+                sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
+        return min(sizes, key=cost)
 
     def _fused(
         self, images: int, processors: int, s_cells: bool
