@@ -35,7 +35,7 @@ from neocog.vision.filters import (
 from neocog.vision.judge import is_drawing, without_print, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
-from neocog.vision.seams import Piece
+from neocog.vision.seams import Piece, whole
 from neocog.vision.shade import oversized, set_free
 from neocog.vision.strip import enlarge, is_line, is_low, strip_components, strip_marks
 
@@ -50,6 +50,7 @@ _BROAD = 4.5  # then what is broader than so many strokes
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 _MINOR = 8  # power of the share of the page that is left to the paper
 _SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a desk
+_KNOWN, _NEARLY_ALL = 0.9, 0.8  # probability of a known mark, and share of them in a drawing
 _DARKER = 0.8  # ink is dark where bright marks stand off the paper less than so many times
 _BRIGHTER = 0.4  # and bright where dark marks do so
 
@@ -119,12 +120,16 @@ class Search:
         Pixels of the searched page per pixel of the given one.
     shape : tuple of int
         Height and width of the given page.
+    drawing : bool
+        Whether much of the ink beside the marks is like a drawing: they are digits if the network
+        knows nearly all of them for such.
     """
 
     lines: list[list[Component]]
     marks: Marks | None
     scale: float
     shape: tuple[int, int]
+    drawing: bool = False
 
     def digits(self, score: Score | None = None, *, count: int | None = None) -> list[Line]:
         """Cut apart what touches, if there is a ``score``, and normalise every digit.
@@ -134,9 +139,18 @@ class Search:
         if self.marks is None:
             return []
         costs = STRIP if is_line(self.shape) else PAGE
+        if self.drawing and not self._known(self.marks, score):
+            return []
         lines = cut_lines(self.lines, self.marks, score, count=count, costs=costs)
         found = [[_found(p, self.marks, self.scale, self.shape) for p in line] for line in lines]
         return [Line(tuple(digits)) for digits in found]
+
+    def _known(self, marks: Marks, score: Score | None) -> bool:
+        """Whether the network knows nearly all marks for digits."""
+        digits = [whole(component, marks).digit(marks) for line in self.lines for component in line]
+        if score is None or not digits:
+            return False
+        return float((np.asarray(score(np.stack(digits))) >= _KNOWN).mean()) >= _NEARLY_ALL
 
 
 def find_digits(
@@ -203,10 +217,10 @@ def search(
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
     if ref is None or ref.contrast < settings.limits.least_level:
         return nothing
-    kept = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
+    kept, drawing = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
     if trace:
         trace("kept", _picture(marks, kept))
-    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape)
+    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape, drawing)
 
 
 def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search:
@@ -320,17 +334,18 @@ def _filter(
     settings: Settings,
     *,
     cuts: bool,
-) -> list[Component]:
+) -> tuple[list[Component], bool]:
+    """Marks that may be digits, and whether they stand in what is like a drawing."""
     limits = settings.limits
     strong = without_faint(components, ref, limits)
     kept = without_frames(strong, page, ref, shaded=marks.shaded)
     large = sum(c.height >= limits.shortest * ref.height for c in kept)
     if large > settings.most or ref.height < settings.least_height:
-        return []
+        return [], False
     joined = join_broken(kept, marks.labels, ref, limits)
     kept = written(without_fragments(joined, ref, limits, cuts=cuts), marks.labels)
     kept = without_print(joined, kept)
-    return [] if is_drawing(strong, kept, ref) else kept
+    return kept, is_drawing(strong, kept, ref)
 
 
 def _found(piece: Piece, marks: Marks, scale: float, shape: tuple[int, int]) -> Found:
