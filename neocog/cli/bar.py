@@ -18,16 +18,19 @@ class Bar:
     ----------
     total : callable
         Tells how many inputs there are, or None; it may take its time.
+    to_file : bool
+        Whether records go to a file: on the screen they would stand in the bar's way.
     """
 
-    def __init__(self, total: "Callable[[], int | None]") -> None:
+    def __init__(self, total: "Callable[[], int | None]", *, to_file: bool) -> None:
         self._total = total
+        self._shown = sys.stderr.isatty() and (to_file or not sys.stdout.isatty())
         self._progress: Any = None
         self._task: Any = None
         self._failed = 0
 
     def __enter__(self) -> "Bar":
-        if sys.stderr.isatty():
+        if self._shown:
             self._progress = _progress()
             self._task = self._progress.add_task("reading", total=None, failed="")
             self._progress.start()
@@ -90,4 +93,6 @@ def _progress() -> Any:
         TextColumn("{task.fields[failed]}"),
         console=Console(stderr=True),
         transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )

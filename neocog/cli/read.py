@@ -140,7 +140,7 @@ def read(
         batch=batch,
         pattern=pattern,
     )
-    with Bar(request.count) as bar:
+    with Bar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
     if tally.failed:
         if tally.pages > 1:
