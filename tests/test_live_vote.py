@@ -322,11 +322,11 @@ class TestRegions:
         assert predicted(lines, self.FRAME) is None
         assert predicted([], self.FRAME) is None
 
-    def test_every_third_frame_is_searched_whole(self) -> None:
+    def test_every_sixth_frame_is_searched_whole(self) -> None:
         tracks = [self.track("4711")]
         plans = [planned(n, self.FRAME, [], tracks) for n in range(9)]
         whole = [any(part.region == self.FRAME for part in parts) for parts in plans]
-        assert whole == [True, False, False] * 3
+        assert whole == [True, *[False] * 5, True, False, False]
         assert {plans[n][0].region for n in (1, 2, 4, 5)} == {predicted(tracks, self.FRAME)}
         assert not plans[1][0].entire
 
@@ -334,7 +334,7 @@ class TestRegions:
         sheet = (150, 150, 300, 200)
         plans = [planned(n, self.FRAME, [sheet], [self.track("4711")]) for n in range(6)]
         assert all(parts[0].region == sheet and parts[0].entire for parts in plans)
-        assert [len(parts) for parts in plans] == [2, 1, 1] * 2
+        assert [len(parts) for parts in plans] == [2, 1, 1, 1, 1, 1]
         beside = planned(1, self.FRAME, [sheet], [self.track("47", x=20, y=20)])
         assert [part.entire for part in beside] == [True, False]
 

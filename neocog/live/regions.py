@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from neocog.batch.records import REJECTED, Box
 from neocog.live.tracks import Track, inside
 
-WHOLE_EVERY = 3
-"""All of every third frame is searched, for what is on no sheet and not followed yet."""
+WHOLE_EVERY = 6
+"""All of every sixth frame is searched, for what is on no sheet and not followed yet."""
 
-WHOLE_SIDE = 640
+BARE_EVERY = 3
+"""All of every third frame, while there is no sheet and no line."""
+
+WHOLE_SIDE = 512
 """Whole frames are searched at this long side, in pixels; regions at up to `REGION_SIDE`."""
 
-GLANCE_SIDE = 320
+GLANCE_SIDE = 288
 """The other frames are searched at this long side while there is no sheet and no line."""
 
 REGION_SIDE = 1024
@@ -67,8 +70,8 @@ def planned(
     Returns
     -------
     tuple of Part
-        The sheets; where lines are followed beside them; and all of the frame every third time,
-        or, while there is no sheet and no line, every time.
+        The sheets; where lines are followed beside them; and all of the frame every sixth time,
+        or, while there is no sheet and no line, every time, sharply every third.
     """
     parts = [Part(sheet, REGION_SIDE, entire=True) for sheet in sheets]
     beside = [
@@ -83,11 +86,11 @@ def planned(
     region = predicted(beside, bounds)
     if region:
         parts.append(Part(region, REGION_SIDE, entire=False))
-    elif beside:
-        parts.append(whole)
-    if not parts:
-        parts.append(Part(bounds, GLANCE_SIDE, entire=False))
-    return tuple(parts)
+    if parts:
+        return tuple(parts)
+    if beside or index % BARE_EVERY == 0:
+        return (whole,)
+    return (Part(bounds, GLANCE_SIDE, entire=False),)
 
 
 def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:

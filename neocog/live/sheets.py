@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import Box
 
-_SIDE = 96  # long side of the picture that is looked at, in pixels
+_SIDE = 80  # long side of the picture that is looked at, in pixels
 _CLOSED = 7  # strokes are narrower than so many of its pixels
-_LEVELS = 8  # of brightness, and as many of colour
+_LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
 _FILLS = 0.8  # share of its rectangle that it fills
