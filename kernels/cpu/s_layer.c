@@ -1,0 +1,141 @@
+// S-layers on one CPU core in the ways that Ikeda et al. (2011) compare with the GPU, float32.
+//
+//   s_scatter  their CPU S and F: v of all places first; then every input cell is added to all cells
+//              that it reaches (loops L1 .. L3 over inputs, L4 .. L6 over cells). F (skip 1) leaves
+//              out L4 .. L6 where the input is silent. block: planes that L4 takes at a time, all
+//              inputs for each (cache blocking); 0: all planes.
+//   s_gather   their CPU G: F turned into gathering (T1), the inhibition with the excitation (T2), the
+//              range of each cell's inputs found beforehand (T5), the test for silence kept.
+//
+// Arrays are plane by plane: u (inputs, size, size), a (planes, inputs, kernel, kernel),
+// us (planes, out, out), v (out, out). With -DCOUNT every read, write and operation on floats is
+// counted: that build is for counting alone.
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { READ_U, READ_A, READ_C, READ_V, READ_US, WRITE_V, WRITE_US, OPERATIONS, KINDS };
+
+#ifdef COUNT
+static long long counted[KINDS];
+void s_counts(long long* out, int reset) {
+    memcpy(out, counted, sizeof counted);
+    if (reset) memset(counted, 0, sizeof counted);
+}
+#define TELL(kind, n) (counted[kind] += (n))
+#else
+#define TELL(kind, n) ((void)0)
+#endif
+
+typedef struct {
+    int inputs, size, planes, out, kernel, pad;
+} Shape;
+
+static int least(int a, int b) { return a < b ? a : b; }
+static int most(int a, int b) { return a > b ? a : b; }
+
+// max(0, sum a u - theta v) / (v + silence), over all cells.
+static void respond(const Shape* s, const float* v, const float* silence, float theta, float* us) {
+    const int cells = s->out * s->out;
+    for (int k = 0; k < s->planes; k++)
+        for (int i = 0; i < cells; i++) {
+            TELL(READ_US, 1), TELL(READ_V, 1), TELL(WRITE_US, 1), TELL(OPERATIONS, 5);
+            us[k * cells + i] = fmaxf(us[k * cells + i] - theta * v[i], 0.0f) / (v[i] + silence[k]);
+        }
+}
+
+static void inhibit(const Shape* s, const float* restrict u, const float* restrict c,
+                    float* restrict v) {
+    for (int y = 0; y < s->out; y++)
+        for (int x = 0; x < s->out; x++) {
+            float sum = 0.0f;
+            for (int k = 0; k < s->inputs; k++)
+                for (int i = most(0, s->pad - y); i < least(s->kernel, s->size + s->pad - y); i++)
+                    for (int j = most(0, s->pad - x); j < least(s->kernel, s->size + s->pad - x);
+                         j++) {
+                        const float value =
+                            u[(k * s->size + y + i - s->pad) * s->size + x + j - s->pad];
+                        TELL(READ_U, 1), TELL(READ_C, 1), TELL(OPERATIONS, 3);
+                        sum += c[i * s->kernel + j] * value * value;
+                    }
+            TELL(WRITE_V, 1), TELL(OPERATIONS, 1);
+            v[y * s->out + x] = sqrtf(sum);
+        }
+}
+
+// L1 .. L6 for planes first .. last - 1.
+static void scatter(const Shape* s, const float* restrict u, const float* restrict a, int skip,
+                    int first, int last, float* restrict us) {
+    const int taps = s->kernel * s->kernel;
+    for (int input = 0; input < s->inputs; input++)
+        for (int y = 0; y < s->size; y++)
+            for (int x = 0; x < s->size; x++) {
+                const float value = u[(input * s->size + y) * s->size + x];
+                TELL(READ_U, 1);
+                if (skip && value == 0.0f) continue;
+                // the cells y + pad - kernel + 1 .. y + pad see it, as far as they are there
+                const int top = most(0, y + s->pad - s->kernel + 1);
+                const int bottom = least(s->out - 1, y + s->pad);
+                const int left = most(0, x + s->pad - s->kernel + 1);
+                const int right = least(s->out - 1, x + s->pad);
+                for (int k = first; k < last; k++)
+                    for (int row = top; row <= bottom; row++) {
+                        const float* at = a + ((size_t)k * s->inputs + input) * taps +
+                                          (y + s->pad - row) * s->kernel + x + s->pad;
+                        float* to = us + (k * s->out + row) * s->out;
+                        for (int column = left; column <= right; column++) {
+                            TELL(READ_A, 1), TELL(READ_US, 1), TELL(WRITE_US, 1);
+                            TELL(OPERATIONS, 2);
+                            to[column] += at[-column] * value;
+                        }
+                    }
+            }
+}
+
+void s_scatter(const Shape* s, const float* u, const float* a, const float* c, const float* silence,
+               float theta, int skip, int block, float* v, float* us) {
+    const int cells = s->out * s->out;
+    inhibit(s, u, c, v);
+    for (int i = 0; i < s->planes * cells; i++) {
+        TELL(WRITE_US, 1);
+        us[i] = 0.0f;
+    }
+    const int step = block > 0 ? block : s->planes;
+    for (int first = 0; first < s->planes; first += step)
+        scatter(s, u, a, skip, first, least(first + step, s->planes), us);
+    respond(s, v, silence, theta, us);
+}
+
+void s_gather(const Shape* s, const float* u, const float* a, const float* c, const float* silence,
+              float theta, float* us) {
+    const int taps = s->kernel * s->kernel;
+    int low[s->out], high[s->out];  // taps of each row or column of cells that lie on the layer
+    for (int i = 0; i < s->out; i++) {
+        low[i] = most(0, s->pad - i);
+        high[i] = least(s->kernel, s->size + s->pad - i);
+    }
+    for (int y = 0; y < s->out; y++)
+        for (int x = 0; x < s->out; x++) {
+            float v = 0.0f;
+            for (int k = 0; k < s->planes; k++) {
+                float e = 0.0f, square = 0.0f;
+                for (int input = 0; input < s->inputs; input++)
+                    for (int i = low[y]; i < high[y]; i++)
+                        for (int j = low[x]; j < high[x]; j++) {
+                            const float value =
+                                u[(input * s->size + y + i - s->pad) * s->size + x + j - s->pad];
+                            TELL(READ_U, 1);
+                            if (value == 0.0f) continue;
+                            const int tap = i * s->kernel + j;
+                            TELL(READ_A, 1), TELL(OPERATIONS, 2);
+                            e += a[((size_t)k * s->inputs + input) * taps + tap] * value;
+                            if (k > 0) continue;
+                            TELL(READ_C, 1), TELL(OPERATIONS, 3);
+                            square += c[tap] * value * value;
+                        }
+                if (k == 0) v = sqrtf(square);
+                TELL(WRITE_US, 1), TELL(OPERATIONS, 5);
+                us[(k * s->out + y) * s->out + x] = fmaxf(e - theta * v, 0.0f) / (v + silence[k]);
+            }
+        }
+}

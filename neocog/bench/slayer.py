@@ -1,0 +1,272 @@
+"""The GPU paper's experiments on the S-layers, each a section of one result.
+
+Ikeda et al. (2011) and what they name as future work. Every system is checked against float64
+before it is timed; a section that fails is noted, and the next begins.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neocog.bench import slayer_cpu
+from neocog.bench.machine import about
+from neocog.bench.slayer_inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
+from neocog.bench.slayer_silence import silence
+from neocog.cuda.plan import STAGES as PASS
+from neocog.errors import UsageError
+from neocog.network.model import Model, load_model
+
+if TYPE_CHECKING:
+    from neocog.cuda.engine import CudaEngine
+    from neocog.cuda.launcher import Gpu
+
+Log = Callable[[str], None]
+Row = dict[str, Any]
+
+#: Digits whose maps the S-layers are fed with.
+_FED = 32
+#: Batches that layers are timed on.
+_BATCHES = (1, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure.
+
+    Attributes
+    ----------
+    device : str
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    data : Path or None
+        A folder that holds ``mnist``.
+    model : str
+        Whose whole passes are timed.
+    precision : str
+        Of whole passes.
+    sizes : tuple of str
+        Networks, as ``"K2/K3/K4"``.
+    sections : tuple of str
+        Which; empty: all that the device can do.
+    quick : bool
+        Few digits, block sizes and repeats.
+    """
+
+    device: str = "cpu"
+    data: Path | None = None
+    model: str = "neocog-small"
+    precision: str = "fp16"
+    sizes: tuple[str, ...] = tuple(SIZES)
+    sections: tuple[str, ...] = ()
+    quick: bool = False
+
+
+class Bench:
+    """The sections, and what they share."""
+
+    def __init__(self, options: Options, log: Log) -> None:
+        self.options, self.log = options, log
+        self.quick = options.quick
+        self.digits, self.source = find_digits(
+            options.data, _FED if options.quick else PAPER_DIGITS
+        )
+        self.fed = {
+            size: Fed(model, self.digits[: 8 if self.quick else _FED])
+            for size, model in networks(options.sizes).items()
+        }
+
+    @cached_property
+    def gpu(self) -> "Gpu":
+        """The GPU that single kernels run on."""
+        from neocog.cuda.launcher import gpu
+
+        return gpu(int(self.options.device.partition(":")[2] or 0))
+
+    @cached_property
+    def model(self) -> Model:
+        """Whose whole passes are timed."""
+        return load_model(self.options.model)
+
+    @cached_property
+    def engine(self) -> "CudaEngine":
+        """The engine on all GPUs that were asked for."""
+        from neocog.cuda.engine import CudaEngine
+
+        return CudaEngine(self.model, device=self.options.device, precision=self.options.precision)
+
+    def silence(self) -> list[Row]:
+        """Table 8: how much of each S-layer's input is silent, for every shipped model."""
+        from neocog.network.registry import list_models
+
+        rows = []
+        for entry in list_models():
+            model = load_model(entry.name)
+            digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
+            rows += [{"model": model.id, **row} for row in silence(model, digits)]
+            self.log(f"{model.id}: {rows[-1]['heard']:.1%} of inputs are heard")
+        return rows
+
+    def cpu(self) -> list[Row]:
+        """Tables 6 and 7: CPU S, F and G, our CPU engine."""
+        rows = []
+        for size, fed in self.fed.items():
+            found = slayer_cpu.rivals(fed, quick=self.quick, log=self.log)
+            rows += [{"planes": size, **row} for row in (*found, *slayer_cpu.our_engine(fed))]
+        return rows
+
+    def cpu_frame(self) -> list[Row]:
+        """One character and a frame's eight on the CPU engine, one thread and two."""
+        return [
+            {"model": self.model.id, **slayer_cpu.frame(self.model, self.digits, threads=n)}
+            for n in (1, 2)
+        ]
+
+    def ladder(self) -> dict[str, list[Row]]:
+        """Fig. 6 and Table 5: block sizes tried, the ladder, our versions."""
+        from neocog.bench import slayer_gpu
+
+        batches = (1,) if self.quick else _BATCHES
+        found: dict[str, list[Row]] = {"trial": [], "rows": []}
+        for size, fed in self.fed.items():
+            best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, log=self.log)
+            rows = slayer_gpu.ladder(self.gpu, fed, best, batches=batches, log=self.log)
+            rows += slayer_gpu.ours(self.gpu, fed, batches=batches, log=self.log)
+            found["trial"] += [{"planes": size, **row} for row in tried]
+            found["rows"] += [{"planes": size, **row} for row in rows]
+        return found
+
+    def compact(self) -> list[Row]:
+        """Our tensor-core kernel with silent cells left out and not."""
+        from neocog.bench.slayer_gpu import compact
+
+        batches = (8,) if self.quick else (1, 8, 256)
+        return [
+            {"planes": size, **row}
+            for size, fed in self.fed.items()
+            for row in compact(self.gpu, fed, batches=batches, log=self.log)
+        ]
+
+    def character(self) -> list[Row]:
+        """One whole character and a frame's eight, transfers apart."""
+        from neocog.bench.slayer_future import character
+
+        return character(self.model, self.digits, precision=self.options.precision, log=self.log)
+
+    def in_flight(self) -> list[Row]:
+        """Characters in flight through the stages."""
+        from neocog.bench.slayer_future import in_flight
+
+        counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
+        return in_flight(self.engine.runners[0], self.digits, counts=counts, log=self.log)
+
+    def overlap(self) -> list[Row]:
+        """Transfers beside work."""
+        from neocog.bench.slayer_future import overlap
+
+        repeats = 4 if self.quick else 64
+        return overlap(self.engine.runners[0], self.digits, repeats=repeats, log=self.log)
+
+    def devices(self) -> list[Row]:
+        """Several GPUs."""
+        from neocog.bench.slayer_future import devices
+
+        repeats = 2 if self.quick else 128
+        each = 64 if self.quick else 4096
+        return devices(self.engine, self.digits, each=each, repeats=repeats, log=self.log)
+
+    def energy(self) -> list[Row]:
+        """Power and energy."""
+        from neocog.bench.slayer_future import energy
+
+        seconds = 0.4 if self.quick else 4.0
+        number = int(self.options.device.partition(":")[2] or 0)
+        return energy(self.engine, self.digits, seconds=seconds, number=number, log=self.log)
+
+
+#: Sections that need no GPU, and those that do, in order.
+ON_CPU = ("silence", "cpu", "cpu_frame")
+ON_GPU = ("ladder", "compact", "character", "in_flight", "overlap", "devices", "energy")
+
+
+def run(
+    options: Options, *, log: Log, keep: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run the sections.
+
+    Parameters
+    ----------
+    options : Options
+    log : callable
+        Takes a line for people.
+    keep : callable, optional
+        Takes the result after each section.
+
+    Returns
+    -------
+    dict
+        ``experiment``, where and when, ``digits``, ``sections`` by name, ``failures``.
+
+    Raises
+    ------
+    UsageError
+        If a section is unknown or needs a GPU that was not asked for.
+    """
+    on_gpu = options.device != "cpu"
+    names = options.sections or (ON_CPU + ON_GPU if on_gpu else ON_CPU)
+    check_sections(names, on_gpu)
+    bench = Bench(options, log)
+    result: dict[str, Any] = {
+        "experiment": "slayer",
+        **about(_command(options), gpu=on_gpu),
+        "model": bench.model.id,
+        "precision": options.precision,
+        "stages": list(PASS),
+        "digits": bench.source,
+        "networks": {size: fed.model.name for size, fed in bench.fed.items()},
+        "sections": {},
+        "failures": {},
+    }
+    for name in names:
+        log(f"section {name}")
+        try:
+            result["sections"][name] = getattr(bench, name)()
+        except Exception as failure:  # the other sections still run; it is told at the end
+            traceback.print_exc()
+            result["failures"][name] = f"{type(failure).__name__}: {failure}"
+        if keep is not None:
+            keep(result)
+    return result
+
+
+def check_sections(names: Sequence[str], on_gpu: bool) -> None:
+    """Raise a UsageError unless these sections are there and the device can do them."""
+    for name in names:
+        if name not in ON_CPU + ON_GPU:
+            known = ", ".join(ON_CPU + ON_GPU)
+            raise UsageError(f"slayer has no section {name!r}; choose {known}")
+        if name in ON_GPU and not on_gpu:
+            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
+
+
+def faults(result: dict[str, Any]) -> list[str]:
+    """Return a line for every section that failed and every row that is wrong."""
+    lines = [f"section {name}: {text}" for name, text in result["failures"].items()]
+    for name, section in result["sections"].items():
+        rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \
+            else section  # fmt: skip
+        for row in rows:
+            if row.get("passed") is False or row.get("same") is False:
+                facts = {k: v for k, v in row.items() if k not in ("us", "counts")}
+                lines.append(f"{name}: {facts}")
+    return lines
+
+
+def _command(options: Options) -> str:
+    words = ["neocog bench slayer", f"--device {options.device}"]
+    if options.data is not None:
+        words.append("--data DATA")
+    if options.sections:
+        words.append(f"--sections {','.join(options.sections)}")
+    return " ".join(words + ["--quick"] * options.quick)
