@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +43,7 @@ from neocog.learning.pages.conditions import (
     WITHOUT_DIGITS,
 )
 from neocog.learning.pages.page import make_page
+from neocog.live.once import Once
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.find import LONG_SIDE, find_digits
 
@@ -56,8 +58,19 @@ COLUMNS = {
     "cer_tesseract": "error rate of tesseract",
     "exact_tesseract": "exact by tesseract",
     "any": "pictures with any digit",
+    "marks": "marks found",
+    "printed": "of these printed as a digit",
 }
 FORMATS = {"cer": ".1%", "cer_other": ".1%", "cer_tesseract": ".1%"}
+CURVE = {
+    "min_p": "threshold",
+    "strings": "strings",
+    "answered": "without ?",
+    "wrong": "of these wrong",
+    "risk": "share of wrong ones",
+    "refused": "question marks",
+}
+THRESHOLDS = (0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 SEED = 20
 
 Sample = tuple[str, np.ndarray, str]
@@ -70,11 +83,11 @@ def pictures(labelled: LabelledPictures) -> Iterator[Sample]:
         yield file.name, next(decode(file, long_side=LONG_SIDE)).grey, expected
 
 
-def made(condition: str, data: Path, pages: int) -> Iterator[Sample]:
+def made(condition: str, data: Path, pages: int, *, seed: int = SEED) -> Iterator[Sample]:
     """Made pages of one condition, the same ones each time."""
     part = open_digits(data / "mnist", split="validation")
     for number in range(pages):
-        rng = np.random.default_rng([SEED, number, *condition.encode()])
+        rng = np.random.default_rng([seed, number, *condition.encode()])
         picture, text = make_page(condition, part.images, part.labels, rng)
         yield f"{condition}_{number:03d}", to_grey(picture), text.replace("\n", "")
 
@@ -87,11 +100,13 @@ def measure(
     ``lines`` is how many lines each picture has, 0 where that is not known.
     """
     usual = reader.cut
-    rows, wrong, any_digit = [], [], 0
+    rows, wrong, any_digit, marks, printed = [], [], 0, 0, 0
     for name, grey, expected in samples:
         reading = reader.read(grey)
         text = reading.text
         any_digit += any(char.isdigit() for char in text)
+        marks += len(reading.digits)
+        printed += sum(digit.char.isdigit() for digit in reading.digits)
         reader.cut = usual != other
         second = reader.read(grey).text if other else text
         reader.cut = usual
@@ -109,8 +124,32 @@ def measure(
         if other:
             found["cer_other"] = float(edits[:, 1].sum() / digits)
     else:
-        found["any"] = any_digit
+        found |= {"any": any_digit, "marks": marks, "printed": printed}
     return found
+
+
+def curve(reader: Reader, samples: list[Sample]) -> list[dict[str, Any]]:
+    """What is left of the errors of lines where "?" is allowed, by threshold."""
+    usual, engine = reader.policy, reader.engine
+    once = Once(engine)
+    reader.engine = once  # type: ignore[assignment]
+    count: Counter[tuple[float, str]] = Counter()
+    for _, grey, expected in samples:
+        once.forget()
+        for min_p in THRESHOLDS:
+            reader.policy = replace(usual, min_p=min_p)
+            text = reader.read(grey).text.replace("\n", "")
+            sure = text and "?" not in text
+            count[min_p, "answered"] += bool(sure)
+            count[min_p, "wrong"] += bool(sure and text != expected)
+            count[min_p, "refused"] += text.count("?")
+    reader.policy, reader.engine = usual, engine
+    return [
+        {"min_p": p, "strings": len(samples), "answered": count[p, "answered"],
+         "wrong": count[p, "wrong"], "refused": count[p, "refused"],
+         "risk": count[p, "wrong"] / max(count[p, "answered"], 1)}
+        for p in THRESHOLDS
+    ]  # fmt: skip
 
 
 def tesseract(samples: list[Sample]) -> dict[str, Any]:
@@ -168,7 +207,7 @@ def together(rows: list[dict[str, Any]], **about: str) -> dict[str, Any]:
     digits = sum(row["digits"] for row in rows)
     total: dict[str, Any] = {**about, "digits": digits}
     total["pictures"] = sum(row["pictures"] for row in rows)
-    for key in ("exact", "any"):
+    for key in ("exact", "any", "marks", "printed"):
         if key in rows[0]:
             total[key] = sum(row[key] for row in rows)
     if digits:
@@ -203,6 +242,11 @@ def main() -> None:
             finding = finding_times(reader, [*samples, large_page(args.data)])
         keep({"set": name, **measure(reader, samples, other=True, lines=int(name == "strings")),
               **({} if args.quick else tesseract(samples))})  # fmt: skip
+        if name == "strings":
+            keep({"set": "strings, other half", **measure(reader, samples[1::2], lines=1)})
+            rest = curve(reader, samples[1::2])
+            write_results(args.output.with_name("strings.json"), rest, columns=CURVE,
+                          formats={"risk": ".1%"}, model=reader.model.id)  # fmt: skip
     apart = {*HELD_BACK, *WITHOUT_DIGITS}
     groups = {
         "tuned": [name for name in CONDITIONS if name not in apart],
