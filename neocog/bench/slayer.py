@@ -240,6 +240,27 @@ def run(
     return result
 
 
+def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with the sections of an earlier one that it does not have.
+
+    Where a section was made on another machine or commit its own ``about`` in ``from`` says so.
+    """
+    keys = ("command", "machine", "cpu", "date", "commit", "digits")
+    own = {key: result.get(key) for key in keys}
+    made = {name: own for name in result["sections"]}
+    older = {name: rows for name, rows in earlier.get("sections", {}).items() if name not in made}
+    before = {key: earlier.get(key) for key in keys}
+    origins = {name: earlier.get("from", {}).get(name, before) for name in older}
+    first = earlier if earlier.get("machine") and len(older) > len(made) else result
+    return {
+        **earlier,
+        **result,
+        **{key: first.get(key) for key in keys},
+        "sections": {**older, **result["sections"]},
+        "from": {**origins, **made},
+    }
+
+
 def check_sections(names: Sequence[str], on_gpu: bool) -> None:
     """Raise a UsageError unless these sections are there and the device can do them."""
     for name in names:

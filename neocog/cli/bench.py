@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -75,3 +76,69 @@ def bench_network(
         return
     for line in result.lines():
         print(line)
+
+
+@app.command("slayer")
+def bench_slayer(
+    device: options.Device = "auto",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
+    ] = None,
+    model: options.Model = "neocog-small",
+    precision: options.Precision = None,
+    sections: Annotated[
+        str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
+    ] = "",
+    sizes: Annotated[
+        str,
+        typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed."),
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """The GPU paper's experiments (Ikeda et al. 2011): S-layers on CPU and GPU, its future work.
+
+    Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
+    section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
+    """
+    from neocog.batch.device import choose_device
+    from neocog.bench.slayer import Options, faults, run
+    from neocog.bench.slayer_report import lines
+
+    where = choose_device(device)
+    words = tuple(name.strip() for name in sections.split(",") if name.strip())
+    wanted = Options(
+        device=where,
+        data=data,
+        model=model,
+        precision=precision or "fp16",
+        sections=words,
+        quick=quick,
+        **({"sizes": tuple(sizes.split(","))} if sizes else {}),
+    )
+    result = run(wanted, log=_told, keep=lambda found: _kept(found, output))
+    print(json.dumps(result) if as_json else "\n".join(lines(result)))
+    wrong = faults(result)
+    for line in wrong:
+        _told(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _told(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _kept(result: dict[str, Any], path: Path | None) -> None:
+    """Write a result; sections of earlier runs that this one does not have stay."""
+    if path is None:
+        return
+    from neocog.bench.slayer import merged
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps(merged(earlier, result), indent=1) + "\n", encoding="utf-8")
