@@ -90,8 +90,9 @@ class Costs:
 
 #: In a strip, where nearly all marks are digits.
 STRIP = Costs(crossed=1.0, widest=1.05)
-#: On a page: letters, which are cut into digits as easily, are as broad as one digit.
-PAGE = Costs(narrowest=1.2)
+#: On a page: letters, which are cut into digits as easily, are as broad as one digit; what a cut
+#: leaves should look like a digit without its neighbour's ink.
+PAGE = Costs(narrowest=1.2, shared=0.0)
 
 
 def cut_lines(
