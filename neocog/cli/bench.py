@@ -129,6 +129,62 @@ def bench_slayer(
         raise typer.Exit(1)
 
 
+@app.command("winograd")
+def bench_winograd(
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Counts and lane census alone: no GPU is needed.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Within a minute.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+    ] = None,
+    launches: Annotated[
+        bool, typer.Option("--launches", help="Only launch the transforms, for a profiler.")
+    ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", metavar="CSV", help="What the profiler said of --launches."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Decomposed Winograd convolution (Lee and Kwak 2025) beside cuDNN and FFT.
+
+    Every way is checked against float64 before it is timed; exit code 1 if one is wrong or fails.
+    A profiler tells active lanes by: ncu --csv --page raw --metrics
+    smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
+    neocog bench winograd --launches > lanes.csv
+    """
+    from neocog.bench import winograd as bench
+    from neocog.bench.winograd_lanes import read_profile
+    from neocog.bench.winograd_report import section, write_figures
+
+    if launches:
+        bench.progress(f"{bench.run_launches()} transforms launched")
+        return
+
+    def save(found: dict[str, Any]) -> None:
+        if output is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+    told = read_profile(profile.read_text(encoding="utf-8")) if profile else None
+    if cpu:
+        result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress)
+    else:
+        result = bench.run_on_gpu(quick=quick, save=save, log=bench.progress, profile=told)
+    if figures is not None:
+        write_figures(result, figures)
+    print(json.dumps(result) if as_json else section(result))
+    wrong = bench.faults(result)
+    for line in wrong:
+        _told(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)
+
+
 def _told(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 

@@ -251,7 +251,8 @@ class Plan:
         )
         return [start, Launch(kernel, grid, (v, u, w, count)), inverse]
 
-    def _geometry(self) -> Iterator[tuple[str, int | float | str]]:
+    def geometry(self) -> Iterator[tuple[str, int | float | str]]:
+        """Yield the definitions that all kernels of the plan share (see ``winograd.cuh``)."""
         shape = self.shape
         yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
         yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
@@ -269,7 +270,7 @@ class Plan:
 
     def _kernel(self, name: str, **more: int) -> Kernel:
         """One of the kernels of ``winograd.cu`` beside the product."""
-        defines = (*self._geometry(), *more.items(), ("STAGE", _STAGE[name]))
+        defines = (*self.geometry(), *more.items(), ("STAGE", _STAGE[name]))
         arch = 80 if self.operand in ("tf32", "tf32x3") else 75
         return Kernel(
             "winograd.cu", name, defines, _THREADS[name], arch=arch, registers=_REGISTERS[name]
@@ -281,14 +282,14 @@ class Plan:
         grid = (rows, -(-self.shape.planes // bn), self.split.points(self.m))
         if self.version == "tensor":
             warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
-            defines = (*self._geometry(), ("BM", bm), ("BN", bn), ("WARPS_M", warps))
+            defines = (*self.geometry(), ("BM", bm), ("BN", bn), ("WARPS_M", warps))
             defines += (("BYTES", self.row_bytes), ("STAGES", _STAGES))
             shared = _STAGES * (bm + bn) * (self.row_bytes + 16)
             kernel = Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128)
             return kernel, grid
         tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4
         threads = bm // tm * (bn // tn)
-        defines = (*self._geometry(), ("BM", bm), ("BN", bn), ("BK", 8), ("TM", tm), ("TN", tn))
+        defines = (*self.geometry(), ("BM", bm), ("BN", bn), ("BK", 8), ("TM", tm), ("TN", tn))
         defines += (("STAGE", _STAGE["product"]),)
         return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
 
@@ -329,7 +330,7 @@ class Plan:
         threads = points * (bt // 8) * (32 // tn)
         loop = points * (8 * (bt + 4) + 8 + 8 * 32 + 16)
         shared = 4 * max(loop, points * bt * 36)
-        defines = (*self._geometry(), ("MAP", self.shape.source))
+        defines = (*self.geometry(), ("MAP", self.shape.source))
         defines += (("OUT_FLOAT", int(self.shape.target == 0)), ("S_CELLS", int(s_cells)))
         defines += (("BT", bt), ("BN", 32), ("BK", 8), ("TM", 8), ("TN", tn), ("SHARED", shared))
         name = "s_winograd" if s_cells else "winograd"

@@ -1,0 +1,236 @@
+"""The section of ``docs/experiments.md`` on decomposed Winograd, and its figures, from the JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neocog.bench.figures import COLOURS, Axis, Line, chart
+from neocog.bench.winograd_layers import PAPER_GAIN
+
+Row = dict[str, Any]
+_STYLE = (
+    "<style>text{font:11px sans-serif;fill:#333}.x{text-anchor:middle}.y{text-anchor:end}"
+    ".grid{stroke:#ddd;fill:none}.line{fill:none;stroke-width:2}</style>"
+)
+_MISSING = "not in our copy"
+
+
+def section(result: Row, *, figures: str = "figures") -> str:
+    """Return the section in Markdown.
+
+    Parameters
+    ----------
+    result : dict
+        What ``neocog bench winograd --json`` writes.
+    figures : str
+        Folder of the figures, as a link from the page.
+    """
+    parts = [
+        "## Decomposed Winograd convolution (Lee and Kwak 2025)",
+        _origin(result),
+        *(_lanes(result["lanes"], figures) if result.get("lanes") else ()),
+        *(_layers(result, figures) if result.get("summary") else ()),
+        *(_changing(result["changing"]) if result.get("changing") else ()),
+        *(_filters(result["filters"]) if result.get("filters") else ()),
+        *_counts(result),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdict(result: Row) -> str:
+    """Return one sentence: whether the method pays on this device."""
+    ratios = [row["ratio"] for row in result.get("summary", ()) if row.get("ratio")]
+    if not ratios:
+        return "Not measured on a GPU yet."
+    gain = _gains(result.get("changing", ()))
+    pays = "pays" if min(ratios) > 1 else "does not pay everywhere"
+    text = (
+        f"Decomposed Winograd {pays} in float32: {min(ratios):.1f} to {max(ratios):.1f} times as "
+        "fast as cuDNN without TF32."
+    )
+    if gain:
+        text += (
+            f" Channel-wise indexing saves {min(gain):.0f} to {max(gain):.0f} % of a convolution "
+            "whose filters change, and nothing where they stay."
+        )
+    return text
+
+
+def write_figures(result: Row, folder: Path) -> list[Path]:
+    """Draw the figures that the result has rows for, as SVG; returns their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {}
+    if result.get("lanes"):
+        drawn["winograd-lanes"] = lanes_figure(result["lanes"])
+    if result.get("summary"):
+        drawn["winograd-layers"] = layers_figure(result["summary"])
+    paths = []
+    for name, text in drawn.items():
+        paths.append(folder / f"{name}.svg")
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def lanes_figure(rows: Sequence[Row]) -> str:
+    """Return Fig. 4: active lanes by filter size, in both orders of threads."""
+    lines = []
+    for indexing in ("channel-wise", "thread-wise"):
+        own = [r for r in rows if r["figure"] == 4 and r["indexing"] == indexing]
+        lines.append(Line(indexing, [(r["filter"], r["lanes"]) for r in own], dots=True))
+        if any(r.get("profiler") for r in own):
+            points = [(r["filter"], r["profiler"]) for r in own if r.get("profiler")]
+            lines.append(Line(f"{indexing}, whole kernel by profiler", points))
+    sizes = sorted({r["filter"] for r in rows if r["figure"] == 4})
+    x = Axis("filter size", sizes[0], sizes[-1], [(s, str(s)) for s in sizes])
+    y = Axis("active lanes of a warp", 0, 34, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
+    return _standalone(lines, x, y, "Active lanes of a warp by filter size")
+
+
+def layers_figure(rows: Sequence[Row]) -> str:
+    """Return how many times as fast as cuDNN each layer is, by batch."""
+    rated = [r for r in rows if r.get("ratio")]
+    batches = sorted({r["batch"] for r in rows})
+    lines = []
+    for layer in dict.fromkeys(r["layer"] for r in rated):
+        points = [(batches.index(r["batch"]), r["ratio"]) for r in rated if r["layer"] == layer]
+        lines.append(Line(layer, points, dots=True))
+    top = max([r["ratio"] for r in rated], default=1.0)
+    step = 1 if top < 6 else 2 if top < 12 else 5
+    ticks = [(v, str(v)) for v in range(0, int(top) + step + 1, step)]
+    x = Axis("batch", -0.2, len(batches) - 0.8, [(i, str(b)) for i, b in enumerate(batches)])
+    y = Axis("times as fast as cuDNN, float32", 0, ticks[-1][0], ticks)
+    return _standalone(lines, x, y, "Decomposed Winograd beside cuDNN in float32")
+
+
+def _standalone(lines: Sequence[Line], x: Axis, y: Axis, title: str) -> str:
+    """A chart as a file of its own, its key within."""
+    svg, _, _ = chart(lines, x, y, title=title).partition("</svg>")
+    svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    head, _, body = svg.partition(">")
+    key = ""
+    for i, line in enumerate(lines):
+        colour, at = COLOURS[i % len(COLOURS)], 30 + 14 * i
+        key += f'<path d="M300 {at - 4}h14" stroke="{colour}" class="line"/>'
+        key += f'<text x="318" y="{at}" style="font-size:10px">{line.name}</text>'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f"{head}>{_STYLE}{paper}{body}{key}</svg>\n"
+
+
+# -- parts of the section --------------------------------------------------------------------------
+def _origin(result: Row) -> str:
+    facts, peers = result["facts"], result.get("peers") or {}
+    told = {**facts, **{name: peers[name] for name in ("torch", "cuDNN") if name in peers}}
+    names = ("machine", "driver", "CUDA", "cuDNN", "torch", "commit", "date")
+    about = ", ".join(f"{name} {told[name]}" for name in names if told.get(name))
+    return f"`{told['command']}`: {about}. All outputs are held against float64 before timing."
+
+
+def _lanes(rows: Sequence[Row], figures: str) -> tuple[str, ...]:
+    table = [("filter", "channels", "indexing", "lanes, by census", "formula", "plain mean",
+              "profiler, whole kernel", "paper")]  # fmt: skip
+    for r in rows:
+        profiler = f"{r['profiler']:.1f}" if r.get("profiler") else "-"
+        size = f"{r['filter']}x{r['filter']}"
+        table.append((size, str(r["channels"]), r["indexing"], f"{r['lanes']:.1f}",
+                      f"{r['formula']:.1f}", f"{r['plain']:.1f}", profiler,
+                      f"{r['paper']} (curve {_MISSING})"))  # fmt: skip
+    return (
+        "### Active lanes of a warp while filters are transformed (Figs 4 and 5)",
+        f"![active lanes]({figures}/winograd-lanes.svg)",
+        "Census: every thread counts itself in its warp and size of sub-filter; the formula agrees "
+        "in every warp. A transform counts with its instructions; the plain mean counts all alike. "
+        "A profiler counts the whole kernel, its index arithmetic with all 32 lanes too, which is "
+        "why its figures (and the paper's) lie above ours.",
+        _table(table),
+    )
+
+
+def _layers(result: Row, figures: str) -> tuple[str, ...]:
+    table = [("layer", "batch", "ours, chosen by count", "us", "best way, us", "cuDNN fp32, us",
+              "FFT, us", "times as fast as cuDNN")]  # fmt: skip
+    for r in result["summary"]:
+        table.append((r["layer"], str(r["batch"]), r["chosen"] or "-", _us(r["chosen_us"]),
+                      _us(r["best_us"]), _us(r["cuDNN_us"]), _us(r["FFT_us"]),
+                      f"{r['ratio']:.1f}" if r.get("ratio") else "-"))  # fmt: skip
+    every = [("layer", "batch", "precision", "way", "multiplications an output", "us",
+              "largest error")]  # fmt: skip
+    for r in result["layers"]:
+        products = f"{r['multiplications']:.1f}" if "multiplications" in r else "-"
+        error = f"{r['error']:.0e}" if r.get("error") is not None else r.get("failed", "-")
+        every.append((r["layer"], str(r["batch"]), r["precision"], r["way"], products,
+                      _us(r["us"]), error))  # fmt: skip
+    names = sorted({r["algorithm"] for r in result["layers"] if r.get("algorithm")})
+    return (
+        "### The four layers with fixed filters",
+        f"![times as fast as cuDNN]({figures}/winograd-layers.svg)",
+        "The way is named before anything is timed, by a count of operations and bytes "
+        "(`neocog.cuda.winograd_count`). Filters are transformed once; their bytes count at every "
+        "pass. cuDNN has the better of both memory formats and tries its algorithms.",
+        _table(table),
+        "<details><summary>Every way</summary>\n\n" + _table(every) + "\n\n</details>",
+        "<details><summary>Kernels that cuDNN and FFT ran</summary>\n\n"
+        + "\n".join(f"- {name}" for name in names)
+        + "\n\n</details>",
+    )
+
+
+def _changing(rows: Sequence[Row]) -> tuple[str, ...]:
+    table = [("layer", "batch", "way", "thread-wise, us", "channel-wise, us", "saved",
+              "share of the transform", "paper")]  # fmt: skip
+    for slow, quick in _pairs(rows):
+        table.append((slow["layer"], str(slow["batch"]), slow["way"], _us(slow["us"]),
+                      _us(quick["us"]), f"{100 * (1 - quick['us'] / slow['us']):.0f} %",
+                      f"{100 * slow['share']:.0f} -> {100 * quick['share']:.0f} %",
+                      PAPER_GAIN))  # fmt: skip
+    return (
+        "### Whole convolution with filters that change (Fig. 6)",
+        "The transform of the filters (Algorithm 1, corrected) runs in every pass. What channel-"
+        "wise indexing saves depends on the transform's share; the paper's bars are "
+        f"{_MISSING}, its text says {PAPER_GAIN}.",
+        _table(table),
+    )
+
+
+def _pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Rows of both orders of threads, thread-wise first, where both were timed."""
+    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        if row.get("us"):
+            key = (row["layer"], row["batch"], row["way"], row.get("kernel"))
+            found.setdefault(key, {})[row["indexing"]] = row
+    return [(both["thread-wise"], both["channel-wise"]) for both in found.values() if len(both) > 1]
+
+
+def _gains(rows: Sequence[Row]) -> list[float]:
+    return [100 * (1 - quick["us"] / slow["us"]) for slow, quick in _pairs(rows)]
+
+
+def _filters(rows: Sequence[Row]) -> tuple[str, ...]:
+    table = [("layer", "way", "kernel", "thread-wise, us", "channel-wise, us", "GB/s")]
+    for slow, quick in _pairs(rows):
+        table.append((slow["layer"], slow["way"], slow["kernel"], _us(slow["us"]),
+                      _us(quick["us"]), f"{quick['gigabytes_s']:.0f}"))  # fmt: skip
+    return ("### The transform of the filters alone", _table(table))
+
+
+def _counts(result: Row) -> tuple[str, ...]:
+    table = [("layer", "batch", "way", "direct GFLOP", "products GFLOP",
+              "filters, input, output MB",
+              "V and W MB", "least us on an H200")]  # fmt: skip
+    for r in result["counts"]:
+        if not r["chosen"]:
+            continue
+        products = next(s for s in r["steps"] if s["step"] == "products")
+        table.append((r["layer"], str(r["batch"]), r["way"], f"{r['direct_gflop']:.1f}",
+                      f"{products['gflop']:.1f}", f"{sum(s['megabytes'] for s in r['steps']):.0f}",
+                      f"{products['between_megabytes']:.0f}", _us(r["floor_us"])))  # fmt: skip
+    return ("### What the chosen ways compute and move", _table(table))
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])

@@ -1,0 +1,83 @@
+"""Filters transformed on the device, threads in the two orders of Lee and Kwak's Algorithm 1."""
+
+from typing import Literal
+
+import numpy as np
+
+from neocog.cuda.kernel import Array, Kernel, Launch
+from neocog.cuda.winograd_plan import Plan
+
+Indexing = Literal["channel-wise", "thread-wise"]
+INDEXINGS: tuple[Indexing, ...] = ("channel-wise", "thread-wise")
+#: Threads of a block along filters and along channels (Algorithm 1, lines 2 and 3).
+BLOCK_K, BLOCK_C = 64, 8
+WARP = 32
+_THREADS = BLOCK_K * BLOCK_C
+
+
+def filter_grid(
+    indexing: Indexing, planes: int, channels: int, subfilters: int
+) -> tuple[int, int, int]:
+    """Return the blocks of 512 threads that transform all sub-filters.
+
+    Parameters
+    ----------
+    indexing : {"channel-wise", "thread-wise"}
+    planes, channels : int
+        Channels out (K) and in (C).
+    subfilters : int
+        Sub-filters of one filter, SF.
+    """
+    if indexing == "channel-wise":
+        return (-(-planes // BLOCK_K) * subfilters, -(-channels // BLOCK_C), 1)
+    return (-(-planes * channels * subfilters // _THREADS), 1, 1)
+
+
+def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False) -> Kernel:
+    """Return the kernel of :func:`filter_split`."""
+    largest = plan.split.groups[0].size
+    held = largest * largest + (plan.m + largest - 1) * largest
+    defines = (
+        *plan.geometry(),
+        ("INDEXING", INDEXINGS.index(indexing)),
+        ("CENSUS", int(census)),
+        ("CHANNELS_FAST", int(plan.version == "tensor")),
+    )
+    return Kernel(
+        "winograd_filters.cu",
+        "filter_split",
+        defines,
+        _THREADS,
+        _THREADS * held * 4,
+        arch=80 if plan.operand == "tf32" else 75,
+        registers=128,
+    )
+
+
+def filter_split(
+    plan: Plan, w: Array, u: Array, indexing: Indexing, *, census: Array | None = None
+) -> Launch:
+    """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
+
+    Parameters
+    ----------
+    plan : Plan
+        Whose U.
+    w : array of float32, shape (K, C, k, k)
+    u : array
+        As :meth:`~neocog.cuda.winograd_plan.Plan.filters` gives it; where the plan stores more
+        channels or planes than ``w`` has, the rest stays as it is.
+    indexing : {"channel-wise", "thread-wise"}
+        Which index varies fastest within a warp.
+    census : array of uint32, shape (warps, 4), optional
+        Zeros; gets the lanes of each warp that transformed sub-filters of each size.
+    """
+    planes, channels = w.shape[:2]
+    grid = filter_grid(indexing, planes, channels, len(plan.split.sizes) ** 2)
+    kernel = filter_split_kernel(plan, indexing, census=census is not None)
+    return Launch(kernel, grid, (w, u, census, np.int32(planes), np.int32(channels)))
+
+
+def warps_of(grid: tuple[int, int, int]) -> int:
+    """Return the warps of a grid of :func:`filter_grid`."""
+    return grid[0] * grid[1] * grid[2] * (_THREADS // WARP)
