@@ -36,6 +36,7 @@ FOLDERS = (
     ("neocog/network", "*.py"),
     ("neocog/learning", "*.py"),
     ("neocog/learning/pages", "*.py"),
+    ("neocog/learning/marks", "*.py"),
     ("neocog/vision", "*.py"),
     ("neocog/batch", "*.py"),
     ("neocog/live", "*.py"),
