@@ -1,0 +1,65 @@
+// The steps around a library's convolution or matrix product, for convolution with average pooling:
+//   box_sums   means of BOX x BOX neighbouring inputs, at every place: what the filter then sees at
+//              stride BOX. Bound by memory: a thread walks down a column and reads each row once for
+//              BOX rows of means.
+//   gather     the rows of a matrix product: for each output, its window of KSIZE x KSIZE means (BOX
+//              1: inputs), taps first, then channels.
+// Maps are (picture, row, column, channel), channels a multiple of 16 bytes.
+#include "units.cuh"
+
+#define ROWS 8
+
+DEVICE uint4 read_unit(const uint4* x, int row, int column, int height, int width, int units) {
+    const bool inside = (u32)row < (u32)height && (u32)column < (u32)width;
+    const uint4 nothing = make_uint4(0, 0, 0, 0);
+    return inside ? x[((u64)row * width + column) * units] : nothing;
+}
+
+// x (batch, height, width, channels), out (batch, height + 2 padding - BOX + 1, ..., channels).
+KERNEL(256)
+box_sums(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int height, int width,
+         int channels, int padding) {
+    const int units = channels / VALUES;
+    const int out_height = height + 2 * padding - BOX + 1, out_width = width + 2 * padding - BOX + 1;
+    const int bands = (out_height + ROWS - 1) / ROWS;
+    const u64 item = (u64)blockIdx.x * 256 + threadIdx.x;
+    const int unit = item % units, column = item / units % out_width;
+    const int band = item / units / out_width % bands;
+    const u64 picture = item / units / out_width / bands;
+    if (picture >= (u64)batch) return;
+    const uint4* const from = (const uint4*)x + picture * height * width * units + unit;
+    uint4* const to =
+        (uint4*)out + ((picture * out_height + band * ROWS) * out_width + column) * units + unit;
+    float line[BOX][VALUES];
+    UNROLL for (int r = 0; r < ROWS + BOX - 1; r++) {
+        UNROLL for (int i = 0; i < VALUES; i++) line[r % BOX][i] = 0.0f;
+        UNROLL for (int b = 0; b < BOX; b++)
+            add_unit(line[r % BOX], read_unit(from, band * ROWS + r - padding, column + b - padding,
+                                              height, width, units));
+        if (r < BOX - 1 || band * ROWS + r - BOX + 1 >= out_height) continue;
+        float sum[VALUES] = {};
+        UNROLL for (int b = 0; b < BOX; b++)
+            UNROLL for (int i = 0; i < VALUES; i++) sum[i] += line[b][i];
+        to[(u64)(r - BOX + 1) * out_width * units] = unit_of(sum, 1.0f / (BOX * BOX));
+    }
+}
+
+// out (batch out_height out_width, KSIZE KSIZE channels); stride of the windows STRIDE.
+KERNEL(256)
+gather(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int height, int width,
+       int channels, int out_height, int out_width, int padding) {
+    const int units = channels / VALUES;
+    const u64 item = (u64)blockIdx.x * 256 + threadIdx.x;
+    const int unit = item % units, tap = item / units % (KSIZE * KSIZE);
+    const u64 cell = item / units / (KSIZE * KSIZE);
+    if (cell >= (u64)batch * out_height * out_width) return;
+    const u64 picture = cell / (out_height * out_width);
+    const int row = cell / out_width % out_height * STRIDE + tap / KSIZE - padding;
+    const int column = cell % out_width * STRIDE + tap % KSIZE - padding;
+    const uint4* const from = (const uint4*)x + picture * height * width * units + unit;
+    float sum[VALUES] = {};
+    UNROLL for (int i = 0; i < BOX; i++)
+        UNROLL for (int j = 0; j < BOX; j++)
+            add_unit(sum, read_unit(from, row + i, column + j, height, width, units));
+    ((uint4*)out)[item] = unit_of(sum, 1.0f / (BOX * BOX));
+}

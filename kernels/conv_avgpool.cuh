@@ -1,0 +1,191 @@
+// The parts of conv_avgpool.cu: sizes, loading, box sums, storing.
+#ifndef NEOCOG_CONV_AVGPOOL_CUH
+#define NEOCOG_CONV_AVGPOOL_CUH
+#include "units.cuh"
+#include "wgmma_wide.cuh"
+
+// MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as sums of two TF32 numbers; KSIZE taps a side; STRIDE
+// of the product (the pooling); BOX of the sums (the pooling, or 1: none); PATCHES of 8 x 8 outputs a
+// block; PLANES of outputs a block; UNITS of 16 bytes of a place's channels a chunk; STAGES of
+// weights; SPLIT 1 where blocks share a sum.
+#define PARTS (MODE == 3 ? 2 : 1)
+#define TAPS (KSIZE * KSIZE)
+#define SIDE (7 * STRIDE + KSIZE)  // rows and columns of sums that a patch needs
+#define RAW_SIDE (SIDE + BOX - 1)
+// Sums lie by unit, then patch, row, phase (column modulo STRIDE), column: the eight cells of a row
+// of a patch see, with any tap, 128 bytes in a row.
+#define PHASES (STRIDE < KSIZE ? STRIDE : KSIZE)
+#define PHASE_WIDTH ((8 + (KSIZE - 1) / STRIDE) | 1)
+#define ROW_BYTES (PHASES * PHASE_WIDTH * 16)
+#define PATCH_BYTES (SIDE * ROW_BYTES)
+// two more than a multiple of eight units: lanes that write neighbouring units and columns of a row
+// meet no bank twice
+#define UNIT_BYTES ((PATCHES * PATCH_BYTES / 16 + 5) / 8 * 128 + 32)
+#define SUM_BYTES ((PARTS * UNITS * UNIT_BYTES + 127) / 128 * 128)
+#define RAW_BYTES (PATCHES * RAW_SIDE * RAW_SIDE * UNITS * 16)
+#define STAGE_BYTES (PARTS * UNITS * PLANES * 16)
+#define SEGMENT (BOX < 4 ? 3 : 2)  // rows of sums that a thread makes at once
+#define SEGMENTS ((SIDE + SEGMENT - 1) / SEGMENT)
+#define STEPS (UNITS / 2)  // products of 32 bytes' depth
+// tensor cores cut sums off: of float32 at most 36 products in a row are summed there
+#define FLUSH (MODE == 3)
+#define FLUSH_TAPS (STEPS > 11 ? 1 : 12 / STEPS)
+#define TILES (PLANES / 8)
+
+// Sizes that are known at the launch; share: chunks of a split.
+struct Sizes {
+    int height, width, units, out_height, out_width, planes, padding, splits;
+    int patches, patches_x, patches_y, tiles, slices, chunks, share, items;
+};
+DEVICE Sizes sizes_of(int batch, int height, int width, int channels, int out_height, int out_width,
+                      int planes, int padding, int splits) {
+    Sizes s = {height, width, channels / VALUES, out_height, out_width, planes, padding,
+               SPLIT ? splits : 1};
+    s.patches_x = (out_width + 7) / 8, s.patches_y = (out_height + 7) / 8;
+    s.patches = batch * s.patches_x * s.patches_y;
+    s.tiles = (s.patches + PATCHES - 1) / PATCHES, s.slices = (planes + PLANES - 1) / PLANES;
+    s.chunks = (s.units + UNITS - 1) / UNITS, s.share = (s.chunks + s.splits - 1) / s.splits;
+    s.items = s.tiles * s.slices * s.splits;
+    return s;
+}
+// Of an item: which tile of outputs, which slice of planes, which chunks of channels.
+DEVICE int tile_of(const Sizes& s, int item) { return item / s.splits / s.slices; }
+DEVICE int slice_of(const Sizes& s, int item) { return item / s.splits % s.slices; }
+DEVICE int first_chunk(const Sizes& s, int item) { return item % s.splits * s.share; }
+DEVICE int end_chunk(const Sizes& s, int item) {
+    return min(s.chunks, (item % s.splits + 1) * s.share);
+}
+
+// Where a patch lies: picture, and its first output.
+struct Patch {
+    int image, y, x;
+    bool there;
+};
+DEVICE Patch patch_of(const Sizes& s, int number) {
+    return {number / (s.patches_x * s.patches_y), number / s.patches_x % s.patches_y * 8,
+            number % s.patches_x * 8, number < s.patches};
+}
+
+// The inputs of a tile's patches, one chunk of channels, on their way to shared memory: (patch, row,
+// column, unit). What lies outside the picture is 0.
+DEVICE void load_raw(u8* to, const map_t* x, const Sizes& s, int tile, int chunk, int thread,
+                     int threads) {
+    NO_UNROLL for (int m = 0; m < PATCHES; m++) {
+        const Patch patch = patch_of(s, tile * PATCHES + m);
+        const int top = patch.y * STRIDE - s.padding, left = patch.x * STRIDE - s.padding;
+        const u8* const picture =
+            (const u8*)x + (u64)(patch.there ? patch.image : 0) * s.height * s.width * s.units * 16;
+        NO_UNROLL for (int i = thread; i < RAW_SIDE * RAW_SIDE * UNITS; i += threads) {
+            const int unit = chunk * UNITS + i % UNITS, column = left + i / UNITS % RAW_SIDE;
+            const int row = top + i / (UNITS * RAW_SIDE);
+            const bool given = patch.there && (u32)row < (u32)s.height &&
+                               (u32)column < (u32)s.width && unit < s.units;
+            const u32 at = given ? ((u32)(row * s.width + column) * s.units + unit) : 0;
+            copy_async_16_or_0(to + (m * (RAW_SIDE * RAW_SIDE * UNITS) + i) * 16,
+                               picture + (u64)at * 16, given);
+        }
+    }
+}
+
+// Write a unit of sums, divided by the box's places, as operands.
+DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
+    uint4 unit = unit_of(sum, 1.0f / (BOX * BOX));
+#if MODE >= 2
+    const float v[4] = {__uint_as_float(unit.x), __uint_as_float(unit.y), __uint_as_float(unit.z),
+                        __uint_as_float(unit.w)};
+    unit = make_uint4(tf32_of(v[0]), tf32_of(v[1]), tf32_of(v[2]), tf32_of(v[3]));
+#endif
+    *(uint4*)to = unit;
+#if MODE == 3
+    *(uint4*)(to + UNITS * UNIT_BYTES) = make_uint4(
+        tf32_of(v[0] - __uint_as_float(unit.x)), tf32_of(v[1] - __uint_as_float(unit.y)),
+        tf32_of(v[2] - __uint_as_float(unit.z)), tf32_of(v[3] - __uint_as_float(unit.w)));
+#endif
+}
+
+// Box sums of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
+DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
+    NO_UNROLL for (int i = thread; i < PATCHES * SEGMENTS * SIDE * UNITS; i += threads) {
+        const int unit = i % UNITS, column = i / UNITS % SIDE;
+        const int first = i / (UNITS * SIDE) % SEGMENTS * SEGMENT, m = i / (UNITS * SIDE * SEGMENTS);
+        if (PHASES < STRIDE && column % STRIDE >= PHASES) continue;
+        const uint4* from =
+            (const uint4*)raw + ((m * RAW_SIDE + first) * RAW_SIDE + column) * UNITS + unit;
+        float sum[SEGMENT][VALUES] = {};
+        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+            if (SIDE % SEGMENT && first + r >= RAW_SIDE) continue;
+            float line[VALUES] = {};
+            UNROLL for (int b = 0; b < BOX; b++) add_unit(line, from[(r * RAW_SIDE + b) * UNITS]);
+            UNROLL for (int s = 0; s < SEGMENT; s++)
+                if (s <= r && r < s + BOX)
+                    UNROLL for (int v = 0; v < VALUES; v++) sum[s][v] += line[v];
+        }
+        u8* at = to + unit * UNIT_BYTES + m * PATCH_BYTES + first * ROW_BYTES +
+                 (column % STRIDE * PHASE_WIDTH + column / STRIDE) * 16;
+        UNROLL for (int s = 0; s < SEGMENT; s++)
+            if (SIDE % SEGMENT == 0 || first + s < SIDE) put_unit(at + s * ROW_BYTES, sum[s]);
+    }
+}
+
+// Where the sums that a tap sees lie, counted from those of the first tap.
+DEVICE int tap_bytes(int tap) {
+    const int ky = tap / KSIZE, kx = tap % KSIZE;
+    return ky * ROW_BYTES + (kx % STRIDE * PHASE_WIDTH + kx / STRIDE) * 16;
+}
+
+// Eight neighbouring planes of one output.
+DEVICE void store_planes(map_t* to, const float (&v)[8], int left, bool whole) {
+    if (whole && left >= 8) {
+#if MAP == 0
+        ((float4*)to)[0] = make_float4(v[0], v[1], v[2], v[3]);
+        ((float4*)to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+#elif MAP == 1
+        *(uint4*)to = make_uint4(half2_of(v[0], v[1]), half2_of(v[2], v[3]), half2_of(v[4], v[5]),
+                                 half2_of(v[6], v[7]));
+#else
+        *(uint4*)to = make_uint4(bf16x2_of(v[0], v[1]), bf16x2_of(v[2], v[3]),
+                                 bf16x2_of(v[4], v[5]), bf16x2_of(v[6], v[7]));
+#endif
+        return;
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+        if (i < left) to[i] = to_map(v[i]);
+}
+
+// Store `tiles` tiles of eight columns of one row of the product: output (y, x) of a patch. Columns
+// are dealt to tiles so that a lane has eight neighbouring planes of each four tiles.
+template <int tiles>
+DEVICE void store_row(map_t* out, const Sizes& s, const Patch& patch, int row, int column, int plane,
+                      const float (&sum)[tiles][4], int half) {
+    const int y = patch.y + row, x = patch.x + column;
+    if (!patch.there || y >= s.out_height || x >= s.out_width) return;
+    map_t* const at = out + (((u64)patch.image * s.out_height + y) * s.out_width + x) * s.planes;
+    UNROLL for (int g = 0; g < tiles / 4; g++) {
+        const int first = plane + g * 32 + threadIdx.x % 4 * 8;
+        float v[8];
+        UNROLL for (int j = 0; j < 4; j++) {
+            v[2 * j] = sum[4 * g + j][half * 2];
+            v[2 * j + 1] = sum[4 * g + j][half * 2 + 1];
+        }
+        store_planes(at + first, v, s.planes - first, s.planes % 8 == 0);
+    }
+}
+
+#if SPLIT
+// The sums of a thread go to its own place of the item's; returns where.
+template <int tiles>
+DEVICE void store_part(float* part, const float (&sum)[tiles][4], int threads) {
+    UNROLL for (int n = 0; n < tiles; n++)
+        ((float4*)part)[n * threads] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+}
+template <int tiles>
+DEVICE void add_part(float (&sum)[tiles][4], const float* part, int threads, bool first) {
+    UNROLL for (int n = 0; n < tiles; n++) {
+        const float4 more = __ldcg((const float4*)part + n * threads);
+        const float v[4] = {more.x, more.y, more.z, more.w};
+        UNROLL for (int i = 0; i < 4; i++) sum[n][i] = first ? v[i] : sum[n][i] + v[i];
+    }
+}
+#endif
+
+#endif  // NEOCOG_CONV_AVGPOOL_CUH

@@ -1,0 +1,298 @@
+"""Convolution and average pooling as one operation: ``kernels/conv_avgpool.cu``.
+
+The mean of p x p neighbouring results of a convolution is the convolution, at stride p, of the
+means of p x p neighbouring inputs (the *direct sum* of papers on convolution with pooling): p^2
+times fewer products. One kernel does it, with no map in between.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+import numpy as np
+
+from neocog.cuda.conv_avgpool_tilings import MODES, Shape, Tiling, choose, kernel
+from neocog.cuda.kernel import Array, Launch, Machine
+from neocog.cuda.steps import Precision, up
+from neocog.errors import InputError, UsageError
+
+KERNELS = range(1, 12)  # taps a side
+POOLS = range(2, 5)
+#: Type of the arrays by precision; bfloat16 is held as its 16 bits.
+DTYPES: dict[Precision, str] = {
+    "fp32": "float32",
+    "tf32": "float32",
+    "fp16": "float16",
+    "bf16": "uint16",
+}
+_MOST_PLACES = 2**31 - 1  # that the kernel counts to, in units of 16 bytes a picture
+
+
+def conv_avgpool(
+    x: Array,
+    w: Array,
+    pool: int,
+    *,
+    padding: int = 0,
+    precision: Precision | None = None,
+) -> Array:
+    """Convolve, then average over ``pool`` x ``pool`` places, as one operation on a GPU.
+
+    The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
+    no whole box are left out. For weights that stay the same, :class:`ConvAvgPool` packs them
+    once. Runs on the current stream, without waiting for the result.
+
+    Parameters
+    ----------
+    x : (B, C, H, W) array of float32, float16 or uint16
+        CuPy's; or NumPy's, for the emulator, which is slow and for tests. Quickest where it is a
+        view of channel-last memory (``a.transpose(0, 3, 1, 2)`` of an array ``(B, H, W, C)``)
+        and C fills units of 16 bytes; otherwise it is copied first. uint16 holds bfloat16.
+    w : (K, C, k, k) array of the same type
+        Filters as in PyTorch (correlation), k of 1 .. 11.
+    pool : int
+        2 .. 4.
+    padding : int
+        Zeros around the picture, for the convolution.
+    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
+        Of the operands; float32 arrays may be multiplied as "fp32" (each number as two of TF32,
+        about as exact as float32; the default) or "tf32". Sums are float32.
+
+    Returns
+    -------
+    (B, K, (H + 2 padding - k + 1) // pool, ...) array of the same type
+        A view of channel-last memory.
+
+    Raises
+    ------
+    InputError
+        If an array has another type or shape, or lies elsewhere than the other.
+    UsageError
+        If filter, pooling, padding or precision cannot be.
+    DeviceError
+        If the device cannot run the kernel.
+
+    Notes
+    -----
+    The direct sum is the method of the paper on convolution and average pooling that
+    ``neocog bench convpool`` repeats, there as a kernel of its own for sums and a library's
+    matrix product.
+    """
+    return ConvAvgPool(w, pool, padding=padding, precision=precision)(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes of one call: what :class:`Shape` counts, and the picture."""
+
+    height: int
+    width: int
+    channels: int  # as stored
+    shape: Shape
+
+
+class ConvAvgPool:
+    """A convolution with average pooling whose weights are packed once.
+
+    Parameters
+    ----------
+    w, pool, padding, precision
+        As :func:`conv_avgpool`.
+    box : int, optional
+        Places a side that are averaged in front of the product; ``pool`` if not given, 1 for
+        inputs that are averaged already (or a plain convolution at stride ``pool``).
+    tiling : Tiling, optional
+        Taken instead of what :func:`~neocog.cuda.conv_avgpool_tilings.choose` picks.
+    machine : Machine, optional
+        Where to run; by default the device of ``w``, or the emulator for NumPy's arrays.
+    """
+
+    def __init__(
+        self,
+        w: Array,
+        pool: int,
+        *,
+        padding: int = 0,
+        precision: Precision | None = None,
+        box: int | None = None,
+        tiling: Tiling | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self.precision = _precision_of(w, precision)
+        self.pool, self.padding, self.box = pool, padding, pool if box is None else box
+        _check_filter(w, pool, padding)
+        self._machine = machine or _machine_of(w)
+        self._w, self._tiling = w, tiling
+        self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])
+        self._packed: dict[tuple[int, int], Array] = {}
+        self._scratch: dict[int, tuple[Array, Array]] = {}
+
+    def __call__(self, x: Array) -> Array:
+        """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
+        stored = self.stored(x)
+        geometry = self.geometry(stored.shape)
+        s = geometry.shape
+        out = self._machine.xp.zeros((s.batch, s.out_height, s.out_width, s.planes), stored.dtype)
+        self._machine.launch(self.launch(stored, out))
+        return out.transpose(0, 3, 1, 2)
+
+    def stored(self, x: Array) -> Array:
+        """Return x (B, C, H, W) as the kernel reads it: channel-last, in whole units."""
+        _check_input(x, self)
+        xp = self._machine.xp
+        last = x.transpose(0, 2, 3, 1)
+        channels = up(self.inputs, 16 // last.dtype.itemsize)
+        if channels == self.inputs:
+            return last if last.flags.c_contiguous else xp.ascontiguousarray(last)
+        filled = xp.zeros((*last.shape[:3], channels), last.dtype)
+        filled[..., : self.inputs] = last
+        return filled
+
+    def geometry(self, stored: tuple[int, ...]) -> Geometry:
+        """Return the sizes for an input as the kernel reads it, (B, H, W, C)."""
+        batch, height, width, channels = stored
+        outer = self.kernel + self.box - 1  # what one output sees
+        sizes = [(n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width)]
+        shape = Shape(
+            batch, channels, self.planes, *sizes, self.kernel, self.pool, self.box, self.precision
+        )
+        return Geometry(height, width, channels, shape)
+
+    def tiling(self, shape: Shape) -> Tiling:
+        """Return the tiling for a shape."""
+        machine = self._machine
+        return self._tiling or choose(shape, machine.arch, machine.processors)
+
+    def launch(self, stored: Array, out: Array) -> Launch:
+        """Return the launch for x as :meth:`stored` gives it, into out (B, H', W', K)."""
+        geometry = self.geometry(stored.shape)
+        shape, tiling = geometry.shape, self.tiling(geometry.shape)
+        items = shape.items(tiling)
+        partial, arrivals = self._parts(shape, tiling)
+        blocks = min(items, self._machine.processors) if tiling.wgmma else items
+        numbers = (
+            shape.batch,
+            geometry.height,
+            geometry.width,
+            geometry.channels,
+            shape.out_height,
+            shape.out_width,
+            self.planes,
+            self.padding,
+            tiling.split,
+        )
+        args = (stored, self._weights(shape, tiling), out, partial, arrivals)
+        return Launch(
+            kernel(shape, tiling), (blocks, 1, 1), (*args, *(np.int32(n) for n in numbers))
+        )
+
+    def _parts(self, shape: Shape, tiling: Tiling) -> tuple[Array, Array]:
+        """Parts of sums, and counts of blocks that came (0 before and after a launch)."""
+        groups = max(tiling.groups, 1)
+        sums = tiling.patches * 64 * tiling.planes * shape.items(tiling) if tiling.split > 1 else 1
+        if sums not in self._scratch:
+            xp = self._machine.xp
+            counts = shape.tiles(tiling) * shape.slices(tiling) * groups
+            self._scratch[sums] = xp.zeros(sums, np.float32), xp.zeros(counts, np.uint32)
+        return self._scratch[sums]
+
+    def _weights(self, shape: Shape, tiling: Tiling) -> Array:
+        key = (tiling.planes, tiling.units)
+        if key not in self._packed:
+            self._packed[key] = pack(self._machine.xp, self._w, shape, tiling)
+        return self._packed[key]
+
+
+def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
+    """Pack filters (K, C, k, k) in the order in which blocks take them.
+
+    Returns 32-bit words, flat: slice of planes, chunk of channels, tap, (fp32: higher, lower
+    part,) unit, plane, channel of the unit. Planes are dealt so that a lane ends with eight
+    neighbouring ones.
+    """
+    planes, inputs = w.shape[:2]
+    slices, chunks, taps = shape.slices(tiling), shape.chunks(tiling), shape.kernel**2
+    values = shape.values
+    full = xp.zeros((slices * tiling.planes, taps, chunks * tiling.units * values), w.dtype)
+    full[:planes, :, :inputs] = w.reshape(planes, inputs, taps).transpose(0, 2, 1)
+    column = np.arange(tiling.planes)
+    tile, n = column // 8, column % 8
+    dealt = xp.asarray(32 * (tile // 4) + 8 * (n // 2) + 2 * (tile % 4) + n % 2)
+    full = full.reshape(slices, tiling.planes, taps, chunks, tiling.units, values)[:, dealt]
+    full = full.transpose(0, 3, 2, 4, 1, 5)  # slice, chunk, tap, unit, plane, channel
+    if shape.mode >= 2:
+        high = _tf32(xp, full)
+        parts = [high] if shape.mode == 2 else [high, _tf32(xp, full - high)]
+        full = xp.stack(parts, axis=3)
+    return xp.ascontiguousarray(full).reshape(-1).view(np.uint32)
+
+
+def _tf32(xp: Any, x: Array) -> Array:
+    """Round float32 to TF32 (10 bits of fraction), ties away from zero."""
+    bits = xp.ascontiguousarray(x).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _precision_of(w: Array, precision: Precision | None) -> Precision:
+    """Return the precision asked for, or the one that the type of an array stands for."""
+    if precision is not None and precision not in get_args(Precision):
+        raise UsageError(f"precision {precision!r}: wanted one of {', '.join(MODES)}")
+    dtype = str(getattr(w, "dtype", type(w).__name__))
+    fitting = [p for p in MODES if DTYPES[p] == dtype]
+    if not fitting:
+        raise InputError(f"filters of {dtype} came; wanted float32, float16 or uint16 (bfloat16)")
+    if precision is None:
+        return "fp32" if dtype == "float32" else fitting[0]
+    if precision not in fitting:
+        raise InputError(f"filters of {dtype} came for {precision}; wanted {DTYPES[precision]}")
+    return precision
+
+
+def _check_filter(w: Array, pool: int, padding: int) -> None:
+    if w.ndim != 4 or w.shape[2] != w.shape[3] or 0 in w.shape:
+        raise InputError(f"filters {w.shape} came; wanted (planes, channels, k, k)")
+    if w.shape[2] not in KERNELS:
+        raise UsageError(f"a filter of {w.shape[2]}x{w.shape[2]}: wanted 1x1 .. 11x11")
+    if pool not in POOLS:
+        raise UsageError(f"pooling {pool}: wanted 2, 3 or 4")
+    if padding < 0:
+        raise UsageError(f"padding {padding}: wanted 0 or more")
+
+
+def _check_input(x: Array, layer: ConvAvgPool) -> None:
+    xp = layer._machine.xp
+    if not isinstance(x, xp.ndarray):
+        raise InputError(
+            f"a {type(x).__module__}.{type(x).__name__} came with filters of {xp.__name__}; "
+            f"wanted a {xp.__name__} array"
+        )
+    if str(x.dtype) != DTYPES[layer.precision]:
+        raise InputError(f"inputs of {x.dtype} came; wanted {DTYPES[layer.precision]}, as filters")
+    if x.ndim != 4 or x.shape[1] != layer.inputs or 0 in x.shape:
+        raise InputError(f"inputs {x.shape} came; wanted (batch, {layer.inputs}, height, width)")
+    least = layer.kernel + layer.box - 1
+    if min(x.shape[2:]) + 2 * layer.padding < least:
+        raise InputError(
+            f"inputs of {x.shape[2]}x{x.shape[3]} with padding {layer.padding} are smaller than "
+            f"filter and pooling together, {least}x{least}"
+        )
+    if x.shape[2] * x.shape[3] * up(layer.inputs, 8) > _MOST_PLACES:
+        raise InputError(f"inputs {x.shape}: a picture has too many values; cut it into parts")
+
+
+def _machine_of(w: Array) -> Machine:
+    """Return the machine of an array: its device, or the emulator."""
+    if isinstance(w, np.ndarray):
+        return _emulator()
+    if type(w).__module__.partition(".")[0] != "cupy":
+        raise InputError(f"filters came as {type(w).__name__}; wanted a CuPy or NumPy array")
+    from neocog.cuda.launcher import gpu
+
+    return gpu(int(w.device.id))
+
+
+@cache
+def _emulator() -> Machine:
+    from neocog.cuda.emulator import Emulator
+
+    return Emulator()

@@ -1,0 +1,323 @@
+"""How ``kernels/conv_avgpool.cu`` deals a convolution with pooling to blocks and warps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+from neocog.cuda.kernel import Kernel
+from neocog.cuda.steps import Precision, up
+from neocog.cuda.tilings import shared_limit
+from neocog.errors import UsageError
+
+#: Operand types of the kernel, MODE in its source.
+MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
+#: MAP in the kernels, by operand type.
+MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
+#: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
+_COLUMNS = (32, 64, 128, 256)
+_BARRIER_BYTES = 16
+_STATIC = 64  # bytes of shared memory beside the dynamic
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is computed: sizes in places and channels.
+
+    Attributes
+    ----------
+    batch, channels, planes : int
+        Pictures; channels in, as stored; planes out.
+    out_height, out_width : int
+        Of the result.
+    kernel, pool, box : int
+        Taps of the filter a side; stride of the product; places a side of the box sums.
+    precision : str
+        Operands.
+    """
+
+    batch: int
+    channels: int
+    planes: int
+    out_height: int
+    out_width: int
+    kernel: int
+    pool: int
+    box: int
+    precision: Precision
+
+    @property
+    def mode(self) -> int:
+        """MODE."""
+        return MODES[self.precision]
+
+    @property
+    def values(self) -> int:
+        """Channels in 16 bytes."""
+        return 8 if self.mode <= 1 else 4
+
+    @property
+    def parts(self) -> int:
+        """Numbers that an operand is the sum of."""
+        return 2 if self.mode == 3 else 1
+
+    @property
+    def patches(self) -> int:
+        """Patches of 8 x 8 outputs."""
+        return self.batch * -(-self.out_height // 8) * -(-self.out_width // 8)
+
+    @property
+    def side(self) -> int:
+        """Rows of sums that a patch needs."""
+        return 7 * self.pool + self.kernel
+
+    def chunks(self, tiling: "Tiling") -> int:
+        """Chunks of channels."""
+        return -(-self.channels // (self.values * tiling.units))
+
+    def slices(self, tiling: "Tiling") -> int:
+        """Blocks along the planes."""
+        return -(-self.planes // tiling.planes)
+
+    def tiles(self, tiling: "Tiling") -> int:
+        """Blocks along the outputs."""
+        return -(-self.patches // tiling.patches)
+
+    def items(self, tiling: "Tiling") -> int:
+        """Pieces of work, each for a block."""
+        return self.tiles(tiling) * self.slices(tiling) * tiling.split
+
+    def stage_bytes(self, tiling: "Tiling") -> int:
+        """Bytes of the weights of one tap and chunk."""
+        return self.parts * tiling.units * tiling.planes * 16
+
+    def raw_bytes(self, tiling: "Tiling") -> int:
+        """Bytes of the inputs of one chunk."""
+        return tiling.patches * (self.side + self.box - 1) ** 2 * tiling.units * 16
+
+    def sum_bytes(self, tiling: "Tiling") -> int:
+        """Bytes of the sums of one chunk."""
+        width = (8 + (self.kernel - 1) // self.pool) | 1
+        patch = self.side * min(self.pool, self.kernel) * width * 16
+        unit = (tiling.patches * patch // 16 + 5) // 8 * 128 + 32
+        return up(self.parts * tiling.units * unit, 128)
+
+    def shared(self, tiling: "Tiling") -> int:
+        """Bytes of dynamic shared memory of a block."""
+        rings = tiling.sums * self.sum_bytes(tiling) + tiling.raws * self.raw_bytes(tiling)
+        barriers = 2 * tiling.stages + 2 * tiling.sums + 1 + tiling.groups
+        head = up(barriers * _BARRIER_BYTES, 128) if tiling.wgmma else 0
+        return head + rings + tiling.stages * self.stage_bytes(tiling)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a block works; see the head of the kernel.
+
+    Attributes
+    ----------
+    patches, planes : int
+        Patches of 8 x 8 outputs and planes of a block.
+    units : int
+        16-byte units of channels a chunk, even.
+    stages : int
+        Buffers for the weights of a tap.
+    split : int
+        Blocks that share a sum.
+    wgmma : bool
+        Warpgroups that only multiply, for compute capability 9.0 alone.
+    groups, producers : int
+        Of those: warpgroups that multiply, warps that bring operands.
+    gather : bool
+        Of those: whether warps gather sums into registers, instead of the tensor cores.
+    registers : int
+        Of those: registers of a thread that multiplies, 0 for an equal share.
+    sums, raws : int
+        Of those: buffers for box sums and for inputs.
+    warps : tuple of int
+        Else: warps along outputs and along planes.
+    """
+
+    patches: int
+    planes: int
+    units: int
+    stages: int
+    split: int = 1
+    wgmma: bool = True
+    groups: int = 2
+    producers: int = 4
+    gather: bool = False
+    registers: int = 0
+    sums: int = 2
+    raws: int = 2
+    warps: tuple[int, int] = (4, 2)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        if self.wgmma:
+            return 128 * self.groups + 32 * self.producers
+        return 32 * self.warps[0] * self.warps[1]
+
+    def words(self) -> str:
+        """Say it in short."""
+        text = f"{64 * self.patches}x{self.planes}, {self.units} units, {self.stages} stages"
+        if self.split > 1:
+            text += f", split {self.split}"
+        if not self.wgmma:
+            return text + f", mma.sync {self.warps[0]}x{self.warps[1]}"
+        text += f", wgmma {self.groups}+{self.producers}"
+        return text + ", gathered" * self.gather
+
+
+def kernel(shape: Shape, tiling: Tiling) -> Kernel:
+    """Return the kernel, specialised; sizes beside filter and pooling come with the launch."""
+    defines = {
+        "MODE": shape.mode,
+        "MAP": MAPS[shape.precision],
+        "KSIZE": shape.kernel,
+        "STRIDE": shape.pool,
+        "BOX": shape.box,
+        "PATCHES": tiling.patches,
+        "PLANES": tiling.planes,
+        "UNITS": tiling.units,
+        "STAGES": tiling.stages,
+        "SPLIT": int(tiling.split > 1),
+        "WGMMA": int(tiling.wgmma),
+    }
+    if tiling.wgmma:
+        defines |= {
+            "GROUPS": tiling.groups,
+            "PRODUCER_WARPS": tiling.producers,
+            "FROM_REGISTERS": int(tiling.gather),
+            "REGISTERS": tiling.registers,
+            "SUM_BUFFERS": tiling.sums,
+            "RAW_BUFFERS": tiling.raws,
+        }
+    else:
+        defines |= {"WARPS_M": tiling.warps[0], "WARPS_N": tiling.warps[1]}
+    return Kernel(
+        "conv_avgpool.cu",
+        "conv_avgpool",
+        tuple(defines.items()),
+        threads=tiling.threads,
+        shared=shape.shared(tiling),
+        arch=90 if tiling.wgmma else 80,
+        features="a" if tiling.wgmma else "",
+        registers=min(255, 65536 // tiling.threads // 8 * 8),
+    )
+
+
+def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
+    """Return the tilings that fit a device, the best first by :func:`estimate`.
+
+    Raises
+    ------
+    UsageError
+        If none fits: the device is too old, or the filter too large for its shared memory.
+    """
+    if arch < 80:
+        raise UsageError(
+            f"compute capability {arch / 10:.1f}: convolution with pooling needs 8.0 or above"
+        )
+    most = shared_limit(arch) - _STATIC
+    found = [
+        tiling
+        for tiling in _all(shape, arch)
+        if shape.shared(tiling) <= most
+        for tiling in _splits(shape, tiling, processors)
+    ]
+    if not found:
+        raise UsageError(
+            f"a filter of {shape.kernel}x{shape.kernel} with pooling {shape.pool} does not fit "
+            f"the {most} bytes of shared memory of a block; use a smaller filter"
+        )
+    return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
+
+
+@cache
+def choose(shape: Shape, arch: int, processors: int) -> Tiling:
+    """Return the tiling that :func:`candidates` ranks first."""
+    return candidates(shape, arch, processors)[0]
+
+
+def _all(shape: Shape, arch: int) -> Iterator[Tiling]:
+    """Yield tilings of one block a sum; too large ones among them."""
+    columns = [n for n in _COLUMNS if n < 2 * up(shape.planes, 32)]
+    for patches, planes, units in product((1, 2, 4), columns, (2, 4)):
+        if patches > 2 * shape.patches or shape.values * (units - 2) >= shape.channels:
+            continue
+        if arch == 90:
+            yield from _wgmma(shape, patches, planes, units)
+        else:
+            yield from _mma(shape, patches, planes, units)
+
+
+def _wgmma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling]:
+    groups = min(patches, 2)
+    sums = patches // groups * planes // 2 * shape.parts  # registers of a thread's sums
+    if sums > 128:
+        return
+    for buffers in ((2, 2), (2, 1), (1, 1)):
+        tiling = Tiling(patches, planes, units, 2, 1, True, groups, 4, sums=buffers[0], raws=buffers[1])
+        room = shared_limit(90) - _STATIC - shape.shared(tiling)
+        if room < 0:
+            continue
+        stages = min(2 + room // (shape.stage_bytes(tiling) + 2 * _BARRIER_BYTES + 64), 12)
+        yield replace(tiling, stages=stages)
+        return
+
+
+def _mma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling]:
+    if planes > 128:
+        return
+    for warps in ((2, 1), (4, 1), (4, 2), (2, 4), (4, 4)):
+        tiles = patches * 4 // warps[0], planes // 8 // warps[1]
+        if 0 in tiles or patches * 4 % warps[0] or tiles[1] % 4:
+            continue
+        if tiles[0] * tiles[1] * 4 * shape.parts > 128 or tiles[0] * tiles[1] < 4:
+            continue
+        yield Tiling(patches, planes, units, 3, 1, False, 0, 0, sums=1, raws=1, warps=warps)
+
+
+def _splits(shape: Shape, tiling: Tiling, processors: int) -> Iterator[Tiling]:
+    """Yield a tiling with its sum shared by more and more blocks, as long as there are idle ones."""
+    yield tiling
+    chunks, items = shape.chunks(tiling), shape.items(tiling)
+    for split in range(2, min(chunks, 2 * processors // items) + 1):
+        share = -(-chunks // split)
+        if -(-chunks // share) == split:
+            yield replace(tiling, split=split)
+
+
+#: Guesses that :func:`estimate` is made of: bytes a cycle that a multiprocessor gets from L2 and from
+#: shared memory, instructions for a unit of sums and a cycle, cycles around an item.
+_L2, _SHARED, _SUM_INSTRUCTIONS, _ISSUED, _AROUND = 26.0, 105.0, 55.0, 0.45, 4000.0
+
+
+def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
+    """Return a guess at the cycles of a launch, to rank tilings by."""
+    taps, steps = shape.kernel**2, tiling.units // 2
+    products = 3 if shape.parts == 2 else 1
+    moved = 0.0  # bytes of shared memory
+    if tiling.wgmma:
+        cycles = tiling.planes / 2 * (2 if shape.mode >= 2 else 1)
+        moved += products * steps * taps * tiling.patches * (2048 + 32 * tiling.planes)
+        multiply = products * steps * taps * tiling.patches * cycles
+        loaders = tiling.producers - 1
+    else:
+        cycles = tiling.planes * (2 if shape.mode >= 2 else 1)  # half of the rate
+        multiply = products * steps * taps * tiling.patches * cycles
+        loaders = tiling.threads // 32
+    sums = tiling.patches * shape.side**2 * tiling.units
+    adding = sums * _SUM_INSTRUCTIONS / 32 / (loaders * _ISSUED)
+    moved += 16 * sums * (shape.box + 1 + shape.parts) + taps * shape.stage_bytes(tiling)
+    fetched = shape.raw_bytes(tiling) + taps * shape.stage_bytes(tiling)
+    busy = max(multiply, moved / _SHARED, fetched / _L2)
+    chunk = max(busy, adding) if tiling.wgmma else busy + adding
+    chunk *= 1.0 + 0.15 / tiling.stages + 0.1 * (2 - tiling.sums) + 0.05 * (2 - tiling.raws)
+    share = -(-shape.chunks(tiling) // tiling.split)
+    outputs = tiling.patches * 64 * tiling.planes * 4
+    around = _AROUND + outputs * (1 if tiling.split == 1 else 1 + 2 * tiling.split / 4) / _L2
+    together = 1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
+    return -(-shape.items(tiling) // (processors * together)) * together**0.5 * (share * chunk + around)
