@@ -6,6 +6,7 @@ before it is timed; a section that fails is noted, and the next begins.
 
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,6 +131,7 @@ class Bench:
         batches = (1,) if self.quick else _BATCHES
         found: dict[str, list[Row]] = {"trial": [], "rows": []}
         for size, fed in self.fed.items():
+            slayer_gpu.prepare(self.gpu, fed, batches=batches, log=self.log)
             best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, log=self.log)
             rows = slayer_gpu.ladder(self.gpu, fed, best, batches=batches, log=self.log)
             rows += slayer_gpu.ours(self.gpu, fed, batches=batches, log=self.log)
@@ -231,7 +233,8 @@ def run(
     for name in names:
         log(f"section {name}")
         try:
-            result["sections"][name] = getattr(bench, name)()
+            with bench.gpu.current() if name in ON_GPU else nullcontext():
+                result["sections"][name] = getattr(bench, name)()
         except Exception as failure:  # the other sections still run; it is told at the end
             traceback.print_exc()
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
@@ -247,7 +250,7 @@ def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """
     keys = ("command", "machine", "cpu", "date", "commit", "digits")
     own = {key: result.get(key) for key in keys}
-    made = {name: own for name in result["sections"]}
+    made = dict.fromkeys(result["sections"], own)
     older = {name: rows for name, rows in earlier.get("sections", {}).items() if name not in made}
     before = {key: earlier.get(key) for key in keys}
     origins = {name: earlier.get("from", {}).get(name, before) for name in older}

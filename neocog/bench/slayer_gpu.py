@@ -1,8 +1,9 @@
 """The GPU paper's ladder beside our S-layers on a GPU: checked, tried by block size, timed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from neocog.bench.network_bench import TOLERANCES
 from neocog.bench.ours import StepRun
 from neocog.bench.slayer_inputs import STAGES, Fed, error
+from neocog.cuda.kernel import Kernel
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.plan import Plan, Shelf, parse_plan
+from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, runs_on, versions
 from neocog.cuda.s_paper import VERSIONS, Ladder
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
@@ -78,6 +80,24 @@ def noted(rows: list[Row], about: Row, log: Log) -> Iterator[None]:
         first = (str(failure).splitlines() or [""])[0]
         rows.append({**about, "failed": f"{type(failure).__name__}: {first}", "passed": False})
         log(f"{about}: {rows[-1]['failed']}")
+
+
+def prepare(gpu: Gpu, fed: Fed, *, batches: Sequence[int], log: Log) -> None:
+    """Build what is going to be timed, several kernels at a time."""
+    kernels: list[Kernel] = []
+    shelves: list[tuple[Shelf, Sequence[str]]] = [(Ladder(gpu, fed.model), tuple(VERSIONS))]
+    for precision in PRECISIONS:
+        shelves.append((Shelf(gpu, fed.model, precision), tuple(versions("US"))))
+    for shelf, names in shelves:
+        for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
+            with suppress(*_FAILURES):
+                kernels += kernels_of(shelf.step(stage, version), batch)
+    kernels = [kernel for kernel in kernels if runs_on(kernel, gpu.arch)]
+    log(f"{fed.model.name}: {len(set(kernels))} kernels")
+    try:
+        gpu.prepare(kernels)
+    except DeviceError as failure:  # told again where the version is timed
+        log(str(failure))
 
 
 def trial(
