@@ -18,7 +18,6 @@ What takes long is done with less by ``--count`` (digits of archive) and ``--pho
 import argparse
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -318,24 +317,30 @@ def lines(path: Path) -> list[bytes]:
 
 def kill(bench: Bench) -> Iterator[Row]:
     whole, out = bench.folder / "whole.jsonl", bench.folder / "killed.jsonl"
-    start = time.perf_counter()
     bench.run(bench.pages(), "-o", whole, code=1)
-    wall = time.perf_counter() - start
-    moments = random.Random(0)
+    random = np.random.default_rng(0)
     kept = []
-    for _ in range(KILLS):
+    for left in range(KILLS, 0, -1):
+        have = records_in(out)
+        more = int(random.integers(0, max(2, 2 * (PAGES - have) // (left + 1))))
         process = subprocess.Popen(
             [*bench.command, str(bench.pages()), "-o", str(out), "--resume"],
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(moments.uniform(0.1, 0.6) * wall)
+        while process.poll() is None and more and records_in(out) < have + more:
+            time.sleep(0.005)
+        time.sleep(random.uniform(0.0, 0.3))
         process.kill()
         process.wait()
-        kept.append(out.read_bytes().count(b"\n") if out.exists() else 0)
+        kept.append(records_in(out))
     bench.run(bench.pages(), "-o", out, "--resume", code=1)
     same = lines(out) == lines(whole)
     yield row("kill", f"{KILLS} times SIGKILL, each resumed: records as of one run",
               "the same" if same else "others", "the same", same, records=kept)  # fmt: skip
+
+
+def records_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def malformed(bench: Bench) -> Iterator[Row]:
@@ -386,7 +391,7 @@ def cluster(bench: Bench) -> Iterator[Row]:
         ended = 0
         while killed and process.poll() is None and not ended:
             time.sleep(0.05)
-            if out.exists() and out.read_bytes().count(b"\n") > PAGES // 5:
+            if records_in(out) > PAGES // 5:
                 ended = end_one(b"ray::Finder")
         code = process.wait()
         same = code == 1 and lines(out) == lines(whole)
