@@ -1,6 +1,6 @@
 """Measures reading many pictures: rates and their stages, memory, and that nothing is ever lost.
 
-    python -m benchmarks.batch DATA -o benchmarks/results/batch.json [--sections NAME ...]
+    python -m benchmarks.batch DATA -o FILE [--sections NAME ...]
 
 DATA holds mnist/. Sections:
 
@@ -12,18 +12,17 @@ malformed  200 malformed files among 200 good ones
 shards     the records of two shares together
 cluster    two actors of a local Ray cluster, one killed, beside one process
 
-What takes long is done with less by ``--count`` (digits of archive) and ``--photos``.
+Rows of other sections that FILE holds already stay in it. What takes long is done with less by
+``--count`` (digits of archive) and ``--photos``.
 """
 
 import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -36,7 +35,8 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.batch_cases import write_malformed
-from benchmarks.record import write_results
+from benchmarks.processes import Memory, end_one
+from benchmarks.record import machine, write_results
 from neocog.batch.forms import Form
 from neocog.batch.reader import Reader
 from neocog.batch.request import Request, read_all
@@ -47,7 +47,8 @@ from neocog.bench.timing import measure
 from neocog.learning.datasets import Digits, open_digits
 from neocog.network.engine import cores
 
-COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met"}
+COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",
+           "machine": "machine", "model": "model"}  # fmt: skip
 BATCHES = {"cpu": (8, 32, 128), "cuda": (256, 1024, 4096)}
 SHARE_OF_BEST = 0.8  # of the best batch rate that timing measures
 RATE_WANTED = 20_000  # isolated digits a second on an H200 with 16 cores
@@ -228,54 +229,6 @@ def write_archive(digits: Digits, path: Path, count: int) -> None:
 # --- memory -----------------------------------------------------------------------------------
 
 
-class Memory(threading.Thread):
-    """Samples the memory of a process and all below it, in MB."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self.pid, self.samples, self.worst = pid, [], 0.0
-        self.samples: list[float] = []
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        while not self._done.wait(0.2):
-            sizes = [size_of(pid) for pid in family(self.pid)]
-            self.samples.append(sum(sizes))
-            self.worst = max(self.worst, *sizes)
-
-    def stop(self) -> None:
-        self._done.set()
-        self.join()
-
-
-def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
-    parents: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(place.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        parents.setdefault(parent, []).append(int(place.parent.name))
-    found = [pid]
-    for known in found:
-        found += parents.get(known, [])
-    return found
-
-
-def size_of(pid: int) -> float:
-    """Memory of a process in MB, shared parts by its share of them."""
-    for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
-        try:
-            text = Path(f"/proc/{pid}/{name}").read_text()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            if line.startswith(key):
-                return int(line.split()[1]) / 1024
-    return 0.0
-
-
 def watched(bench: Bench, words: list[str | Path]) -> tuple[int, Memory, float]:
     """Run ``neocog read``; its exit code, its memory, and seconds."""
     start = time.perf_counter()
@@ -293,7 +246,8 @@ def memory(bench: Bench) -> Iterator[Row]:
     count: int = bench.args.photos
     folder = bench.folder / "photos"
     folder.mkdir()
-    for number, file in enumerate(sorted(bench.pages().glob("*.png"))[6:26]):
+    pages = sorted(bench.pages().glob("*.png"))[KINDS.index("one_digit") + 8 :: len(KINDS)]
+    for number, file in enumerate(pages):
         Image.open(file).convert("RGB").resize(PHOTO).save(folder / f"photo{number}.jpg")
     photos = sorted(folder.iterdir())
     for number in range(len(photos), count):
@@ -400,18 +354,6 @@ def cluster(bench: Bench) -> Iterator[Row]:
         out.unlink()
 
 
-def end_one(title: bytes) -> int:
-    """End a process of this title, and return it."""
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if place.read_bytes().startswith(title):
-                os.kill(int(place.parent.name), signal.SIGKILL)
-                return int(place.parent.name)
-        except OSError:
-            continue
-    return 0
-
-
 SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "isolated": isolated,
     "archive": archive,
@@ -443,17 +385,19 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=1000)
     args = parser.parse_args()
     rows: list[Row] = []
+    if args.output.exists():  # sections that are not measured anew stay
+        before = json.loads(args.output.read_text())["rows"]
+        rows = [found for found in before if found["section"] not in args.sections]
     with tempfile.TemporaryDirectory(prefix="neocog-") as name:
         bench = Bench(args, Path(name))
+        gpu = bench.reader.engine.device != "cpu"
+        about = {"machine": machine(gpu), "model": bench.reader.model.id, "cores": cores()}
         for section in args.sections:
             for found in SECTIONS[section](bench):
-                rows.append(found)
-                print(json.dumps(found), flush=True)
-        where, model = bench.reader.engine.where, bench.reader.model.id
-    gpu = bench.reader.engine.device != "cpu"
-    write_results(
-        args.output, rows, columns=COLUMNS, gpu=gpu, engine=where, model=model, cores=cores()
-    )
+                rows.append(found | about)
+                print(json.dumps(rows[-1]), flush=True)
+    rows.sort(key=lambda found: list(SECTIONS).index(found["section"]))
+    write_results(args.output, rows, columns=COLUMNS, gpu=gpu)
 
 
 if __name__ == "__main__":
