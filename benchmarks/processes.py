@@ -11,7 +11,7 @@ class Memory(threading.Thread):
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.pid, self.samples, self.worst = pid, [], 0.0
+        self.pid, self.worst = pid, 0.0
         self.samples: list[float] = []
         self._done = threading.Event()
 
