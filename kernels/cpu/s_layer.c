@@ -31,6 +31,24 @@ typedef struct {
     int inputs, size, planes, out, kernel, pad;
 } Shape;
 
+// The connecting area: taps low[i] .. high[i] - 1 of row i of the window have a weight c above 0.
+typedef struct {
+    int low[64], high[64];
+} Area;
+
+static Area area_of(const Shape* s, const float* c) {
+    Area area;
+    for (int i = 0; i < s->kernel; i++) {
+        area.low[i] = area.high[i] = 0;
+        for (int j = s->kernel - 1; j >= 0; j--)
+            if (c[i * s->kernel + j] > 0.0f) {
+                area.low[i] = j;
+                if (area.high[i] == 0) area.high[i] = j + 1;
+            }
+    }
+    return area;
+}
+
 static int least(int a, int b) { return a < b ? a : b; }
 static int most(int a, int b) { return a > b ? a : b; }
 
@@ -44,15 +62,15 @@ static void respond(const Shape* s, const float* v, const float* silence, float 
         }
 }
 
-static void inhibit(const Shape* s, const float* restrict u, const float* restrict c,
-                    float* restrict v) {
+static void inhibit(const Shape* s, const Area* area, const float* restrict u,
+                    const float* restrict c, float* restrict v) {
     for (int y = 0; y < s->out; y++)
         for (int x = 0; x < s->out; x++) {
             float sum = 0.0f;
             for (int k = 0; k < s->inputs; k++)
                 for (int i = most(0, s->pad - y); i < least(s->kernel, s->size + s->pad - y); i++)
-                    for (int j = most(0, s->pad - x); j < least(s->kernel, s->size + s->pad - x);
-                         j++) {
+                    for (int j = most(area->low[i], s->pad - x);
+                         j < least(area->high[i], s->size + s->pad - x); j++) {
                         const float value =
                             u[(k * s->size + y + i - s->pad) * s->size + x + j - s->pad];
                         TELL(READ_U, 1), TELL(READ_C, 1), TELL(OPERATIONS, 3);
@@ -64,8 +82,8 @@ static void inhibit(const Shape* s, const float* restrict u, const float* restri
 }
 
 // L1 .. L6 for planes first .. last - 1.
-static void scatter(const Shape* s, const float* restrict u, const float* restrict a, int skip,
-                    int first, int last, float* restrict us) {
+static void scatter(const Shape* s, const Area* area, const float* restrict u,
+                    const float* restrict a, int skip, int first, int last, float* restrict us) {
     const int taps = s->kernel * s->kernel;
     for (int input = 0; input < s->inputs; input++)
         for (int y = 0; y < s->size; y++)
@@ -76,12 +94,13 @@ static void scatter(const Shape* s, const float* restrict u, const float* restri
                 // the cells y + pad - kernel + 1 .. y + pad see it, as far as they are there
                 const int top = most(0, y + s->pad - s->kernel + 1);
                 const int bottom = least(s->out - 1, y + s->pad);
-                const int left = most(0, x + s->pad - s->kernel + 1);
-                const int right = least(s->out - 1, x + s->pad);
                 for (int k = first; k < last; k++)
                     for (int row = top; row <= bottom; row++) {
-                        const float* at = a + ((size_t)k * s->inputs + input) * taps +
-                                          (y + s->pad - row) * s->kernel + x + s->pad;
+                        const int i = y + s->pad - row;
+                        const int left = most(0, x + s->pad - area->high[i] + 1);
+                        const int right = least(s->out - 1, x + s->pad - area->low[i]);
+                        const float* at =
+                            a + ((size_t)k * s->inputs + input) * taps + i * s->kernel + x + s->pad;
                         float* to = us + (k * s->out + row) * s->out;
                         for (int column = left; column <= right; column++) {
                             TELL(READ_A, 1), TELL(READ_US, 1), TELL(WRITE_US, 1);
@@ -95,20 +114,22 @@ static void scatter(const Shape* s, const float* restrict u, const float* restri
 void s_scatter(const Shape* s, const float* u, const float* a, const float* c, const float* silence,
                float theta, int skip, int block, float* v, float* us) {
     const int cells = s->out * s->out;
-    inhibit(s, u, c, v);
+    const Area area = area_of(s, c);
+    inhibit(s, &area, u, c, v);
     for (int i = 0; i < s->planes * cells; i++) {
         TELL(WRITE_US, 1);
         us[i] = 0.0f;
     }
     const int step = block > 0 ? block : s->planes;
     for (int first = 0; first < s->planes; first += step)
-        scatter(s, u, a, skip, first, least(first + step, s->planes), us);
+        scatter(s, &area, u, a, skip, first, least(first + step, s->planes), us);
     respond(s, v, silence, theta, us);
 }
 
 void s_gather(const Shape* s, const float* u, const float* a, const float* c, const float* silence,
               float theta, float* us) {
     const int taps = s->kernel * s->kernel;
+    const Area area = area_of(s, c);
     int low[s->out], high[s->out];  // taps of each row or column of cells that lie on the layer
     for (int i = 0; i < s->out; i++) {
         low[i] = most(0, s->pad - i);
@@ -121,7 +142,8 @@ void s_gather(const Shape* s, const float* u, const float* a, const float* c, co
                 float e = 0.0f, square = 0.0f;
                 for (int input = 0; input < s->inputs; input++)
                     for (int i = low[y]; i < high[y]; i++)
-                        for (int j = low[x]; j < high[x]; j++) {
+                        for (int j = most(low[x], area.low[i]); j < least(high[x], area.high[i]);
+                             j++) {
                             const float value =
                                 u[(input * s->size + y + i - s->pad) * s->size + x + j - s->pad];
                             TELL(READ_U, 1);

@@ -14,6 +14,11 @@ from PIL import Image, ImageDraw
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#444444")
 _WIDTH, _HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 24, 14, 44
+_SVG = "http://www.w3.org/2000/svg"
+_STYLE = (
+    "text{font:11px sans-serif;fill:#333}.x{text-anchor:middle}.y{text-anchor:end}"
+    ".grid{stroke:#ddd;fill:none}.line{fill:none;stroke-width:2}"
+)
 _CAPTION = 14  # pixels below a small picture for what is written there
 
 
@@ -81,6 +86,19 @@ def chart(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
             parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>'
                       for px, py in places]  # fmt: skip
     return "".join([*parts, "</svg>", _key(lines)])
+
+
+def standalone(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
+    """Return a chart as an SVG file of its own, the key within, at its upper right."""
+    svg, _, _ = chart(lines, x, y, title=title).partition("</svg>")
+    head, _, body = svg.replace("<svg ", f'<svg xmlns="{_SVG}" ', 1).partition(">")
+    key = ""
+    for i, line in enumerate(line for line in lines if line.name):
+        at = _TOP + 16 + 14 * i
+        key += f'<path d="M{_WIDTH - 160} {at - 4}h14" stroke="{COLOURS[i]}" class="line"/>'
+        key += f'<text x="{_WIDTH - 142}" y="{at}">{escape(line.name)}</text>'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f"{head}><style>{_STYLE}</style>{paper}{body}{key}</svg>\n"
 
 
 def _key(lines: Sequence[Line]) -> str:
