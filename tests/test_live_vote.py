@@ -411,24 +411,27 @@ class TestLikeness:
 
 class TestExpected:
     @pytest.mark.parametrize(
-        ("pattern", "text", "fits"),
-        [("####", "1234", True), ("####", "123", False), ("##-##", "1234", True),
-         ("0###", "0123", True), ("0###", "1123", False), ("0###", "?123", True)],
-    )  # fmt: skip
-    def test_allows(self, pattern: str, text: str, fits: bool) -> None:
-        assert Expected(pattern).allows(text) is fits
+        ("form", "text", "fits"),
+        [("####", "1234", True), ("####", "123", False), ("##-##", "1?34", True)],
+    )
+    def test_allows(self, form: str, text: str, fits: bool) -> None:
+        assert Expected.of(form).allows(text) is fits
 
     def test_signs_are_shown_and_not_read(self) -> None:
-        assert Expected("##.##.####").shown("21112026") == "21.11.2026"
+        assert Expected.of("##.##.####").shown("21112026") == "21.11.2026"
 
     def test_a_length_is_a_pattern(self) -> None:
-        assert Expected.of(None, 3).pattern == "###"
+        assert Expected.of(None, 3).digits == 3
         with pytest.raises(UsageError, match="2 digits"):
             Expected.of("###", 2)
 
     def test_a_pattern_without_a_place_is_refused(self) -> None:
         with pytest.raises(UsageError, match="pattern"):
-            Expected("abc")
+            Expected.of("abc")
+
+    def test_anything_goes_by_default(self) -> None:
+        assert Expected().allows("4")
+        assert Expected().shown("471") == "471"
 
 
 class TestRoi:

@@ -70,11 +70,11 @@ class TestDrawing:
         assert (out != before).any()
 
     def test_signs_of_a_pattern_are_drawn(self, view: View) -> None:
-        assert (draw(view, Expected("##-#")) != draw(view)).any()
+        assert (draw(view, Expected.of("##-#")) != draw(view)).any()
 
     def test_numbers_that_do_not_fit_are_not_drawn_large(self, view: View) -> None:
         bottom = np.s_[200:]
-        assert (draw(view, Expected("####"))[bottom] == view.frame.pixels[bottom]).all()
+        assert (draw(view, Expected.of("####"))[bottom] == view.frame.pixels[bottom]).all()
 
     def test_every_layer_is_drawn(self, view: View) -> None:
         assert view.maps is not None

@@ -11,6 +11,7 @@ from neocog.errors import NothingToRead, UsageError
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
+    from neocog.live.expected import Expected
     from neocog.live.session import Session
     from neocog.live.window import Window
 
@@ -122,7 +123,7 @@ def live(
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),
     )
-    reader = _reader(model, device, precision, plan, min_p)
+    reader = _reader(model, device, precision, plan, min_p, expected)
     session = Session(
         frames,
         reader,
@@ -156,7 +157,12 @@ def cameras(as_json: options.Json = False) -> None:
 
 
 def _reader(
-    model: str | None, device: str, precision: str | None, plan: str, min_p: float | None
+    model: str | None,
+    device: str,
+    precision: str | None,
+    plan: str,
+    min_p: float | None,
+    expected: "Expected",
 ) -> "Reader":
     """Open the model that was asked for, else the one that is quick enough on the device."""
     from neocog.batch.device import choose_device
@@ -164,7 +170,8 @@ def _reader(
 
     on_cpu = choose_device(device) == "cpu"
     name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
-    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p)
+    form = expected.pattern.form if expected.pattern else None
+    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p, pattern=form)
 
 
 def _windowed(headless: bool) -> bool:

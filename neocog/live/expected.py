@@ -1,12 +1,9 @@
-"""Which texts may be announced: of one length, or of one pattern."""
+"""Which texts may be announced: any, or those of one form."""
 
 from dataclasses import dataclass
 
-from neocog.batch.records import REJECTED
+from neocog.batch.pattern import PLACE, Pattern
 from neocog.errors import UsageError
-
-ANY = "#"
-"""Stands for any digit in a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,62 +12,45 @@ class Expected:
 
     Attributes
     ----------
-    pattern : str or None
-        ``#`` for any digit, a digit for itself; blanks and signs are not read, and count for
-        nothing. None: any number.
-    least : int
-        Digits that it has at least.
+    pattern : Pattern or None
+        Its form; None for any number.
     """
 
-    pattern: str | None = None
-    least: int = 1
-
-    def __post_init__(self) -> None:
-        if self.pattern is not None and not self.places:
-            raise UsageError(f"pattern '{self.pattern}': wanted # for each digit, like '####-##'")
-
-    @property
-    def places(self) -> str:
-        """The pattern without what is not read."""
-        return "".join(c for c in self.pattern or "" if c == ANY or c in "0123456789")
+    pattern: Pattern | None = None
 
     @staticmethod
-    def of(pattern: str | None, length: int | None) -> "Expected":
-        """Return what a pattern or a length asks for.
+    def of(form: str | None = None, length: int | None = None) -> "Expected":
+        """Return what a pattern's form or a number of digits asks for.
 
         Raises
         ------
         UsageError
-            If they contradict each other.
+            If they contradict each other, or the form is none.
         """
-        if length is None:
-            return Expected(pattern)
-        expected = Expected(pattern or ANY * length)
-        if len(expected.places) != length:
-            raise UsageError(f"pattern '{pattern}' has no {length} digits; give one of the two")
-        return expected
+        if form is None and length is None:
+            return Expected()
+        pattern = Pattern(PLACE * length if form is None and length else form or "")
+        if length is not None and pattern.digits != length:
+            raise UsageError(f"pattern '{form}' has no {length} digits; give one of the two")
+        return Expected(pattern)
+
+    @property
+    def digits(self) -> int | None:
+        """Number of digits, where that is known."""
+        return self.pattern.digits if self.pattern else None
 
     def allows(self, text: str) -> bool:
         """Whether a text, perhaps with places that are not known yet, may be a number.
 
-        >>> Expected("##-1").allows("471"), Expected("##-1").allows("472")
+        >>> Expected.of("##-#").allows("47?"), Expected.of("##-#").allows("4712")
         (True, False)
         """
-        if self.pattern is None:
-            return len(text) >= self.least
-        places = self.places
-        return len(text) == len(places) and all(
-            place in (ANY, char) or char == REJECTED
-            for place, char in zip(places, text, strict=True)
-        )
+        return bool(text) and (self.pattern is None or self.pattern.fits(text))
 
     def shown(self, text: str) -> str:
         """Return a text with the signs of the pattern in it.
 
-        >>> Expected("##-#").shown("471")
+        >>> Expected.of("##-#").shown("471")
         '47-1'
         """
-        if self.pattern is None or len(text) != len(self.places):
-            return text
-        chars = iter(text)
-        return "".join(next(chars) if c == ANY or c in "0123456789" else c for c in self.pattern)
+        return self.pattern.fill(text) if self.pattern else text

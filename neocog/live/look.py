@@ -136,6 +136,7 @@ class Looker:
 
     def __init__(self, reader: "Reader") -> None:
         self._most_broad = 0 if reader.engine.device == "cpu" else _MOST_BROAD
+        self._count = reader.pattern.digits if reader.pattern else None
         self._reader = copy(reader)
         self._once = Once(reader.engine)
         self._reader.engine = cast("AnyEngine", self._once)
@@ -189,13 +190,14 @@ class Looker:
         normalised = time.perf_counter()
         if digits:
             self._once.recognise(np.stack(digits), batch=self._reader.batch)
+        page = found.frame.pixels.shape[:2]  # a sheet may hold print: it is no strip cut out
         rows: list[Row] = []
         pictures: list[NDArray[np.uint8]] = []
         for number, (search, part) in enumerate(zip(found.searches, found.parts, strict=True)):
-            x, y, width, height = part.region
+            x, y = part.region[:2]
             score = self._score(whole[number])
-            lines = search.digits(score) if score else whole[number]
-            read = iter(self._reader.recognise(lines, (height, width)))
+            lines = search.digits(score, count=self._count) if score else whole[number]
+            read = iter(self._reader.recognise(lines, page))
             before = [other.region for other in found.parts[:number]]
             for line in lines:
                 row = tuple(_moved(next(read), x, y) for _ in line.digits)
