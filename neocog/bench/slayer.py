@@ -77,6 +77,7 @@ class Bench:
             size: Fed(model, self.digits[: 8 if self.quick else _FED])
             for size, model in networks(options.sizes).items()
         }
+        self.tried: list[Row] = []
 
     @cached_property
     def gpu(self) -> "Gpu":
@@ -129,7 +130,7 @@ class Bench:
         from neocog.bench import slayer_gpu
 
         batches = (1,) if self.quick else _BATCHES
-        found: dict[str, list[Row]] = {"trial": [], "rows": []}
+        found: dict[str, list[Row]] = {"trial": self.tried, "rows": []}
         for size, fed in self.fed.items():
             slayer_gpu.prepare(self.gpu, fed, batches=batches, log=self.log)
             best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, log=self.log)
@@ -138,6 +139,20 @@ class Bench:
             found["trial"] += [{"planes": size, **row} for row in tried]
             found["rows"] += [{"planes": size, **row} for row in rows]
         return found
+
+    def counters(self) -> list[Row]:
+        """Hardware counters of the ladder, the block sizes those that the trial found."""
+        from neocog.bench.slayer_counters import counters
+
+        size = next(iter(self.fed))
+        tried = [row for row in self.tried if row["planes"] == size and "us" in row]
+        best: dict[tuple[str, str], Row] = {}
+        for row in tried:
+            key = (row["stage"], row["system"])
+            if key not in best or row["us"] < best[key]["us"]:
+                best[key] = row
+        places = {key: row["places"] for key, row in best.items()}
+        return counters(size, places, self.options.data, self.log)
 
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
@@ -189,7 +204,7 @@ class Bench:
 
 #: Sections that need no GPU, and those that do, in order.
 ON_CPU = ("silence", "cpu", "cpu_frame")
-ON_GPU = ("ladder", "compact", "character", "in_flight", "overlap", "devices", "energy")
+ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
 
 
 def run(
