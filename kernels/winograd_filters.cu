@@ -52,13 +52,8 @@ DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ 
 #endif
 }
 
-// w (planes, channels, KSIZE, KSIZE) -> U, of which what lies beyond planes and channels stays as it
-// is; census (warps, 4), lanes by size of rows and of columns.
-KERNEL(THREADS) filter_split(const float* __restrict__ w, operand_t* __restrict__ u,
-                             u32* __restrict__ census, int planes, int channels) {
-    DYNAMIC_SHARED(shared);
-    wait_for_previous();
-    start_next();
+DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict__ u,
+                  u32* __restrict__ census, int planes, int channels) {
 #if INDEXING == 1
     int thread = blockIdx.x * THREADS + threadIdx.x, place = threadIdx.x;
     int gid = thread / SUBFILTERS / channels, c = thread / SUBFILTERS % channels;
@@ -80,3 +75,24 @@ KERNEL(THREADS) filter_split(const float* __restrict__ w, operand_t* __restrict_
 #endif
     transform_part<0, 0>(w, u, census, held, y, x);
 }
+
+// w (planes, channels, KSIZE, KSIZE) -> U, of which what lies beyond planes and channels stays as it
+// is.
+#if CENSUS
+// census (warps, 4): lanes by size of rows and of columns
+KERNEL(THREADS) filter_census(const float* __restrict__ w, operand_t* __restrict__ u,
+                              u32* __restrict__ census, int planes, int channels) {
+    DYNAMIC_SHARED(shared);
+    wait_for_previous();
+    start_next();
+    split(shared, w, u, census, planes, channels);
+}
+#else
+KERNEL(THREADS) filter_split(const float* __restrict__ w, operand_t* __restrict__ u, int planes,
+                             int channels) {
+    DYNAMIC_SHARED(shared);
+    wait_for_previous();
+    start_next();
+    split(shared, w, u, nullptr, planes, channels);
+}
+#endif

@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from neocog.cuda import winograd
+from neocog.cuda import conv2d_winograd, devices, winograd
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import layouts, up
 from neocog.cuda.winograd import VERSIONS, WinogradConvolution
+from neocog.cuda.winograd_count import choose, counts, direct_flops
 from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.cuda.winograd_transforms import (
     PART_SIZES,
@@ -22,7 +23,7 @@ from neocog.cuda.winograd_transforms import (
     transform_filters,
     uniform,
 )
-from neocog.errors import UsageError
+from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_maps import poisoned as maps_poisoned
@@ -349,3 +350,70 @@ def test_a_dense_layer_with_filters_that_change(rng):
         for launch in dense.launches(2, x, u, y, scratch):
             machine.launch(launch)
         assert relative(y, correlate(x, w)) < 1e-5
+
+
+# -- for everybody ---------------------------------------------------------------------------------
+@emulated
+@pytest.mark.parametrize(
+    ("batch", "channels", "height", "width", "planes", "kernel", "padding"),
+    thinned(
+        [
+            (2, 5, 9, 6, 11, 7, None),
+            (1, 3, 8, 8, 4, 3, 0),
+            (1, 17, 5, 12, 9, 6, 2),
+            (1, 2, 30, 26, 3, 25, None),
+        ],
+        lambda *case: case[-2] in (7, 3),
+    ),
+)
+def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding, rng):
+    x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
+    w = rng.standard_normal((planes, channels, kernel, kernel)).astype(np.float32)
+    y = conv2d_winograd(x, w, padding=padding, machine=Emulator())
+    border = (kernel - 1) // 2 if padding is None else padding
+    padded = np.pad(x, ((0, 0), (0, 0), (border, border), (border, border)))
+    wanted = correlate(padded.transpose(0, 2, 3, 1), w).transpose(0, 3, 1, 2)
+    assert y.shape == wanted.shape
+    assert relative(y, wanted) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "more", "words"),
+    [
+        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "float64 came; give float32"),
+        ((2, 8, 8), (3, 2, 7, 7), {}, r"shape \(2, 8, 8\) came; give \(B, C, H, W\)"),
+        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 25x25"),
+        ((1, 2, 8, 8), (3, 4, 7, 7), {}, "x has 2 channels, w is for 4"),
+        ((1, 2, 8, 8), (3, 2, 7, 7), {"padding": -1}, "padding: -1 came"),
+        ((1, 2, 4, 8), (3, 2, 7, 7), {"padding": 1}, "smaller than the 7x7 filters"),
+    ],
+)
+def test_what_conv2d_winograd_cannot_do_is_told_in_a_line(x, w, more, words):
+    x = np.zeros(x, np.float32) if isinstance(x, tuple) else x
+    with pytest.raises(InputError, match=words):
+        conv2d_winograd(x, np.zeros(w, np.float32), machine=Emulator(), **more)
+
+
+@pytest.mark.skipif(devices.trouble() is None, reason="a GPU is there")
+def test_conv2d_winograd_needs_a_gpu():
+    x, w = np.zeros((1, 2, 8, 8), np.float32), np.zeros((3, 2, 7, 7), np.float32)
+    with pytest.raises(DeviceError, match="it needs a CUDA device"):
+        conv2d_winograd(x, w)
+
+
+@pytest.mark.parametrize("kernel", range(3, 26))
+def test_a_plan_is_chosen_for_every_filter(kernel):
+    for batch, size in ((1, 7), (64, 56)):
+        plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
+        assert plan.split.kernel == kernel
+        assert (plan.version, plan.operand) == ("tensor", "tf32x3")
+
+
+def test_operations_of_a_layer_are_counted():
+    """Table 2's last layer, 4+3 split: 13 x 13 products for each tile of 4 x 4."""
+    plan = Plan(Shape(7, 13, 384, 768), Split(7, (4, 3)), 4, "tensor", "tf32x3")
+    steps = counts(plan, batch=2)
+    assert steps[1].flops == 2 * 2 * 4 * 169 * 384 * 768
+    assert steps[1].bytes == 169 * 384 * 768 * 4
+    assert direct_flops(plan, 2) == 2 * 49 * 384 * 768 * 49 * 2
+    assert choose(plan.shape, 2, arch=75).version == "global"

@@ -83,6 +83,7 @@ def run_on_gpu(
     peers: bool = True,
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
+    ways: tuple[Way, ...] | None = None,
     profile: list[float] | None = None,
 ) -> dict[str, Any]:
     """Check and time everything on a GPU.
@@ -99,7 +100,7 @@ def run_on_gpu(
         Device 0 if not given.
     peers : bool
         Whether PyTorch runs beside.
-    layers, batches : tuple
+    layers, batches, ways : tuple
         What is run.
     profile : list of float, optional
         A profiler's active lanes, see :func:`~neocog.bench.winograd_lanes.read_profile`.
@@ -122,7 +123,7 @@ def run_on_gpu(
     from neocog.bench.winograd_gpu import ROUNDS, Ours, build_all
 
     batches = tuple(b for b in batches if not quick or b <= 16)
-    ways = QUICK_WAYS if quick else WAYS
+    ways = ways or (QUICK_WAYS if quick else WAYS)
     rounds = 3 if quick else ROUNDS
     result: dict[str, Any] = {"facts": facts(gpu, quick=quick), "quick": quick, "device": "cuda"}
     result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}

@@ -81,7 +81,7 @@ def lanes_figure(rows: Sequence[Row]) -> str:
             points = [(r["filter"], r["profiler"]) for r in own if r.get("profiler")]
             lines.append(Line(f"{indexing}, whole kernel by profiler", points))
     sizes = sorted({r["filter"] for r in rows if r["figure"] == 4})
-    x = Axis("filter size", sizes[0], sizes[-1], [(s, str(s)) for s in sizes])
+    x = Axis("filter size", sizes[0] - 1, sizes[-1] + 1, [(s, str(s)) for s in sizes])
     y = Axis("active lanes of a warp", 0, 34, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
     return _standalone(lines, x, y, "Active lanes of a warp by filter size")
 
@@ -126,21 +126,21 @@ def _origin(result: Row) -> str:
 
 
 def _lanes(rows: Sequence[Row], figures: str) -> tuple[str, ...]:
-    table = [("filter", "channels", "indexing", "lanes, by census", "formula", "plain mean",
-              "profiler, whole kernel", "paper")]  # fmt: skip
-    for r in rows:
-        profiler = f"{r['profiler']:.1f}" if r.get("profiler") else "-"
-        size = f"{r['filter']}x{r['filter']}"
-        table.append((size, str(r["channels"]), r["indexing"], f"{r['lanes']:.1f}",
-                      f"{r['formula']:.1f}", f"{r['plain']:.1f}", profiler,
-                      f"{r['paper']} (curve {_MISSING})"))  # fmt: skip
+    table = [("figure", "filter", "channels", "channel-wise", "thread-wise", "plain mean",
+              "profiler, whole kernel", "paper: thread-wise")]  # fmt: skip
+    for wise, thread in zip(rows[::2], rows[1::2], strict=True):
+        told = [f"{r['profiler']:.1f}" if r.get("profiler") else "-" for r in (wise, thread)]
+        size = f"{thread['filter']}x{thread['filter']}"
+        table.append((str(thread["figure"]), size, str(thread["channels"]), f"{wise['lanes']:.1f}",
+                      f"{thread['lanes']:.1f}", f"{thread['plain']:.1f}", ", ".join(told),
+                      thread["paper"]))  # fmt: skip
     return (
         "### Active lanes of a warp while filters are transformed (Figs 4 and 5)",
         f"![active lanes]({figures}/winograd-lanes.svg)",
         "Census: every thread counts itself in its warp and size of sub-filter; the formula agrees "
         "in every warp. A transform counts with its instructions; the plain mean counts all alike. "
         "A profiler counts the whole kernel, its index arithmetic with all 32 lanes too, which is "
-        "why its figures (and the paper's) lie above ours.",
+        f"why its figures (and the paper's, whose curves are {_MISSING}) may lie above ours.",
         _table(table),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from neocog.cuda.winograd_plan import Operand, Plan, Shape, Version
-from neocog.cuda.winograd_transforms import Split, uniform
+from neocog.cuda.winograd_transforms import Split
 from neocog.errors import UsageError
 
 
@@ -162,8 +162,6 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
     version: Version = "tensor" if arch >= 80 and operand != "fp32" else "global"
     held: Operand = operand if version == "tensor" else "fp32"
     plans = [
-        Plan(shape, split, m, version, held)
-        for split in (*splits(shape.kernel), uniform(shape.kernel))
-        for m in CHOSEN_TILES
+        Plan(shape, split, m, version, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
     ]
     return min(plans, key=lambda plan: seconds(plan, batch, _REACHED))

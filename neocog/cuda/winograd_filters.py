@@ -45,7 +45,7 @@ def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False)
     )
     return Kernel(
         "winograd_filters.cu",
-        "filter_split",
+        "filter_census" if census else "filter_split",
         defines,
         _THREADS,
         _THREADS * held * 4,
@@ -75,7 +75,8 @@ def filter_split(
     planes, channels = w.shape[:2]
     grid = filter_grid(indexing, planes, channels, len(plan.split.sizes) ** 2)
     kernel = filter_split_kernel(plan, indexing, census=census is not None)
-    return Launch(kernel, grid, (w, u, census, np.int32(planes), np.int32(channels)))
+    ends = (w, u) if census is None else (w, u, census)
+    return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
 
 
 def warps_of(grid: tuple[int, int, int]) -> int:
