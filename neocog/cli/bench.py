@@ -185,6 +185,64 @@ def bench_winograd(
         raise typer.Exit(1)
 
 
+@app.command("all")
+def bench_all(
+    json_path: Annotated[
+        Path, typer.Option("--json", metavar="RESULTS", help="Write all results there, as JSON.")
+    ],
+    device: options.Device = "auto",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
+    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", metavar="NAME,...", help="Only these experiments.")
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything.")] = False,
+) -> None:
+    """Run every experiment of the papers; exit code 1 if anything fails or is wrong.
+
+    The file is written as results come; neocog bench report makes the page of it.
+    """
+    from neocog.batch.device import choose_device
+    from neocog.bench.experiments import faults, run_all
+
+    results = run_all(
+        choose_device(device),
+        names=[name.strip() for name in only.split(",") if name.strip()],
+        quick=quick,
+        data=data,
+        log=_told,
+        keep=lambda found: _written(found, json_path),
+    )
+    wrong = faults(results)
+    for line in wrong:
+        _told(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def bench_report(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="What the experiments wrote.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The page; figures go beside it.")
+    ] = Path("docs/experiments.md"),
+) -> None:
+    """Make the page of the experiments, every table and figure, from their results."""
+    from neocog.bench.experiments import load, write_page
+
+    for path in write_page(load(results), output):
+        print(path)
+
+
+def _written(found: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 def _told(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -195,6 +253,5 @@ def _kept(result: dict[str, Any], path: Path | None) -> None:
         return
     from neocog.bench.slayer import merged
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    path.write_text(json.dumps(merged(earlier, result), indent=1) + "\n", encoding="utf-8")
+    _written(merged(earlier, result), path)

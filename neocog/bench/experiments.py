@@ -1,0 +1,243 @@
+"""All the papers' experiments: run in turn into one result, and made into one page.
+
+``neocog bench all --json results.json`` and ``neocog bench report results.json``. Modules are
+imported when they are needed; an experiment that fails is noted, and the next begins.
+"""
+
+import json
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from neocog.errors import InputError, NeocogError, UsageError
+
+Result = dict[str, Any]
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of every experiment.
+
+    Attributes
+    ----------
+    device : str
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    quick : bool
+        Less of everything.
+    data : Path or None
+        A folder that holds ``mnist``.
+    log : callable
+        Takes lines of progress.
+    keep : callable
+        Takes the experiment's result so far.
+    """
+
+    device: str
+    quick: bool
+    data: Path | None
+    log: Log
+    keep: Callable[[Result], None]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether there is a GPU to measure."""
+        return self.device != "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One of the experiments.
+
+    Attributes
+    ----------
+    run : callable
+        Runs it.
+    report : str
+        The module that has ``section(result, figures=...)``, ``verdict(result)`` and
+        ``write_figures(result, folder)``.
+    faults : str
+        The module that has ``faults(result)``.
+    """
+
+    run: Callable[[Request], Result]
+    report: str
+    faults: str
+
+    def ask(self, what: str, *args: Any, **more: Any) -> Any:
+        """Call a function of the report's module."""
+        return getattr(import_module(self.report), what)(*args, **more)
+
+
+def _network(request: Request) -> Result:
+    from neocog.bench.network_experiment import run
+
+    return run(request.device, quick=request.quick, log=request.log, keep=request.keep)
+
+
+def _winograd(request: Request) -> Result:
+    from neocog.bench import winograd
+
+    if not request.on_gpu:
+        return winograd.run_on_cpu(quick=request.quick, save=request.keep, log=request.log)
+    return winograd.run_on_gpu(quick=request.quick, save=request.keep, log=request.log)
+
+
+def _slayer(request: Request) -> Result:
+    from neocog.bench.slayer import Options, run
+
+    options = Options(device=request.device, data=request.data, quick=request.quick)
+    return run(options, log=request.log, keep=request.keep)
+
+
+#: By name, in the order of the page.
+EXPERIMENTS: dict[str, Experiment] = {
+    "winograd": Experiment(_winograd, "neocog.bench.winograd_report", "neocog.bench.winograd"),
+    "slayer": Experiment(_slayer, "neocog.bench.slayer_report", "neocog.bench.slayer"),
+    "network": Experiment(
+        _network, "neocog.bench.network_experiment", "neocog.bench.network_experiment"
+    ),
+}
+
+
+def run_all(
+    device: str,
+    *,
+    names: Sequence[str] = (),
+    quick: bool,
+    data: Path | None,
+    log: Log,
+    keep: Callable[[Mapping[str, Result]], None],
+) -> dict[str, Result]:
+    """Run experiments one after another.
+
+    Parameters
+    ----------
+    device : str
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+    names : sequence of str
+        Which; empty: all.
+    quick : bool
+        Less of everything.
+    data : Path or None
+        A folder that holds ``mnist``.
+    log : callable
+        Takes lines of progress.
+    keep : callable
+        Takes all results so far, by name.
+
+    Returns
+    -------
+    dict
+        Results by name; one that broke off has ``failed``, a line.
+
+    Raises
+    ------
+    UsageError
+        If there is no such experiment.
+    """
+    results: dict[str, Result] = {}
+    for name in names or EXPERIMENTS:
+        if name not in EXPERIMENTS:
+            raise UsageError(f"no experiment {name!r}; choose {', '.join(EXPERIMENTS)}")
+
+        def so_far(found: Result, name: str = name) -> None:
+            results[name] = found
+            keep(results)
+
+        log(f"experiment {name}")
+        try:
+            so_far(EXPERIMENTS[name].run(Request(device, quick, data, log, so_far)))
+        except Exception as failure:  # told at the end; the others still run
+            traceback.print_exc()
+            line = (str(failure).splitlines() or [""])[0]
+            so_far({**results.get(name, {}), "failed": f"{type(failure).__name__}: {line}"})
+    return results
+
+
+def faults(results: Mapping[str, Result]) -> list[str]:
+    """Return a line for everything that failed or is wrong."""
+    lines = []
+    for name, result in results.items():
+        if "failed" in result:
+            lines.append(f"{name}: {result['failed']}")
+            continue
+        own = import_module(EXPERIMENTS[name].faults).faults(result)
+        lines += [f"{name}: {line}" for line in own]
+    return lines
+
+
+def load(paths: Sequence[Path]) -> dict[str, Result]:
+    """Return results by name from files: of all experiments, or of one (named by the file).
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or holds no experiment's result.
+    """
+    results: dict[str, Result] = {}
+    for path in paths:
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as failure:
+            raise InputError(f"{path}: {failure.strerror}") from None
+        except ValueError:
+            raise InputError(f"{path}: no JSON; wanted what neocog bench writes") from None
+        if not isinstance(data, dict):
+            raise InputError(f"{path}: no result; wanted what neocog bench writes")
+        found = {name: data[name] for name in EXPERIMENTS if isinstance(data.get(name), dict)}
+        single = data.get("experiment", path.stem)
+        if not found and single in EXPERIMENTS:
+            found = {single: data}
+        if not found:
+            known = ", ".join(EXPERIMENTS)
+            raise InputError(f"{path}: no result of {known}; name the file after its experiment")
+        results |= found
+    return results
+
+
+def page(results: Mapping[str, Result], *, figures: str = "figures") -> str:
+    """Return ``docs/experiments.md``: what came out in short, then each experiment's section.
+
+    A result of older code that can no longer be shown is told in a line.
+    """
+    known = {name: results[name] for name in EXPERIMENTS if name in results}
+    parts = [
+        "# The papers' experiments",
+        "Every system that the papers compare, run anew beside ours, checked against float64 "
+        "first. This page is made by `neocog bench report` from what `neocog bench all` measured; "
+        "the papers' figures are theirs, on their machines.",
+    ]
+    short = [_shown(name, result, "verdict") for name, result in known.items()]
+    parts.append("\n".join(f"- {line}" for line in short))
+    for name, result in known.items():
+        parts.append(_shown(name, result, "section", figures=figures).rstrip())
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(name: str, result: Result, what: str, **more: Any) -> str:
+    if "failed" in result:
+        return f"{name}: {result['failed']}"
+    try:
+        return str(EXPERIMENTS[name].ask(what, result, **more))
+    except (KeyError, TypeError, AttributeError, IndexError) as failure:
+        return f"{name}: this result cannot be shown ({type(failure).__name__}: {failure})"
+
+
+def write_page(results: Mapping[str, Result], path: Path) -> list[Path]:
+    """Write the page, and the figures into ``figures`` beside it; return the files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(results), encoding="utf-8")
+    files = [path]
+    for name, result in results.items():
+        if "failed" not in result:
+            try:
+                files += EXPERIMENTS[name].ask("write_figures", result, path.parent / "figures")
+            except NeocogError:
+                raise
+            except (KeyError, TypeError, AttributeError, IndexError):
+                continue  # the page says so
+    return files
