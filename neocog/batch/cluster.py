@@ -6,9 +6,10 @@ its tasks are done again. Inputs are opened where they are read: all nodes must 
 names, and have neocog installed.
 """
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,10 @@ class Cluster:
             If CUDA is asked for and no node has a GPU.
         """
         ray = _ray()
+        with redirect_stdout(sys.stderr):  # Ray tells on stdout of workers that died
+            yield from self._blocks(ray, job, items, ordered)
+
+    def _blocks(self, ray: Any, job: Job, items: Iterable[Item], ordered: bool) -> Iterator[Blocks]:
         try:
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:

@@ -37,6 +37,7 @@ class Sink:
     def __init__(self, form: Form, path: str | Path | None = None, *, keep: int | None = None):
         self.form, self.seconds = form, 0.0
         self._path, self._keep = path, keep
+        self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
         self._stream: TextIO | None = None
         self._files = ExitStack()
         self._rows: list[str] = []
@@ -74,7 +75,7 @@ class Sink:
 
     def _open(self) -> TextIO:
         if self._path is None:
-            stream = sys.stdout
+            stream = self._stdout
         else:
             with _writing(self._path):
                 mode = "w" if self._keep is None else "a"
@@ -85,7 +86,7 @@ class Sink:
         return stream
 
     def _on_screen(self) -> bool:
-        return self._path is None and sys.stdout.isatty()
+        return self._path is None and self._stdout.isatty()
 
     def _sync(self, *, at_once: bool = False) -> None:
         """Bring a file to the disk now and then: a power cut takes seconds, not hours."""
