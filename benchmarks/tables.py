@@ -167,6 +167,15 @@ def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
     return result | {"rows": rows, "columns": {"model": "model", "mistakes": "most frequent"}}
 
 
+def systems(result: dict[str, Any]) -> dict[str, Any]:
+    """Every neocognitron that was made quick, from 1990 to today, ours last."""
+    sys.path.insert(0, str(ROOT))
+    from neocog.bench.slayer_report import COLUMNS, systems
+
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in systems(result)]
+    return result | {"rows": rows, "columns": {name: name for name in COLUMNS}}
+
+
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
@@ -176,6 +185,7 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "reading-causes": ("reading", reading_causes),
     "reading-time": ("reading", reading_time),
     "models": ("models", models),
+    "systems": ("slayer", systems),
     "models-robustness": ("models", models_robustness),
     "models-risk": ("models", models_risk),
     "models-confusion": ("models", models_confusion),

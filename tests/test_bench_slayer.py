@@ -19,7 +19,7 @@ from neocog.bench.slayer_report import headline, section, verdict, write_figures
 from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
-from neocog.errors import DeviceError, UsageError
+from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.spec import REJECT
 from tests import cuda_fake
 from tests.cuda_support import emulator, shipped
@@ -239,3 +239,53 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
     assert json.loads(path.read_text())["sections"]["silence"]
     done = CliRunner().invoke(app, [*words[:-1], "ladder"])
     assert done.exit_code == 2
+
+
+# -- all experiments -------------------------------------------------------------------------------
+def test_all_experiments_make_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from neocog.bench import experiments
+
+    rows = [{"where": "GPU", "batch": 8, "precision": "fp16", "us": {"neocog": 1.0, "torch": 3.0}}]
+    about = {"command": "c", "machine": "m", "cpu": "u", "commit": "a", "date": "2026-01-01"}
+
+    def network(request: Any) -> Any:
+        request.keep({"rows": []})
+        return {**about, "experiment": "network", "rows": rows}
+
+    def broken(request: Any) -> Any:
+        raise DeviceError("no such thing")
+
+    for name, own in (("network", network), ("slayer", broken)):
+        entry = experiments.EXPERIMENTS[name]
+        changed = experiments.Experiment(own, entry.report, entry.faults)
+        monkeypatch.setitem(experiments.EXPERIMENTS, name, changed)
+    path, kept = tmp_path / "results.json", []
+    found = experiments.run_all(
+        "cpu", names=("network", "slayer"), quick=True, data=None, log=said,
+        keep=lambda results: kept.append(json.dumps(results)),
+    )  # fmt: skip
+    assert len(kept) == 3
+    assert experiments.faults(found) == ["slayer: DeviceError: no such thing"]
+    path.write_text(kept[-1])
+    files = experiments.write_page(experiments.load([path]), tmp_path / "docs" / "page.md")
+    text = files[0].read_text()
+    assert "3.0 to 3.0 times as fast as PyTorch" in text
+    assert "slayer: DeviceError" in text
+    single = tmp_path / "network.json"
+    single.write_text(json.dumps(found["network"]))
+    assert list(experiments.load([single])) == ["network"]
+
+
+def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
+    from neocog.bench import experiments
+
+    path = tmp_path / "none.json"
+    for text in ("{}", "[]", "no"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"none\.json"):
+            experiments.load([path])
+    with pytest.raises(InputError, match=r"missing\.json"):
+        experiments.load([tmp_path / "missing.json"])
+    with pytest.raises(UsageError, match="no experiment 'x'"):
+        experiments.run_all("cpu", names=("x",), quick=True, data=None, log=said, keep=print)
+    assert "cannot be shown" in experiments.page({"slayer": {"old": 1}})

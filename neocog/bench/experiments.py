@@ -212,7 +212,8 @@ def page(results: Mapping[str, Result], *, figures: str = "figures") -> str:
         "the papers' figures are theirs, on their machines.",
     ]
     short = [_shown(name, result, "verdict") for name, result in known.items()]
-    parts.append("\n".join(f"- {line}" for line in short))
+    lines = [f"- **{name}**: {line}" for name, line in zip(known, short, strict=True)]
+    parts.append("\n".join(lines))
     for name, result in known.items():
         parts.append(_shown(name, result, "section", figures=figures).rstrip())
     return "\n\n".join(parts) + "\n"

@@ -95,55 +95,45 @@ def verdict(result: Row) -> str:
     return text + "."
 
 
+#: Columns of the table of all systems.
+COLUMNS = ("year", "system", "on", "picture", "a character", "characters a second")
+
+
 def headline(result: Row) -> str:
     """Return the table from 1990 to today, a line for each system, ours last."""
-    table = [("year", "system", "on", "picture", "a character", "characters a second")]
-    for year, who, where, picture, says, seconds in paper.EARLIER:
-        table.append((str(year), who, where, picture, says, number(1 / seconds)))
-    year, machine = result["date"][:4], result["machine"]
-    for row in result["sections"].get("cpu_frame", ()):
+    return table_of([COLUMNS, *systems(result)])
+
+
+def systems(result: Row) -> list[tuple[str, ...]]:
+    """Return the rows of that table: the paper's Table 1, the paper itself, ours as measured."""
+    rows: list[tuple[str, ...]] = [
+        (str(year), who, where, picture, says, number(1 / seconds))
+        for year, who, where, picture, says, seconds in paper.EARLIER
+    ]
+    year, machine, sections = result["date"][:4], result["machine"], result["sections"]
+
+    def ours(what: str, where: str, us: float, each: float | None = None) -> None:
+        time = f"{1e-3 * us:.2g} ms" if us >= 1000 else f"{us:.3g} us"
+        rows.append((year, what, where, "65x65", time, number(each or 1e6 / us)))
+
+    for row in sections.get("cpu_frame", ()):
         if row["threads"] == 1:
-            table.append(
-                (
-                    year,
-                    "neocog",
-                    f"one core of {_cpu_name(result)}",
-                    "65x65",
-                    f"{row['ms_1']:.2g} ms",
-                    number(1e3 / row["ms_1"]),
-                )
-            )
-    for row in result["sections"].get("character", ()):
+            ours("neocog", f"one core of {_cpu_name(result)}", 1e3 * row["ms_1"])
+    for row in sections.get("character", ()):
         if row["batch"] == 1:
-            table.append(
-                (
-                    year,
-                    "neocog, one at a time",
-                    machine,
-                    "65x65",
-                    f"{row['in_all_us']:.0f} us",
-                    number(1e6 / row["in_all_us"]),
-                )
-            )
-    for row in result["sections"].get("devices", ()):
+            ours("neocog, one at a time", machine, row["in_all_us"])
+    for row in sections.get("devices", ()):
         where = machine if row["gpus"] == 1 else f"{row['gpus']} {machine}"
-        table.append(
-            (
-                year,
-                f"neocog, batches of {row['batch']}",
-                where,
-                "65x65",
-                f"{1e6 / row['per_second']:.2g} us",
-                number(row["per_second"]),
-            )
-        )
-    return table_of(table)
+        us = 1e6 / row["per_second"]
+        ours(f"neocog, batches of {row['batch']}", where, us, row["per_second"])
+    return rows
 
 
 # -- parts of the section --------------------------------------------------------------------------
 def _origin(result: Row) -> str:
     names = ("machine", "driver", "cpu", "commit", "date")
-    about = ", ".join(str(result[name]) for name in names if result.get(name))
+    told = dict.fromkeys(str(result[name]) for name in names if result.get(name))
+    about = ", ".join(told)
     return (
         f"`{result['command']}`: {about}. Digits: {result['digits']}. Every layer is fed with the "
         "maps of the layer before and held against float64 before it is timed. Paper: GTX 280, "
