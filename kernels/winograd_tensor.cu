@@ -66,7 +66,9 @@ DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI /
 }
 #endif
 
-KERNEL(256) product(const operand_t* __restrict__ v, const operand_t* __restrict__ u,
+#define BOUNDS 256, 2  // 128 registers a thread
+
+KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restrict__ u,
                     float* __restrict__ w, int batch) {
     DYNAMIC_SHARED(shared);
     wait_for_previous();
