@@ -78,12 +78,18 @@ def _network(request: Request) -> Result:
     return run(request.device, quick=request.quick, log=request.log, keep=request.keep)
 
 
+def _convpool(request: Request) -> Result:
+    from neocog.bench import convpool
+
+    run: Callable[..., Result] = convpool.run_on_gpu if request.on_gpu else convpool.run_on_cpu
+    return run(quick=request.quick, save=request.keep, log=request.log)
+
+
 def _winograd(request: Request) -> Result:
     from neocog.bench import winograd
 
-    if not request.on_gpu:
-        return winograd.run_on_cpu(quick=request.quick, save=request.keep, log=request.log)
-    return winograd.run_on_gpu(quick=request.quick, save=request.keep, log=request.log)
+    run: Callable[..., Result] = winograd.run_on_gpu if request.on_gpu else winograd.run_on_cpu
+    return run(quick=request.quick, save=request.keep, log=request.log)
 
 
 def _slayer(request: Request) -> Result:
@@ -95,6 +101,7 @@ def _slayer(request: Request) -> Result:
 
 #: By name, in the order of the page.
 EXPERIMENTS: dict[str, Experiment] = {
+    "convpool": Experiment(_convpool, "neocog.bench.convpool_report", "neocog.bench.convpool"),
     "winograd": Experiment(_winograd, "neocog.bench.winograd_report", "neocog.bench.winograd"),
     "slayer": Experiment(_slayer, "neocog.bench.slayer_report", "neocog.bench.slayer"),
     "network": Experiment(

@@ -88,11 +88,13 @@ def in_flight(
                 "one after another": partial(_in_turn, gpu, passes),
             }
             row: Row = {"in_flight": count}
+            answers = []
             for name, record in ways.items():
                 timed = Timed(gpu, record, 4, main)
                 ms = np.median([timed.sample(4) for _ in range(_ROUNDS)])
                 row[name] = 1e3 * float(ms) / count
-            row["same"] = _same(passes)
+                answers.append([work.arrays["answers"].get().tobytes() for work in passes])
+            row["same"] = answers[0] == answers[1]
             log(f"{count} in flight: {row}")
             rows.append(row)
     return rows
@@ -111,16 +113,6 @@ def _together(gpu: Any, main: Any, streams: Sequence[Any], passes: Sequence[Pass
 def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
     for work in passes:
         enqueue(gpu, tuple(work.launches))
-
-
-def _same(passes: Sequence[Pass]) -> bool:
-    """Whether passes over the same digit, if there are any, answer the same."""
-    seen: dict[bytes, bytes] = {}
-    return all(
-        seen.setdefault(work.arrays["digits"].get().tobytes(), answer) == answer
-        for work in passes
-        if (answer := work.arrays["answers"].get().tobytes())
-    )
 
 
 def overlap(runner: Runner, digits: Digits, *, repeats: int, log: Log) -> list[Row]:

@@ -56,7 +56,43 @@ def cpu(result: Row, _: str) -> list[str]:
                 )
             )
         parts += [table_of(table), _accesses(own)]
-    return parts
+    return [*parts, *_gpu_beside_cpu(result)]
+
+
+def _gpu_beside_cpu(result: Row) -> list[str]:
+    """Return Table 7: how many times as fast as each CPU way T5 and B are."""
+    gpu = {
+        (row["planes"], row["system"], row["stage"]): row["us"]["1"]
+        for row in rows_of(result, "ladder", "rows")
+        if "us" in row
+    }
+    cpu = {
+        (row["planes"], row["system"], row["stage"]): 1e3 * row["ms"]
+        for row in result["sections"]["cpu"]
+    }
+    table = [("planes", "times as fast", *SHORT.values(), "paper")]
+    for size in dict.fromkeys(key[0] for key in cpu):
+        for system in ("T5", "B"):
+            for way in dict.fromkeys(key[1] for key in cpu):
+                if all((size, system, stage) in gpu for stage in STAGES):
+                    gains = [cpu[size, way, s] / gpu[size, system, s] for s in STAGES]
+                    table.append(
+                        (
+                            size,
+                            f"{system} as {way}",
+                            *(f"{gain:.0f}" for gain in gains),
+                            _paper_gain(system, way) if size == paper.SIZE else NONE,
+                        )
+                    )
+    return ["The GPU beside one core:", table_of(table)] if len(table) > 1 else []
+
+
+def _paper_gain(system: str, way: str) -> str:
+    if system == "B":
+        low, high = paper.B_OVER_F
+        return f"{low} to {high}" if way == "CPU F" else NONE
+    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
+    return _slashed(1e3 * ms / us for ms, us in times)
 
 
 def _accesses(rows: Sequence[Row]) -> str:
