@@ -9,10 +9,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from neocog.batch.archives import MAX_BYTES
 from neocog.batch.inputs import Item, count_inputs, find_inputs, is_one_file
 from neocog.batch.shards import Shard
+from neocog.batch.tasks import into_tasks
+from neocog.cli import app
 from neocog.errors import InputError, NothingToRead, UsageError
 from tests.support import save_page
 
@@ -208,3 +211,34 @@ def test_an_item_goes_through_a_pipe() -> None:
 
     item = Item("a\udcff.png", "a.png")
     assert pickle.loads(pickle.dumps(item)) == item
+
+
+# --- what is written ---------------------------------------------------------------------------
+
+
+def test_no_input_is_written_over(scans: Path) -> None:
+    Path("list.txt").write_text("scans/b.png")
+    Path("link.png").symlink_to("scans/b.png")
+    pack(Path("a.zip"), "zip", {"a.png": b""})
+    for words, option in (
+        (("scans", "-o", "scans/b.png"), "-o"),
+        (("scans", "-o", "link.png"), "-o"),
+        (("scans", "--report", "scans/a.jpg"), "--report"),
+        (("@list.txt", "-o", "list.txt"), "-o"),
+        (("a.zip", "-o", "a.zip"), "-o"),
+    ):
+        place = Path(words[2])
+        before = place.read_bytes()
+        result = CliRunner().invoke(app, ["read", *words])
+        assert result.exit_code == 2
+        assert result.stderr.endswith(f"; give another {option}\n")
+        assert place.read_bytes() == before
+
+
+def test_tasks_are_bounded_by_bytes_too() -> None:
+    light = [Item(str(n), str(n)) for n in range(10)]
+    assert [len(task.items) for task in into_tasks(light, 4)] == [4, 4, 2]
+    heavy = [item._replace(data=bytes(2**23)) for item in light]
+    tasks = list(into_tasks(heavy, 256))
+    assert [len(task.items) for task in tasks] == [3, 3, 3, 1]
+    assert [task.place.number for task in tasks] == [0, 1, 2, 3]

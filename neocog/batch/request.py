@@ -83,10 +83,14 @@ class Request:
             raise UsageError("--resume goes on in a file of JSON lines; give --format jsonl and -o")
         if self.inputs.count(STDIN) > 1:
             raise UsageError(f"{STDIN} came more than once; there is one stdin")
-        if self.output is not None and os.path.isfile(self.output) and not self.resume:
-            with suppress(NothingToRead):  # that is told later
-                for _ in self._spared(self._files()):
-                    pass
+        lists = [word[1:] for word in self.inputs if word.startswith("@")]
+        for option, place in self._written():
+            if place in Files(lists):
+                raise UsageError(f"{place}: is one of the lists; give another {option}")
+            if os.path.isfile(place) and not (self.resume and option == "-o"):
+                with suppress(NothingToRead):  # that is told later
+                    for _ in self._spared(self._files()):
+                        pass
 
     @cached_property
     def sources(self) -> list[str]:
@@ -119,17 +123,21 @@ class Request:
         named = [word for word in self.inputs if word != STDIN]
         return find_inputs(named, null=self.null, look_into=False)
 
+    def _written(self) -> list[tuple[str, str]]:
+        """The files that are going to be written, each after its option."""
+        places = (("-o", self.output), ("--report", self.report))
+        return [(option, place) for option, place in places if place is not None]
+
     def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield inputs, none of which may be the file that the records go to."""
-        output = self.output
-        if output is None:
-            yield from items
-            return
-        files, place = Files([output]), os.path.abspath(output)
+        """Yield inputs, none of which may be a file that is going to be written."""
+        written = self._written()
+        files = Files(place for _, place in written)
+        names = {os.path.abspath(place): (option, place) for option, place in written}
         for item in items:
             file = item.archive or item.source
-            if os.path.abspath(file) == place or file in files:
-                raise UsageError(f"{output}: is one of the inputs; give another -o")
+            if written and (os.path.abspath(file) in names or file in files):
+                option, place = names.get(os.path.abspath(file), written[0])
+                raise UsageError(f"{place}: is one of the inputs; give another {option}")
             yield item
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from neocog.batch.inputs import Item
@@ -12,6 +11,8 @@ if TYPE_CHECKING:
     from neocog.batch.report import Card
 
 _LIVES = 3  # times that a worker may die over an input, the last two times with it alone
+
+_HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 
 
 class Place(NamedTuple):
@@ -99,12 +100,17 @@ class Block:
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
-    """Cut inputs into tasks of ``size``."""
-    items = iter(items)
-    number = 0
-    while chunk := tuple(islice(items, size)):
-        yield Task(Place(number), chunk)
-        number += 1
+    """Cut inputs into tasks of ``size``, or of fewer where their bytes are at hand and many."""
+    chunk: list[Item] = []
+    number = held = 0
+    for item in items:
+        chunk.append(item)
+        held += len(item.data or b"")
+        if len(chunk) == size or held > _HELD:
+            yield Task(Place(number), tuple(chunk))
+            chunk, number, held = [], number + 1, 0
+    if chunk:
+        yield Task(Place(number), tuple(chunk))
 
 
 def in_order(blocks: Iterable[Block]) -> Iterator[Block]:
