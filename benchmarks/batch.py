@@ -1,6 +1,6 @@
 """Measures reading many pictures: rates and their stages, memory, and that nothing is ever lost.
 
-    python -m benchmarks.batch DATA -o FILE [--sections NAME ...]
+    python benchmarks/batch.py DATA -o FILE [--sections NAME ...]
 
 DATA holds mnist/. Sections:
 
