@@ -190,7 +190,7 @@ def archive(bench: Bench) -> Iterator[Row]:
     place = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else bench.folder
     with tempfile.TemporaryDirectory(dir=place, prefix="neocog-") as name:
         small, large = Path(name) / "small.zip", Path(name) / "large.zip"
-        write_archive(bench.digits("validation"), small, 8192)
+        write_archive(bench.digits("validation"), small, min(8192, count))
         write_archive(bench.digits("validation"), large, count)
         best, batch = best_rate(bench)
         timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
