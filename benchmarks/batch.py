@@ -38,6 +38,7 @@ from benchmarks.batch_cases import write_malformed
 from benchmarks.processes import Memory, end_one
 from benchmarks.record import machine, write_results
 from neocog.batch.forms import Form
+from neocog.batch.pool import LANES
 from neocog.batch.reader import Reader
 from neocog.batch.request import Request, read_all
 from neocog.batch.run import Tally
@@ -200,16 +201,18 @@ def archive(bench: Bench) -> Iterator[Row]:
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
               batch=batch)  # fmt: skip
+    threads = LANES * workers
     busy = {
-        "decode (workers)": tally.seconds["decode"] / workers,
-        "records (workers)": tally.seconds["write"] / workers,
-        "waiting for the network (workers)": tally.seconds["recognise"] / workers,
-        "network": tally.seconds["network"],
-        "output": tally.seconds["output"],
-        "gathering, all threads of the process that writes": own,
+        "decode, share of the workers' threads": tally.seconds["decode"] / threads,
+        "records, share of the workers' threads": tally.seconds["write"] / threads,
+        "waiting for the network, share of the workers' threads": tally.seconds["recognise"]
+        / threads,
+        "network, share of its thread": tally.seconds["network"],
+        "output, share of the writing thread": tally.seconds["output"],
+        "processor time of the process that gathers and writes, in cores": own,
     }
     for stage, seconds in busy.items():
-        yield row("archive", f"share of the time: {stage}", f"{seconds / wall:.0%}", "", None)
+        yield row("archive", stage, f"{seconds / wall:.0%}", "", None)
 
 
 def write_archive(digits: Digits, path: Path, count: int) -> None:
