@@ -163,7 +163,7 @@ def isolated(bench: Bench) -> Iterator[Row]:
         Image.fromarray(digit).save(folder / f"{number:05}.png")
     best, batch = best_rate(bench)
     output = bench.folder / "digits.jsonl"
-    _, watch, wall, _ = timed(bench, folder, output)
+    tally, watch, wall, _ = timed(bench, folder, output)
     best = (best + rate_at(bench, batch)) / 2  # the machine may have other work: before and after
     texts = {}
     with output.open(encoding="utf-8") as stream:
@@ -179,6 +179,8 @@ def isolated(bench: Bench) -> Iterator[Row]:
               rate >= SHARE_OF_BEST * best, share=rate / best)  # fmt: skip
     yield row("isolated", "digits a second once it runs", f"{watch.rate:.0f}", "", None,
               share=watch.rate / best)  # fmt: skip
+    yield row("isolated", "share of the time that the network was at work",
+              f"{tally.seconds['network'] / wall:.0%}", "", None)  # fmt: skip
 
 
 def max_label(record: Row) -> int:
