@@ -45,6 +45,7 @@ COLUMNS = {
     "seconds": "seconds",
     "fps": "frames a second",
     "dropped": "dropped",
+    "cpu_ms": "CPU time a frame, ms",
     "age_median": "age, median ms",
     "age_p95": "age, p95 ms",
     "shown": "lines shown",
@@ -101,6 +102,7 @@ def play(
     network: list[float] = []
     start = 0.0
     with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
+        busy = time.process_time()
         for view in pipeline:
             start = start or view.read
             ages.append(view.age_ms)
@@ -114,6 +116,8 @@ def play(
     figures = {
         "seconds": spent,
         "frames": len(ages),
+        "played": frames,
+        "cpu_ms": round(1e3 * (time.process_time() - busy) / len(ages), 1),
         "fps": (len(ages) - 1) / spent,
         "dropped": dropped / max(frames, 1),
         "age_median": float(np.median(ages)) if fps else None,
@@ -125,7 +129,7 @@ def play(
 
 
 def judge(
-    clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]]
+    clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]], played: int
 ) -> dict[str, Any]:
     """Count what was announced against what was shown.
 
@@ -136,6 +140,8 @@ def judge(
         Frame and text of each announcement.
     readable : list of set of str
         For each showing the lines that are read right at rest.
+    played : int
+        Frames that were played; showings beyond them are left out.
     """
     right = again = other = lines = able = 0
     wrong: list[dict[str, Any]] = []
@@ -143,6 +149,8 @@ def judge(
     left = list(news)
     for number, showing in enumerate(clip.showings):
         end = showing.leaves + LATE
+        if end > played:
+            break
         if number + 1 < len(clip.showings):
             end = min(end, clip.showings[number + 1].first - clips.SLIDE)
         own = [one for one in left if showing.first - clips.SLIDE <= one[0] < end]
@@ -189,7 +197,7 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
         figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
-        own = judge(clip, news, at_rest(clip, folder, reader))
+        own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows

@@ -46,7 +46,7 @@ def record(folder: Path) -> Path:
     path = folder / "demo-read.mp4"
     source = open_source(folder / "demo.avi")
     reader = Reader("neocog-small", device="cpu")
-    Session(source, reader, Settings(replay_fps=clips.FPS), Outputs(record=str(path))).run()
+    Session(source, reader, Settings(), Outputs(record=str(path))).run()
     return path
 
 

@@ -17,7 +17,7 @@ from neocog.live.announce import Announcer, Rules, alike, at_border, distance
 from neocog.live.expected import Expected
 from neocog.live.look import Roi
 from neocog.live.regions import Part, planned, predicted
-from neocog.live.sheets import find_sheets
+from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Row, Track, Tracker
 from neocog.live.vote import Agreement
 from tests.live_support import row
@@ -39,10 +39,12 @@ class Watcher:
         self.frame = 0
         self.news: list[str] = []
 
-    def see(self, *rows: Row, times: int = 1, whole: bool = True) -> list[str]:
+    def see(self, *rows: Row, times: int = 1, whole: bool = True, sheet: bool = True) -> list[str]:
         before = len(self.news)
+        paper = Sheet((0, 0, *SIZE), 1.0, ()) if sheet else None
         for _ in range(times):
-            tracks = self.tracker.update(rows, [Part((0, 0, *SIZE), 640, entire=whole)])
+            part = Part((0, 0, *SIZE), 640, entire=whole, sheet=paper)
+            tracks = self.tracker.update(rows, [part])
             news = self.announcer.update(tracks, self.frame / 30, SIZE)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -262,6 +264,14 @@ class TestAnnouncements:
             watcher.see(times=25)
             assert watcher.news[number:] == [text]
 
+    def test_a_stroke_or_a_ring_on_a_desk_is_no_number(self) -> None:
+        for text in ("1", "0", "11"):
+            assert Watcher().see(row(text, x=99, y=99), times=90, sheet=False) == []
+            assert Watcher().see(row(text, x=99, y=99), times=90) == [text]
+            free = Watcher(rules=Rules(lone=True))
+            assert free.see(row(text, x=99, y=99), times=90, sheet=False) == [text]
+        assert Watcher().see(row("10", x=99, y=99), times=90, sheet=False) == ["10"]
+
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
         watcher.see(row("471", x=99, y=99), times=20)
@@ -331,9 +341,10 @@ class TestRegions:
         assert not plans[1][0].entire
 
     def test_sheets_are_searched_every_time_and_lines_on_them_not_twice(self) -> None:
-        sheet = (150, 150, 300, 200)
+        box = (150, 150, 300, 200)
+        sheet = Sheet(box, 1.0, ((150, 150), (450, 150), (450, 350), (150, 350)))
         plans = [planned(n, self.FRAME, [sheet], [self.track("4711")]) for n in range(6)]
-        assert all(parts[0].region == sheet and parts[0].entire for parts in plans)
+        assert all(parts[0].region == box and parts[0].entire for parts in plans)
         assert [len(parts) for parts in plans] == [2, 1, 1, 1, 1, 1]
         beside = planned(1, self.FRAME, [sheet], [self.track("47", x=20, y=20)])
         assert [part.entire for part in beside] == [True, False]
@@ -371,11 +382,18 @@ class TestSheets:
         box = (200, 150, 240, 160)
         found = find_sheets(self.frame((box, bright), turn=turn), (0, 0, 640, 480))
         assert len(found) == 1
-        x, y, width, height = found[0]
+        x, y, width, height = found[0].box
         assert abs(x + width / 2 - 320) < 12
         assert abs(y + height / 2 - 230) < 12
         assert 240 <= width < 310
         assert 160 <= height < 240
+
+    def test_what_lies_beside_a_slanting_edge_is_not_on_the_sheet(self) -> None:
+        frame = self.frame(((200, 150, 240, 160), 230), turn=12.0)
+        (sheet,) = find_sheets(frame, (0, 0, 640, 480))
+        x, y, width, height = sheet.box
+        assert sheet.holds(x + width / 2, y + height / 2)
+        assert not any(sheet.holds(x + a, y + b) for a in (3, width - 3) for b in (3, height - 3))
 
     def test_two_sheets_are_found(self) -> None:
         one, two = (30, 100, 240, 160), (350, 200, 250, 180)

@@ -103,6 +103,7 @@ def live(
 
     Each new number is printed once. In the window: q ends, h shows the other keys.
     """
+    from neocog.live.announce import Rules
     from neocog.live.expected import Expected
     from neocog.live.look import Roi
     from neocog.live.pipeline import Settings
@@ -119,6 +120,7 @@ def live(
     settings = Settings(
         agreement=agreement,
         expected=expected,
+        rules=Rules(lone=expected.digits is not None),
         replay_fps=replay_fps,
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),

@@ -31,6 +31,8 @@ class Rules:
         Seconds after which a number that was out of view is a new one.
     confirmed : int
         Searches of an entire page that must have read it in that time.
+    lone : bool
+        Whether a single digit, or ones alone, may stand elsewhere than on a sheet of paper.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -40,6 +42,7 @@ class Rules:
     sure: float = 0.8
     again: float = 2.0
     confirmed: int = 1
+    lone: bool = False
     border: float = 0.1
 
 
@@ -105,7 +108,7 @@ class Announcer:
         self._remember(tracks, t)
         news = []
         for track in tracks:
-            if not track.complete or track.text in self._last:
+            if not track.complete or track.text in self._last or self._bare(track):
                 continue
             if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
                 continue
@@ -131,6 +134,12 @@ class Announcer:
         self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
         for text in self.gone:
             del self._last[text]
+
+    def _bare(self, track: Track) -> bool:
+        """Whether a text is no more than a stroke or a ring of which a desk has many."""
+        if track.on_sheet or self.rules.lone:
+            return False
+        return len(track.text) == 1 or set(track.text) == {"1"}
 
     def _needed(self, track: Track, size: tuple[int, int]) -> int:
         """Frames for which a line's text must have stood."""

@@ -14,7 +14,7 @@ from neocog.errors import UsageError
 from neocog.live.frames import Frame
 from neocog.live.once import Once
 from neocog.live.regions import Part, planned
-from neocog.live.sheets import find_sheets
+from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Row, Track, inside
 
 if TYPE_CHECKING:
@@ -200,10 +200,12 @@ class Looker:
             read = iter(self._reader.recognise(lines, page))
             before = [other.region for other in found.parts[:number]]
             for line in lines:
-                row = tuple(_moved(next(read), x, y) for _ in line.digits)
-                if not any(inside(row[len(row) // 2].box, region) for region in before):
-                    rows.append(row)
-                    pictures.append(np.stack([place.digit for place in line.digits]))
+                pairs = [(_moved(next(read), x, y), place.digit) for place in line.digits]
+                kept = [pair for pair in pairs if part.sheet is None or _on(part.sheet, pair[0])]
+                middle = kept[len(kept) // 2][0].box if kept else None
+                if middle and not any(inside(middle, region) for region in before):
+                    rows.append(tuple(digit for digit, _ in kept))
+                    pictures.append(np.stack([picture for _, picture in kept]))
         ms = {
             "normalise": 1e3 * (normalised - start),
             "recognise": 1e3 * (time.perf_counter() - normalised),
@@ -274,6 +276,11 @@ def clearest_channel(pixels: NDArray[np.uint8]) -> int | None:
     if np.array_equal(grey, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY)):
         return None
     return next((c for c in range(3) if np.array_equal(grey, small[:, :, c])), None)
+
+
+def _on(sheet: Sheet, digit: DigitReading) -> bool:
+    x, y, width, height = digit.box
+    return sheet.holds(x + width / 2, y + height / 2)
 
 
 def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neocog.batch.records import REJECTED, Box
+from neocog.live.sheets import Sheet
 from neocog.live.tracks import Track, inside
 
 WHOLE_EVERY = 6
@@ -44,15 +45,18 @@ class Part:
     entire : bool
         Whether it is a page of its own, a sheet or all of the frame, and as sharp as ever: what is
         read there has all around it that tells writing from print.
+    sheet : Sheet or None
+        Marks beside this sheet are left out.
     """
 
     region: Box
     long_side: int
     entire: bool
+    sheet: Sheet | None = None
 
 
 def planned(
-    index: int, bounds: Box, sheets: Sequence[Box], tracks: Sequence[Track]
+    index: int, bounds: Box, sheets: Sequence[Sheet], tracks: Sequence[Track]
 ) -> tuple[Part, ...]:
     """Say which parts of a frame are searched.
 
@@ -62,7 +66,7 @@ def planned(
         Number of the frame.
     bounds : tuple of int
         The region that shall be read: the frame, or a part of it.
-    sheets : sequence of tuple of int
+    sheets : sequence of Sheet
         Sheets that this frame shows.
     tracks : sequence of Track
         Lines that are followed.
@@ -73,12 +77,12 @@ def planned(
         The sheets; where lines are followed beside them; and all of the frame every sixth time,
         or, while there is no sheet and no line, every time, sharply every third.
     """
-    parts = [Part(sheet, REGION_SIDE, entire=True) for sheet in sheets]
+    parts = [Part(sheet.box, REGION_SIDE, entire=True, sheet=sheet) for sheet in sheets]
     beside = [
         track
         for track in tracks
         if track.text.strip(REJECTED)
-        and not any(inside(track.digits[0].box, sheet) for sheet in sheets)
+        and not any(inside(track.digits[0].box, sheet.box) for sheet in sheets)
     ]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
     if index % WHOLE_EVERY == 0:

@@ -19,7 +19,7 @@ _CLOSED = 7  # strokes are narrower than so many of its pixels
 _LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
-_FILLS = 0.8  # share of its rectangle that it fills
+_FILLS = 0.84  # share of its rectangle that it fills
 _FLATTEST = 6.0  # its sides are not more unlike than this
 _SAME = 0.6  # sheets whose common part is more than this share of both are one
 _SEEN = 3  # levels at which a sheet is seen at least
@@ -37,13 +37,22 @@ class Sheet:
         Left, top, width and height in pixels of the frame.
     fills : float
         Share of its smallest rectangle that it fills.
+    corners : tuple
+        Of that rectangle, column and row each.
     """
 
     box: Box
     fills: float
+    corners: tuple[tuple[float, float], ...]
+
+    def holds(self, x: float, y: float) -> bool:
+        """Whether a place lies on the sheet, not beside a slanting edge of it."""
+        sides = zip(self.corners, self.corners[1:] + self.corners[:1], strict=True)
+        turns = [(bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0 for (ax, ay), (bx, by) in sides]
+        return all(turns) or not any(turns)
 
 
-def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> list[Box]:
+def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> list[Sheet]:
     """Find sheets in a frame, the largest first.
 
     Parameters
@@ -79,7 +88,7 @@ def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> lis
     sheets.sort(key=lambda s: -s.box[2] * s.box[3])
     outer = [s for n, s in enumerate(sheets) if not any(_in(s.box, t.box) for t in sheets[:n])]
     room = round(_ROOM * width)
-    return [_in_frame(sheet.box, shrink, bounds, room) for sheet in outer[:most]]
+    return [_in_frame(sheet, shrink, bounds, room) for sheet in outer[:most]]
 
 
 def stands_out(small: NDArray[np.uint8], box: Box) -> bool:
@@ -128,11 +137,14 @@ def _four_sided(mask: NDArray[np.uint8]) -> Iterator[Sheet]:
             continue
         own = (labels[y : y + height, x : x + width] == number).astype(np.uint8)
         contours, _ = cv2.findContours(own, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        (_, sides_of, _) = cv2.minAreaRect(max(contours, key=len))
+        middle, sides_of, turn = cv2.minAreaRect(max(contours, key=len))
         long, short = max(sides_of) + 1, min(sides_of) + 1
         fills = area / (long * short)
         if fills >= _FILLS and long < _FLATTEST * short:
-            yield Sheet((x, y, width, height), float(fills))
+            grown = (sides_of[0] + 1, sides_of[1] + 1)
+            points = cv2.boxPoints((middle, grown, turn)).tolist()
+            corners = tuple((x + column + 0.5, y + row + 0.5) for column, row in points)
+            yield Sheet((x, y, width, height), float(fills), corners)
 
 
 def _shared(a: Box, b: Box) -> float:
@@ -150,11 +162,13 @@ def _in(a: Box, b: Box) -> bool:
     return max(wide, 0) * max(high, 0) > 0.5 * a[2] * a[3]
 
 
-def _in_frame(box: Box, shrink: float, bounds: Box, room: int) -> Box:
+def _in_frame(sheet: Sheet, shrink: float, bounds: Box, room: int) -> Sheet:
     """From pixels of the reduced picture to those of the frame."""
     left, top, width, height = bounds
+    box = sheet.box
     x0 = max(round(box[0] / shrink) - room, 0)
     y0 = max(round(box[1] / shrink) - room, 0)
     x1 = min(round((box[0] + box[2]) / shrink) + room, width)
     y1 = min(round((box[1] + box[3]) / shrink) + room, height)
-    return left + x0, top + y0, x1 - x0, y1 - y0
+    corners = tuple((left + x / shrink, top + y / shrink) for x, y in sheet.corners)
+    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), sheet.fills, corners)

@@ -65,6 +65,8 @@ class Track:
         Frames for which its text has been complete and the same.
     confirmed : int
         Searches of an entire page (a sheet, or the frame) in that time that read the same.
+    on_sheet : bool
+        Whether it was seen last on a sheet.
     """
 
     number: int
@@ -72,6 +74,7 @@ class Track:
     step: tuple[float, float] = (0.0, 0.0)
     steady: int = 0
     confirmed: int = 0
+    on_sheet: bool = True
 
     @property
     def shown(self) -> tuple[Digit, ...]:
@@ -145,6 +148,9 @@ class Tracker:
             pairs = tuple((None, j) for j in range(len(rows[number])))
             whole = not parts or _within(rows[number], entire)
             tracks.append(seen(new, rows[number], pairs, self.agreement, whole=whole))
+        sheets = [part.region for part in parts if part.sheet]
+        if parts:
+            tracks = [_placed(track, sheets) for track in tracks]
         self.tracks = tuple(sorted(tracks, key=_height))
         return self.tracks
 
@@ -233,6 +239,14 @@ def inside(box: Box, region: Box) -> bool:
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     left, top, width, height = region
     return left <= x < left + width and top <= y < top + height
+
+
+def _placed(track: Track, sheets: Sequence[Box]) -> Track:
+    """Note whether a line stands on a sheet, where this frame saw it."""
+    fresh = [digit for digit in track.digits if digit.fresh]
+    if not fresh:
+        return track
+    return replace(track, on_sheet=any(inside(fresh[0].box, sheet) for sheet in sheets))
 
 
 def _within(row: Row, regions: Sequence[Box]) -> bool:
