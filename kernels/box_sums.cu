@@ -32,10 +32,9 @@ box_sums(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int he
         (uint4*)out + ((picture * out_height + band * ROWS) * out_width + column) * units + unit;
     float line[BOX][VALUES];
     UNROLL for (int r = 0; r < ROWS + BOX - 1; r++) {
-        UNROLL for (int i = 0; i < VALUES; i++) line[r % BOX][i] = 0.0f;
         UNROLL for (int b = 0; b < BOX; b++)
             add_unit(line[r % BOX], read_unit(from, band * ROWS + r - padding, column + b - padding,
-                                              height, width, units));
+                                              height, width, units), b == 0);
         if (r < BOX - 1 || band * ROWS + r - BOX + 1 >= out_height) continue;
         float sum[VALUES] = {};
         UNROLL for (int b = 0; b < BOX; b++)
@@ -44,6 +43,7 @@ box_sums(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int he
     }
 }
 
+#ifdef KSIZE
 // out (batch out_height out_width, KSIZE KSIZE channels); stride of the windows STRIDE.
 KERNEL(256)
 gather(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int height, int width,
@@ -63,3 +63,4 @@ gather(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int heig
             add_unit(sum, read_unit(from, row + i, column + j, height, width, units));
     ((uint4*)out)[item] = unit_of(sum, 1.0f / (BOX * BOX));
 }
+#endif

@@ -21,14 +21,14 @@
 
 #if WGMMA
 // GROUPS warpgroups that multiply, each PATCHES / GROUPS patches by all PLANES; PRODUCER_WARPS that
-// bring operands, the first of them weights; FROM_REGISTERS 1 where the warps gather sums
-// themselves; REGISTERS of a thread that multiplies (0: as all others).
+// bring operands, the first of them weights; FROM_REGISTERS 1 where the warps gather sums themselves.
 #define CONSUMERS (GROUPS * 128)
 #define LOADERS ((PRODUCER_WARPS - 1) * 32)
 #define THREADS (CONSUMERS + PRODUCER_WARPS * 32)
 #define MT (PATCHES / GROUPS)
 #define BARRIERS (2 * STAGES + 2 * SUM_BUFFERS + 1 + GROUPS)
 #define BARRIER_BYTES 16
+#define NEXT_ITEM (SPLIT ? 1 << 30 : (int)gridDim.x)  // blocks that share sums take one item
 #else
 // WARPS_M x WARPS_N warps.
 #define THREADS (WARPS_M * WARPS_N * 32)
@@ -67,7 +67,8 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
     auto full_s = [&](int i) { return barrier(2 * STAGES + i); };
     auto empty_s = [&](int i) { return barrier(2 * STAGES + SUM_BUFFERS + i); };
     barrier_t* const loaders = barrier(2 * STAGES + 2 * SUM_BUFFERS);
-    u8* const sums = shared + (BARRIERS * BARRIER_BYTES + 127) / 128 * 128;
+    u32* const table = (u32*)(shared + (BARRIERS * BARRIER_BYTES + 127) / 128 * 128);
+    u8* const sums = (u8*)table + TABLE_BYTES;
     u8* const raw = sums + SUM_BUFFERS * SUM_BYTES;
     u8* const stages = raw + RAW_BUFFERS * RAW_BYTES;
     if (threadIdx.x == 0) {
@@ -81,10 +82,8 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
     __syncthreads();
 
     if (warp < GROUPS * 4) {
-#if REGISTERS
-        take_registers<REGISTERS>();
-#endif
         const int group = warp / 4, row = warp % 4 * 2;
+#if SPLIT
         barrier_t* const together = loaders + (group + 1) * (BARRIER_BYTES / (int)sizeof(barrier_t));
         u32 together_round = 0;
         auto sync = [&] {
@@ -92,9 +91,10 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
             barrier_wait(together, together_round);
             together_round ^= 1;
         };
+#endif
         Ring<STAGES> stage;
         Ring<SUM_BUFFERS> buffer;
-        NO_UNROLL for (int item = blockIdx.x; item < s.items; item += gridDim.x) {
+        NO_UNROLL for (int item = blockIdx.x; item < s.items; item += NEXT_ITEM) {
             float sum[MT][TILES][4];
 #if FLUSH
             float total[MT][TILES][4] = {};
@@ -201,7 +201,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                 if ((int)came[group] == s.splits - 1) *arrived = 0;
             }
             sync();
-            if ((int)came[group] != s.splits - 1) continue;
+            if ((int)came[group] != s.splits - 1) break;
             __threadfence();
             NO_UNROLL for (int z = 0; z < s.splits; z++)
                 UNROLL for (int m = 0; m < MT; m++)
@@ -214,14 +214,12 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                 UNROLL for (int half = 0; half < 2; half++)
                     store_row(out, s, patch, row + half, lane / 4, slice_of(s, item) * PLANES, result[m], half);
             }
+            if (SPLIT) break;
         }
     } else {
-#if REGISTERS
-        give_registers<(65536 / 128 - GROUPS * REGISTERS) / (PRODUCER_WARPS / 4) / 8 * 8>();
-#endif
         if (warp == GROUPS * 4) {  // weights
             Ring<STAGES> stage;
-            NO_UNROLL for (int item = blockIdx.x; item < s.items; item += gridDim.x) {
+            NO_UNROLL for (int item = blockIdx.x; item < s.items; item += NEXT_ITEM) {
                 const int first = first_chunk(s, item);
                 const u8* from = (const u8*)weights +
                                  ((u64)slice_of(s, item) * s.chunks + first) * TAPS * STAGE_BYTES;
@@ -247,37 +245,45 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
             };
             Ring<SUM_BUFFERS> buffer;
             int item = blockIdx.x, chunk = first_chunk(s, item), at = 0;
-            load_raw(raw, x, s, tile_of(s, item), chunk, thread, LOADERS);
+            list_places(table, s, tile_of(s, item), thread, LOADERS);
+            sync();
+            load_raw(raw, table, x, s, chunk, thread, LOADERS);
             copy_async_commit();
             NO_UNROLL while (item < s.items) {
                 int next_item = item, next_chunk = chunk + 1;
                 if (next_chunk >= end_chunk(s, item)) {
-                    next_item += gridDim.x;
+                    next_item += NEXT_ITEM;
                     next_chunk = first_chunk(s, next_item);
                 }
-                const bool more = next_item < s.items;
+                auto load_next = [&](u8* to) {
+                    if (next_item >= s.items) return;
+                    if (next_item != item) {
+                        list_places(table, s, tile_of(s, next_item), thread, LOADERS);
+                        sync();
+                    }
+                    load_raw(to, table, x, s, next_chunk, thread, LOADERS);
+                    copy_async_commit();
+                };
                 copy_async_wait<0>();
                 sync();  // this chunk's inputs are there, those of the chunk before are read
-                if (RAW_BUFFERS == 2 && more)
-                    load_raw(raw + (at ^ 1) * RAW_BYTES, x, s, tile_of(s, next_item), next_chunk, thread, LOADERS);
-                copy_async_commit();
+                if (RAW_BUFFERS == 2) load_next(raw + (at ^ 1) * RAW_BYTES);
                 barrier_wait(empty_s(buffer.at), buffer.round ^ 1);
                 sum_boxes(sums + buffer.at * SUM_BYTES, raw + at * RAW_BYTES, thread, LOADERS);
                 fence_async_proxy();
                 barrier_arrive(full_s(buffer.at));
                 advance(buffer);
                 if (RAW_BUFFERS == 2) at ^= 1;
-                else if (more) {
+                else {
                     sync();
-                    load_raw(raw, x, s, tile_of(s, next_item), next_chunk, thread, LOADERS);
-                    copy_async_commit();
+                    load_next(raw);
                 }
                 item = next_item, chunk = next_chunk;
             }
         }
     }
 #else
-    u8* const sums = shared;
+    u32* const table = (u32*)shared;
+    u8* const sums = shared + TABLE_BYTES;
     u8* const raw = sums + SUM_BYTES;
     u8* const stages = raw + RAW_BYTES;
     const int wm = warp % WARPS_M, wn = warp / WARPS_M, item = blockIdx.x, tile = tile_of(s, item);
@@ -290,7 +296,9 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                 copy_async_16(stages + i % STAGES * STAGE_BYTES + j * 16,
                               from + (u64)i * STAGE_BYTES + j * 16);
     };
-    load_raw(raw, x, s, tile, first, threadIdx.x, THREADS);
+    list_places(table, s, tile, threadIdx.x, THREADS);
+    __syncthreads();
+    load_raw(raw, table, x, s, first, threadIdx.x, THREADS);
     for (int i = 0; i < STAGES - 1; i++) {
         load_stage(i);
         copy_async_commit();
@@ -317,7 +325,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
             } else if (chunk + 1 < end) {
-                load_raw(raw, x, s, tile, chunk + 1, threadIdx.x, THREADS);
+                load_raw(raw, table, x, s, chunk + 1, threadIdx.x, THREADS);
             }
             load_stage(i + STAGES - 1);
             copy_async_commit();

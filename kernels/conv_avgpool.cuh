@@ -22,7 +22,10 @@
 // meet no bank twice
 #define UNIT_BYTES ((PATCHES * PATCH_BYTES / 16 + 5) / 8 * 128 + 32)
 #define SUM_BYTES ((PARTS * UNITS * UNIT_BYTES + 127) / 128 * 128)
-#define RAW_BYTES (PATCHES * RAW_SIDE * RAW_SIDE * UNITS * 16)
+#define PLACES (PATCHES * RAW_SIDE * RAW_SIDE)
+#define TABLE_BYTES ((PLACES * 4 + 127) / 128 * 128)
+// the last segment of rows may read beyond the last patch
+#define RAW_BYTES ((PLACES + SEGMENT * RAW_SIDE) * UNITS * 16)
 #define STAGE_BYTES (PARTS * UNITS * PLANES * 16)
 #define SEGMENT (BOX < 4 ? 3 : 2)  // rows of sums that a thread makes at once
 #define SEGMENTS ((SIDE + SEGMENT - 1) / SEGMENT)
@@ -66,23 +69,35 @@ DEVICE Patch patch_of(const Sizes& s, int number) {
             number % s.patches_x * 8, number < s.patches};
 }
 
-// The inputs of a tile's patches, one chunk of channels, on their way to shared memory: (patch, row,
-// column, unit). What lies outside the picture is 0.
-DEVICE void load_raw(u8* to, const map_t* x, const Sizes& s, int tile, int chunk, int thread,
+#define NOWHERE 0xffffffffu
+
+// Where the inputs of a tile's patches lie, (patch, row, column), in units; NOWHERE outside.
+DEVICE void list_places(u32* table, const Sizes& s, int tile, int thread, int threads) {
+    NO_UNROLL for (int i = thread; i < PLACES; i += threads) {
+        const Patch patch = patch_of(s, tile * PATCHES + i / (RAW_SIDE * RAW_SIDE));
+        const int row = patch.y * STRIDE - s.padding + i / RAW_SIDE % RAW_SIDE;
+        const int column = patch.x * STRIDE - s.padding + i % RAW_SIDE;
+        const bool inside = patch.there && (u32)row < (u32)s.height && (u32)column < (u32)s.width;
+        table[i] = inside ? ((u32)(patch.image * s.height + row) * s.width + column) * s.units : NOWHERE;
+    }
+}
+
+// The inputs listed, one chunk of channels, on their way to shared memory: (place, unit). What lies
+// outside the picture is 0.
+DEVICE void load_raw(u8* to, const u32* table, const map_t* x, const Sizes& s, int chunk, int thread,
                      int threads) {
-    NO_UNROLL for (int m = 0; m < PATCHES; m++) {
-        const Patch patch = patch_of(s, tile * PATCHES + m);
-        const int top = patch.y * STRIDE - s.padding, left = patch.x * STRIDE - s.padding;
-        const u8* const picture =
-            (const u8*)x + (u64)(patch.there ? patch.image : 0) * s.height * s.width * s.units * 16;
-        NO_UNROLL for (int i = thread; i < RAW_SIDE * RAW_SIDE * UNITS; i += threads) {
-            const int unit = chunk * UNITS + i % UNITS, column = left + i / UNITS % RAW_SIDE;
-            const int row = top + i / (UNITS * RAW_SIDE);
-            const bool given = patch.there && (u32)row < (u32)s.height &&
-                               (u32)column < (u32)s.width && unit < s.units;
-            const u32 at = given ? ((u32)(row * s.width + column) * s.units + unit) : 0;
-            copy_async_16_or_0(to + (m * (RAW_SIDE * RAW_SIDE * UNITS) + i) * 16,
-                               picture + (u64)at * 16, given);
+    const int unit = thread % UNITS;  // threads is a multiple of UNITS
+    const bool there = chunk * UNITS + unit < s.units;
+    const u8* const from = (const u8*)x + (there ? chunk * UNITS + unit : 0) * 16;
+    NO_UNROLL for (int first = thread; first < PLACES * UNITS; first += 4 * threads) {
+        u32 at[4];
+        UNROLL for (int j = 0; j < 4; j++)
+            at[j] = table[min((first + j * threads) / UNITS, PLACES - 1)];
+        UNROLL for (int j = 0; j < 4; j++) {
+            const int i = first + j * threads;
+            const bool given = there && at[j] != NOWHERE;
+            if (i < PLACES * UNITS)
+                copy_async_16_or_0(to + i * 16, from + (given ? (u64)at[j] * 16 : 0), given);
         }
     }
 }
@@ -103,7 +118,11 @@ DEVICE void put_unit(u8* to, const float (&sum)[VALUES]) {
 #endif
 }
 
-// Box sums of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
+// Sums in pairs, as the maps are held: exact enough where products are of halves too, a third of the
+// instructions. A box's share has to be a power of two.
+#define PAIRED (MAP != 0 && BOX != 3)
+
+// Means of the boxes of what load_raw brought. A thread makes SEGMENT rows of one column and unit.
 DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
     NO_UNROLL for (int i = thread; i < PATCHES * SEGMENTS * SIDE * UNITS; i += threads) {
         const int unit = i % UNITS, column = i / UNITS % SIDE;
@@ -111,19 +130,35 @@ DEVICE void sum_boxes(u8* to, const u8* raw, int thread, int threads) {
         if (PHASES < STRIDE && column % STRIDE >= PHASES) continue;
         const uint4* from =
             (const uint4*)raw + ((m * RAW_SIDE + first) * RAW_SIDE + column) * UNITS + unit;
-        float sum[SEGMENT][VALUES] = {};
-        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
-            if (SIDE % SEGMENT && first + r >= RAW_SIDE) continue;
-            float line[VALUES] = {};
-            UNROLL for (int b = 0; b < BOX; b++) add_unit(line, from[(r * RAW_SIDE + b) * UNITS]);
-            UNROLL for (int s = 0; s < SEGMENT; s++)
-                if (s <= r && r < s + BOX)
-                    UNROLL for (int v = 0; v < VALUES; v++) sum[s][v] += line[v];
-        }
         u8* at = to + unit * UNIT_BYTES + m * PATCH_BYTES + first * ROW_BYTES +
                  (column % STRIDE * PHASE_WIDTH + column / STRIDE) * 16;
+#if PAIRED
+        const u32 share = pair_of(1.0f / (BOX * BOX)), one = pair_of(1.0f);
+        uint4 sum[SEGMENT];
+        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+            uint4 line = from[r * RAW_SIDE * UNITS];
+            if (BOX > 1) line = fma8(line, share, make_uint4(0, 0, 0, 0));
+            UNROLL for (int b = 1; b < BOX; b++)
+                line = fma8(from[(r * RAW_SIDE + b) * UNITS], share, line);
+            UNROLL for (int s = 0; s < SEGMENT; s++)
+                if (s <= r && r < s + BOX) sum[s] = r == s ? line : fma8(line, one, sum[s]);
+        }
+        UNROLL for (int s = 0; s < SEGMENT; s++)
+            if (SIDE % SEGMENT == 0 || first + s < SIDE) *(uint4*)(at + s * ROW_BYTES) = sum[s];
+#else
+        float sum[SEGMENT][VALUES];
+        UNROLL for (int r = 0; r < SEGMENT + BOX - 1; r++) {
+            float line[VALUES];
+            UNROLL for (int b = 0; b < BOX; b++)
+                add_unit(line, from[(r * RAW_SIDE + b) * UNITS], b == 0);
+            UNROLL for (int s = 0; s < SEGMENT; s++)
+                if (s <= r && r < s + BOX)
+                    UNROLL for (int v = 0; v < VALUES; v++)
+                        sum[s][v] = r == s ? line[v] : sum[s][v] + line[v];
+        }
         UNROLL for (int s = 0; s < SEGMENT; s++)
             if (SIDE % SEGMENT == 0 || first + s < SIDE) put_unit(at + s * ROW_BYTES, sum[s]);
+#endif
     }
 }
 

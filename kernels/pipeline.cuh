@@ -1,5 +1,5 @@
 // Warps with different work in one block: barriers in shared memory (mbarrier), copies that a barrier
-// counts (cp.async.bulk), registers moved from warps that load to warps that multiply. Needs sm_90.
+// counts (cp.async.bulk). Needs sm_90.
 #ifndef NEOCOG_PIPELINE_CUH
 #define NEOCOG_PIPELINE_CUH
 #include "platform.cuh"
@@ -68,10 +68,6 @@ DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, barrier_t* b,
     if (bytes % 16) emulation::here->fail("bulk_copy (%s:%d): %u bytes", file, line, bytes);
     emulation::bulks.push_back({shared, global, bytes, b});
 }
-template <int registers>
-DEVICE void take_registers() {}
-template <int registers>
-DEVICE void give_registers() {}
 DEVICE u32 bf16x2_of(float first, float second) {
     return (u32)bf16_of(first) | (u32)bf16_of(second) << 16;
 }
@@ -125,17 +121,6 @@ DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, barrier_t* b)
         "l"(global), "r"(bytes), "r"(shared_address(b))
         : "memory");
 }
-#if WGMMA
-// For the four warps of a warpgroup together, in a kernel with a bound on its registers.
-template <int registers>
-DEVICE void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-}
-template <int registers>
-DEVICE void give_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
-}
-#endif
 #endif
 #endif
 #endif  // NEOCOG_PIPELINE_CUH

@@ -1,21 +1,189 @@
-"""Convolution with average pooling: every way computes the same."""
+"""Convolution with average pooling: counts, systems that compute the same, the report."""
 
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from neocog.bench import convpool, convpool_report
+from neocog.bench.convpool import CHECK, SYSTEMS, Case, operations
+from neocog.cuda.conv_avgpool_tilings import Tiling
+from neocog.cuda.emulator import Emulator
+from tests.cuda_support import emulator
 
 torch = pytest.importorskip("torch")
 
-from neocog.bench.convpool import WAYS, naive, operations  # noqa: E402
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_computes_the_same(way: str) -> None:
-    torch.manual_seed(0)
-    x, w = torch.rand(2, 3, 8, 8, dtype=torch.float64), torch.randn(5, 3, 3, 3, dtype=torch.float64)
-    function, filter_of = WAYS[way]
-    got = function(x, filter_of(w))
-    assert got.shape == (2, 5, 4, 4)
-    torch.testing.assert_close(got, naive(x, w))
+__all__ = ["emulator"]  # fixture
 
 
 def test_operations_are_the_papers() -> None:
-    assert operations("direct sum", ci=512, co=512, n=32) == 1_209_925_632
+    assert operations("direct", ci=512, co=512, n=32) == CHECK
+    naive, fused = (operations(c, ci=512, co=512, n=32) for c in ("naive", "fused"))
+    assert naive / CHECK == pytest.approx(4, rel=0.01)  # its section III says 4 and 1.8
+    assert fused / CHECK == pytest.approx(1.8, rel=0.02)
+    with pytest.raises(ValueError, match="box"):
+        operations("box", ci=1, co=1, n=32)
+
+
+def test_cases_are_few_and_hold_the_papers() -> None:
+    cases = convpool.standard_cases()
+    assert len(set(cases)) == len(cases) <= 60
+    wanted = {Case(b, c, p) for b in (1, 16, 64, 256) for c in (32, 512) for p in ("fp32", "fp16")}
+    assert wanted < set(cases)
+    assert set(convpool.quick_cases()) < set(cases)
+
+
+class CpuDevice:
+    """The device of the experiment, on the CPU: kernels in the emulator, times made up."""
+
+    name = "cpu"
+    cache = 1 << 20
+
+    def __init__(self, machine: Emulator) -> None:
+        self.machine = machine
+        self.runs = 0
+
+    def prepare(self, precision: str) -> None: ...
+
+    def warm(self, kernels: Any) -> None:
+        assert kernels
+
+    def array(self, tensor: Any) -> Any:
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(np.uint16)
+        return tensor.numpy()
+
+    def launch(self, launch: Any) -> None:
+        self.machine.launch(launch)
+
+    def wait(self) -> None: ...
+
+    def free(self) -> None: ...
+
+    def microseconds(self, run: Any, *, samples: int = 7) -> float:
+        self.runs += 1
+        return 10.0 * samples + self.runs
+
+    def flushed_microseconds(self, run: Any) -> float:
+        return 100.0
+
+    def kernels(self, run: Any) -> list[str]:
+        return ["a kernel"]
+
+
+SMALL = Tiling(1, 32, 2, 2, groups=1, producers=4)
+
+
+@pytest.fixture
+def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
+    monkeypatch.setattr("neocog.bench.convpool_run.contenders", lambda *args, **kwargs: [SMALL])
+    return CpuDevice(emulator)
+
+
+def measured(device: CpuDevice, *cases: Case, seconds: float = 60.0) -> dict[str, Any]:
+    from neocog.bench.convpool_run import run_cases
+
+    result: dict[str, Any] = {**convpool.run_on_cpu(log=str), "facts": {"cuDNN": "9.1.0"}}
+    run_cases(device, list(cases), result, seconds=seconds, save=str, log=str)
+    return result
+
+
+@pytest.mark.parametrize(
+    "precision", ["fp16", "fp32", pytest.param("bf16", marks=pytest.mark.slow)]
+)
+def test_every_system_computes_the_same(device: CpuDevice, precision: Any) -> None:
+    result = measured(device, Case(2, 32, precision, size=6))
+    (row,) = result["rows"]
+    assert not convpool.faults(result)
+    ran = {name for name, entry in row["systems"].items() if "us" in entry}
+    assert ran == {s.name for s in SYSTEMS} - {"winograd", "compiled"}
+    assert "GPU alone" in row["systems"]["winograd"]["why"]
+    assert row["ratio"]["naive"] == 1
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_a_wrong_system_is_told_and_not_timed(
+    device: CpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: Any, tiling: Tiling) -> Any:
+        return SimpleNamespace(how="wrong", run=lambda: torch.zeros(1, 32, 3, 3))
+
+    monkeypatch.setattr("neocog.bench.convpool_ways.Operands.ours", wrong)
+    result = measured(device, Case(1, 32, "fp16", size=6))
+    assert "us" not in result["rows"][0]["systems"]["ours"]
+    (fault,) = convpool.faults(result)
+    assert "wrong by 1.0e+00" in fault
+
+
+def test_what_time_does_not_allow_is_named(device: CpuDevice) -> None:
+    result = measured(device, Case(1, 32, "fp16"), seconds=-1.0)
+    assert result["not_run"] == ["fp16 batch 1 channels 32"]
+
+
+def cells(ratio: float, us: float = 50.0) -> dict[str, Any]:
+    return {
+        "naive": {"us": us * ratio, "warm_us": us, "how": "channels last", "error": 1e-4,
+                  "kernels": ["xmma_fprop"]},
+        "fused": {"us": us, "warm_us": us, "how": "channels last", "error": 1e-4, "kernels": []},
+        "ours": {"us": us, "warm_us": us, "how": "128x256", "error": 1e-4, "tflops": 500.0,
+                 "kernels": ["conv_avgpool"]},
+        "winograd": {"why": "not offered", "wrong": False},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def result() -> dict[str, Any]:
+    rows = [
+        {"batch": b, "channels": c, "precision": p, "flushed": b == 1,
+         "systems": cells(2.0 + c / 512),
+         "ratio": {"naive": 1.0, "ours": 2.0 + c / 512}, "warm_ratio": {"ours": 1.0}}
+        for b in (1, 64) for c in (256, 512) for p in ("fp16", "fp32")
+    ]  # fmt: skip
+    return {
+        **convpool.run_on_cpu(log=str),
+        "rows": rows,
+        "facts": {"cuDNN": "9.1.0"},
+        "not_run": [],
+    }
+
+
+def test_the_section_has_all_tables(result: dict[str, Any]) -> None:
+    text = convpool_report.section(result)
+    for wanted in ("1209925632", "not in our copy", "not offered", "xmma_fprop", "3.00",
+                   "cuDNN 9.1.0", "4.4", "(figures/convpool-ratios.svg)"):  # fmt: skip
+        assert wanted in text, wanted
+    assert "3.00 times" in convpool_report.verdict(result)
+    bare = convpool_report.section(convpool.run_on_cpu(log=str))
+    assert "1209925632" in bare
+    assert "svg" not in bare
+    assert "Not measured" in convpool_report.verdict({"rows": []})
+
+
+def test_figures_are_drawn(result: dict[str, Any], tmp_path: Any) -> None:
+    paths = convpool_report.write_figures(result, tmp_path / "figures")
+    assert [path.name for path in paths] == ["convpool-ratios.svg", "convpool-times.svg"]
+    assert all(path.read_text().startswith("<svg") for path in paths)
+
+
+def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
+    from neocog.cli import app
+
+    path = tmp_path / "deep" / "out.json"
+    done = CliRunner().invoke(app, ["bench", "convpool", "--cpu", "-o", str(path)])
+    assert done.exit_code == 0, done.output
+    assert str(CHECK) in done.output
+    assert json.loads(path.read_text())["counts"][-1]["direct"] == CHECK
+    done = CliRunner().invoke(app, ["bench", "convpool", "--cpu", "--json"])
+    assert json.loads(done.stdout)["paper"]["ratio"] == {"fp32": 1.8, "fp16": 4.4}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_one_line_says_so() -> None:
+    from neocog.bench.convpool_device import Device
+    from neocog.errors import DeviceError
+
+    with pytest.raises(DeviceError, match="--cpu"):
+        Device()

@@ -1,59 +1,215 @@
-"""A 3x3 convolution and 2x2 average pooling as one operation, in the ways that PyTorch has.
+"""Convolution with average pooling: the systems of the paper that names the direct sum, and ours.
 
-The three ways compute the same: pooling is linear, so it may be moved into the filter (a filter
-of 4x4 taps at stride 2) or before the convolution (sums of 2x2 inputs, then the 3x3 filter at
-stride 2: the direct sum).
+The paper (Bulletin of Networking, Computing, Systems, and Software 8(1), 45-49, 2019) compares a
+library's convolution and pooling with two rewrites: pooling is linear, so it may be moved into the
+filter (k + p - 1 taps a side at stride p: the *fused filter*) or in front of the convolution (sums
+of p x p inputs, then k taps at stride p: the *direct sum*). Each by a library's convolution and as
+a matrix product. Ours is the direct sum in one kernel (:mod:`neocog.cuda.conv_avgpool`).
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-import torch
-from torch.nn import functional
+from neocog.bench.machine import about
+from neocog.cuda.steps import Precision
 
-Tensor = Any
+SIZE, KERNEL, POOL, PADDING = 32, 3, 2, 1  # the paper's section V
+CHANNELS = (32, 64, 128, 256, 512)
+BATCHES = (1, 16, 64, 256)
+#: The paper's own check of its Table I: direct sum, n = 32, 512 channels.
+CHECK = 1_209_925_632
+#: The paper's headlines, direct sum as a matrix product by naive library at 512 channels (V100).
+PAPER: dict[str, float] = {"fp32": 1.8, "fp16": 4.4}
+MISSING = "not in our copy"  # values of Tables II and III
+COMMAND = "neocog bench convpool -o benchmarks/results/convpool.json"
 
-KERNEL, POOL, PADDING = 3, 2, 1
-
-
-def naive(x: Tensor, w: Tensor) -> Tensor:
-    """Convolve, then pool: (B, ci, n, n) and (co, ci, 3, 3) -> (B, co, n/2, n/2)."""
-    return functional.avg_pool2d(functional.conv2d(x, w, padding=PADDING), POOL)
-
-
-def fused(x: Tensor, w: Tensor) -> Tensor:
-    """Convolve with :func:`fused_filter` at stride 2."""
-    return functional.conv2d(x, w, stride=POOL, padding=PADDING)
-
-
-def direct_sum(x: Tensor, w: Tensor) -> Tensor:
-    """Sum 2x2 inputs at every place, then convolve at stride 2."""
-    sums = functional.avg_pool2d(functional.pad(x, [PADDING] * 4), POOL, stride=1)
-    return functional.conv2d(sums, w, stride=POOL)
+Result = dict[str, Any]
+Log = Callable[[str], None]
 
 
-def fused_filter(w: Tensor) -> Tensor:
-    """Return the filter (co, ci, 4, 4) that convolves and averages 2x2 at once."""
-    out = w.new_zeros((*w.shape[:2], KERNEL + 1, KERNEL + 1))
-    for dy in range(POOL):
-        for dx in range(POOL):
-            out[:, :, dy : dy + KERNEL, dx : dx + KERNEL] += w / POOL**2
-    return out
+@dataclass(frozen=True, slots=True)
+class System:
+    """One way to compute it: what it is, and whose operations it takes (Table I)."""
+
+    name: str
+    label: str
+    counted: str  # naive, winograd, fused, direct
 
 
-#: name -> (function, what makes its filter of the 3x3 filter)
-WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
-    "naive": (naive, torch.clone),
-    "fused filter": (fused, fused_filter),
-    "direct sum": (direct_sum, torch.clone),
-}
+SYSTEMS = (
+    System("naive", "naive: convolution, then pooling (library)", "naive"),
+    System("winograd", "naive with Winograd (library)", "winograd"),
+    System("fused", "fused filter, library convolution", "fused"),
+    System("fused_gemm", "fused filter, gather + matrix product", "fused"),
+    System("direct", "direct sum, own sums + library convolution", "direct"),
+    System("direct_gemm", "direct sum, sums and gather + matrix product", "direct"),
+    System("ours", "ours: direct sum in one kernel", "direct"),
+    System("ours_two", "ours: sums written first, then the product", "direct"),
+    System("compiled", "torch.compile of the naive form", "naive"),
+)
+LABELS = {system.name: system.label for system in SYSTEMS}
 
 
-def operations(way: str, *, ci: int, co: int, n: int) -> int:
-    """Return the operations of one picture, by Table I of the paper on convolution with pooling."""
-    k, p = KERNEL, POOL
-    if way == "naive":
-        return 2 * k**2 * ci * co * n**2 + p**2 * (n // p) ** 2 * co
-    if way == "fused filter":
-        return (2 * (k + p - 1) ** 2 * ci - 1) * (n // p) ** 2 * co
-    return 2 * p * n**2 * ci + (2 * k**2 * ci - 1) * co * (n // p) ** 2
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One configuration: pictures, channels in and out, operands."""
+
+    batch: int
+    channels: int
+    precision: Precision
+    size: int = SIZE
+
+    @property
+    def out(self) -> int:
+        """Rows of the result."""
+        return (self.size + 2 * PADDING - KERNEL + 1) // POOL
+
+    @property
+    def bytes(self) -> int:
+        """What goes in and comes out."""
+        width = 2 if self.precision in ("fp16", "bf16") else 4
+        places = self.batch * (self.size**2 + self.out**2)
+        return width * self.channels * (places + self.channels * KERNEL**2)
+
+    def words(self) -> str:
+        """Say it in short."""
+        return f"{self.precision} batch {self.batch} channels {self.channels}"
+
+
+def operations(counted: str, *, ci: int, co: int, n: int, k: int = KERNEL, p: int = POOL) -> int:
+    """Return the operations of one picture by Table I of the paper.
+
+    Parameters
+    ----------
+    counted : {"naive", "winograd", "fused", "direct"}
+    ci, co, n, k, p : int
+        Channels in and out, places a side, taps and pooled places a side.
+    """
+    cells = (n // p) ** 2
+    if counted == "naive":
+        return 2 * k**2 * ci * co * n**2 + p**2 * cells * co
+    if counted == "winograd":
+        return 36 * ci * co + 68 * (n // 2) ** 2 * (ci - 1) * co + p**2 * cells * co
+    if counted == "fused":
+        return (2 * (k + p - 1) ** 2 * ci - 1) * cells * co
+    if counted == "direct":
+        return 2 * p * n**2 * ci + (2 * k**2 * ci - 1) * co * cells
+    raise ValueError(counted)
+
+
+def standard_cases() -> list[Case]:
+    """Return the 56 configurations of the standard run, the most telling first.
+
+    fp32 and fp16 (the paper's) at all sizes, TF32 and bf16 at 128 and 512 channels.
+    """
+    all_of = [
+        Case(batch, channels, precision)
+        for channels, batch in product(sorted(CHANNELS, reverse=True), (64, 1, 16, 256))
+        for precision in ("fp16", "fp32", "tf32", "bf16")
+    ]
+    return [c for c in all_of if c.precision in PAPER or c.channels in (128, 512)]
+
+
+def quick_cases() -> list[Case]:
+    """Return the configurations of ``--quick``: those that targets are set for."""
+    return [
+        *(Case(b, 512, precision) for precision in ("fp16", "fp32") for b in (64, 1)),
+        Case(64, 256, "fp16"),
+    ]
+
+
+def progress(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def counts(channels: Iterable[int] = CHANNELS) -> list[Result]:
+    """Return Table I, one row for each number of channels: operations of one picture."""
+    return [
+        {
+            "channels": c,
+            **{
+                counted: operations(counted, ci=c, co=c, n=SIZE)
+                for counted in ("naive", "winograd", "fused", "direct")
+            },
+        }
+        for c in channels
+    ]
+
+
+def run_on_cpu(
+    *,
+    quick: bool = False,
+    save: Callable[[Result], None] = lambda result: None,
+    log: Log = progress,
+) -> Result:
+    """Return what needs no GPU: operation counts, and the paper's check of them."""
+    result = {**_head(gpu=False), "rows": []}
+    ours = operations("direct", ci=512, co=512, n=SIZE)
+    log(f"direct sum, 512 channels: {ours} operations, the paper says {CHECK}")
+    save(result)
+    return result
+
+
+def run_on_gpu(
+    *,
+    quick: bool = False,
+    cases: Iterable[Case] | None = None,
+    seconds: float = 600.0,
+    save: Callable[[Result], None] = lambda result: None,
+    log: Log = progress,
+) -> Result:
+    """Check every system against float64, then time it, at each configuration.
+
+    Parameters
+    ----------
+    quick : bool
+        Few configurations.
+    cases : iterable of Case, optional
+        Configurations instead of the standard ones.
+    seconds : float
+        When this much time has gone, what is left is named in ``not_run``.
+    save : callable
+        Takes the result after each configuration.
+    log : callable
+        Takes lines of progress.
+    """
+    from neocog.bench.convpool_device import Device
+    from neocog.bench.convpool_run import run_cases
+
+    device = Device()
+    chosen = list(cases) if cases is not None else quick_cases() if quick else standard_cases()
+    result = _head(gpu=True) | {"facts": device.facts()}
+    run_cases(device, chosen, result, seconds=seconds, save=save, log=log)
+    return result
+
+
+def faults(result: Result) -> list[str]:
+    """Return what is wrong: counts that are not the paper's, systems of ours that err or fail."""
+    wrong = []
+    counted = {row["channels"]: row["direct"] for row in result.get("counts", ())}
+    if counted.get(512, CHECK) != CHECK:
+        wrong.append(f"direct sum at 512 channels counts {counted[512]}, the paper {CHECK}")
+    for row in result.get("rows", ()):
+        where = f"{row['precision']} batch {row['batch']} channels {row['channels']}"
+        for name, found in row["systems"].items():
+            if found.get("wrong") or (name.startswith("ours") and "us" not in found):
+                wrong.append(f"{where}: {LABELS[name]}: {found.get('why', 'no figure')}")
+    return wrong
+
+
+def _head(*, gpu: bool) -> Result:
+    return {
+        "experiment": "convpool",
+        **about(COMMAND, gpu=gpu),
+        "sizes": {"size": SIZE, "kernel": KERNEL, "pool": POOL, "padding": PADDING},
+        "counts": counts(),
+        "paper": {
+            "ratio": PAPER,
+            "machine": "V100, CUDA 9.2, cuDNN 7.3",
+            "tables II, III": MISSING,
+        },
+    }

@@ -129,6 +129,51 @@ def bench_slayer(
         raise typer.Exit(1)
 
 
+@app.command("convpool")
+def bench_convpool(
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Operation counts alone: no GPU is needed.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Within a minute.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
+    ] = 600.0,
+    as_json: options.Json = False,
+) -> None:
+    """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
+
+    Every system is checked against float64 before it is timed; exit code 1 if one of ours is
+    wrong or fails.
+    """
+    from neocog.bench import convpool as bench
+    from neocog.bench.convpool_report import section, write_figures
+
+    def save(found: dict[str, Any]) -> None:
+        if output is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+    if cpu:
+        result = bench.run_on_cpu()
+    else:
+        result = bench.run_on_gpu(quick=quick, seconds=seconds, save=save)
+    save(result)
+    if figures is not None:
+        write_figures(result, figures)
+    print(json.dumps(result) if as_json else section(result))
+    wrong = bench.faults(result)
+    for line in wrong:
+        _told(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)
+
+
 @app.command("winograd")
 def bench_winograd(
     cpu: Annotated[

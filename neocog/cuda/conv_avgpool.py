@@ -152,9 +152,13 @@ class ConvAvgPool:
         """Return the sizes for an input as the kernel reads it, (B, H, W, C)."""
         batch, height, width, channels = stored
         outer = self.kernel + self.box - 1  # what one output sees
-        sizes = [(n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width)]
+        rows, columns = ((n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width))
         shape = Shape(
-            batch, channels, self.planes, *sizes, self.kernel, self.pool, self.box, self.precision
+            *(batch, channels, self.planes, rows, columns),
+            kernel=self.kernel,
+            pool=self.pool,
+            box=self.box,
+            precision=self.precision,
         )
         return Geometry(height, width, channels, shape)
 
@@ -169,7 +173,8 @@ class ConvAvgPool:
         shape, tiling = geometry.shape, self.tiling(geometry.shape)
         items = shape.items(tiling)
         partial, arrivals = self._parts(shape, tiling)
-        blocks = min(items, self._machine.processors) if tiling.wgmma else items
+        lasting = tiling.wgmma and tiling.split == 1  # blocks take item after item
+        blocks = min(items, self._machine.processors) if lasting else items
         numbers = (
             shape.batch,
             geometry.height,

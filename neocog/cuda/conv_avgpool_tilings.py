@@ -93,7 +93,13 @@ class Shape:
 
     def raw_bytes(self, tiling: "Tiling") -> int:
         """Bytes of the inputs of one chunk."""
-        return tiling.patches * (self.side + self.box - 1) ** 2 * tiling.units * 16
+        side = self.side + self.box - 1
+        beyond = (3 if self.box < 4 else 2) * side  # that the last rows of sums may read
+        return (self.places(tiling) + beyond) * tiling.units * 16
+
+    def places(self, tiling: "Tiling") -> int:
+        """Places of the inputs of a block."""
+        return tiling.patches * (self.side + self.box - 1) ** 2
 
     def sum_bytes(self, tiling: "Tiling") -> int:
         """Bytes of the sums of one chunk."""
@@ -107,6 +113,7 @@ class Shape:
         rings = tiling.sums * self.sum_bytes(tiling) + tiling.raws * self.raw_bytes(tiling)
         barriers = 2 * tiling.stages + 2 * tiling.sums + 1 + tiling.groups
         head = up(barriers * _BARRIER_BYTES, 128) if tiling.wgmma else 0
+        head += up(4 * self.places(tiling), 128)
         return head + rings + tiling.stages * self.stage_bytes(tiling)
 
 
@@ -130,8 +137,6 @@ class Tiling:
         Of those: warpgroups that multiply, warps that bring operands.
     gather : bool
         Of those: whether warps gather sums into registers, instead of the tensor cores.
-    registers : int
-        Of those: registers of a thread that multiplies, 0 for an equal share.
     sums, raws : int
         Of those: buffers for box sums and for inputs.
     warps : tuple of int
@@ -147,7 +152,6 @@ class Tiling:
     groups: int = 2
     producers: int = 4
     gather: bool = False
-    registers: int = 0
     sums: int = 2
     raws: int = 2
     warps: tuple[int, int] = (4, 2)
@@ -190,7 +194,6 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
             "GROUPS": tiling.groups,
             "PRODUCER_WARPS": tiling.producers,
             "FROM_REGISTERS": int(tiling.gather),
-            "REGISTERS": tiling.registers,
             "SUM_BUFFERS": tiling.sums,
             "RAW_BUFFERS": tiling.raws,
         }
@@ -235,6 +238,15 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
 
 
+def contenders(shape: Shape, arch: int, processors: int, *, count: int = 6) -> list[Tiling]:
+    """Return tilings that are worth measuring: the best by block, and the best gathered one."""
+    found: dict[tuple[int, int, int, int], Tiling] = {}
+    for tiling in candidates(shape, arch, processors):
+        found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.sums), tiling)
+    best = list(found.values())[:count]
+    return [*best, *(replace(t, gather=True) for t in best[:1] if t.wgmma)]
+
+
 @cache
 def choose(shape: Shape, arch: int, processors: int) -> Tiling:
     """Return the tiling that :func:`candidates` ranks first."""
@@ -258,14 +270,18 @@ def _wgmma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tili
     sums = patches // groups * planes // 2 * shape.parts  # registers of a thread's sums
     if sums > 128:
         return
+    producers = 8 if sums <= 64 else 4  # more would take registers from those that multiply
     for buffers in ((2, 2), (2, 1), (1, 1)):
-        tiling = Tiling(patches, planes, units, 2, 1, True, groups, 4, sums=buffers[0], raws=buffers[1])
-        room = shared_limit(90) - _STATIC - shape.shared(tiling)
+        tiling = Tiling(
+            *(patches, planes, units, 2, 1, True, groups, producers),
+            sums=buffers[0],
+            raws=buffers[1],
+        )
+        room = shared_limit(90) - _STATIC - shape.shared(tiling) - 128
         if room < 0:
             continue
-        stages = min(2 + room // (shape.stage_bytes(tiling) + 2 * _BARRIER_BYTES + 64), 12)
-        yield replace(tiling, stages=stages)
-        return
+        stages = 2 + room // (shape.stage_bytes(tiling) + 2 * _BARRIER_BYTES)
+        yield replace(tiling, stages=min(stages, 12))
 
 
 def _mma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling]:
@@ -281,8 +297,10 @@ def _mma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling
 
 
 def _splits(shape: Shape, tiling: Tiling, processors: int) -> Iterator[Tiling]:
-    """Yield a tiling with its sum shared by more and more blocks, as long as there are idle ones."""
+    """Yield a tiling with its sum shared by more and more blocks, while there are idle ones."""
     yield tiling
+    if tiling.wgmma and tiling.patches // tiling.groups * tiling.planes > 128:
+        return  # no registers are left to add parts up
     chunks, items = shape.chunks(tiling), shape.items(tiling)
     for split in range(2, min(chunks, 2 * processors // items) + 1):
         share = -(-chunks // split)
@@ -290,9 +308,10 @@ def _splits(shape: Shape, tiling: Tiling, processors: int) -> Iterator[Tiling]:
             yield replace(tiling, split=split)
 
 
-#: Guesses that :func:`estimate` is made of: bytes a cycle that a multiprocessor gets from L2 and from
-#: shared memory, instructions for a unit of sums and a cycle, cycles around an item.
-_L2, _SHARED, _SUM_INSTRUCTIONS, _ISSUED, _AROUND = 26.0, 105.0, 55.0, 0.45, 4000.0
+#: Guesses that :func:`estimate` is made of: bytes a cycle that a multiprocessor gets from L2 and
+#: from shared memory, instructions for a unit of sums and a cycle of a warp, cycles around an item.
+_L2, _SHARED, _SUM_INSTRUCTIONS, _ISSUED, _AROUND = 26.0, 105.0, 45.0, 0.4, 4000.0
+_TAP = 50.0  # cycles that the barriers of a tap take
 
 
 def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
@@ -316,8 +335,12 @@ def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     busy = max(multiply, moved / _SHARED, fetched / _L2)
     chunk = max(busy, adding) if tiling.wgmma else busy + adding
     chunk *= 1.0 + 0.15 / tiling.stages + 0.1 * (2 - tiling.sums) + 0.05 * (2 - tiling.raws)
+    chunk += taps * _TAP
     share = -(-shape.chunks(tiling) // tiling.split)
     outputs = tiling.patches * 64 * tiling.planes * 4
     around = _AROUND + outputs * (1 if tiling.split == 1 else 1 + 2 * tiling.split / 4) / _L2
-    together = 1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
-    return -(-shape.items(tiling) // (processors * together)) * together**0.5 * (share * chunk + around)
+    together = (
+        1 if tiling.wgmma else max(1, min(shared_limit(80) // max(shape.shared(tiling), 1), 2))
+    )
+    waves = -(-shape.items(tiling) // (processors * together))
+    return float(waves * together**0.5 * (share * chunk + around))

@@ -1,0 +1,200 @@
+"""Checks and times the systems of the experiment on convolution with pooling."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from neocog.bench.convpool import LABELS, SYSTEMS, Case, Log, Result, operations
+from neocog.bench.convpool_cudnn import CudnnWinograd
+from neocog.bench.convpool_ways import Operands, Way, type_of
+from neocog.cuda.conv_avgpool_tilings import Tiling, contenders, kernel
+from neocog.errors import NeocogError
+
+#: Largest error, of the largest value, that a system may make against float64 on its operands.
+TOLERANCES = {"fp32": 2e-5, "tf32": 3e-3, "fp16": 3e-3, "bf16": 2e-2}
+#: Where torch.compile runs too: (batch, channels); each costs seconds.
+COMPILED = {(64, 512), (1, 512), (64, 128)}
+_TRIED = 3  # tilings of the product behind written sums
+_FEW = 3  # samples by which ways of one system are told apart
+_MOST_RECOMPILED = 100
+
+Ways = Iterator[Callable[[], Way]]
+
+
+def run_cases(
+    device: Any,
+    cases: list[Case],
+    result: Result,
+    *,
+    seconds: float,
+    save: Callable[[Result], None],
+    log: Log,
+) -> None:
+    """Fill ``result`` with a row for each case, as long as time is left."""
+    end = time.monotonic() + seconds
+    rows: list[Result] = result.setdefault("rows", [])
+    left: list[str] = result.setdefault("not_run", [])
+    _warm(device, cases, log)
+    for case in cases:
+        if time.monotonic() > end:
+            left.append(case.words())
+            continue
+        start = time.monotonic()
+        rows.append(measure(device, case))
+        device.free()
+        log(f"{_told(rows[-1])}  ({time.monotonic() - start:.1f} s)")
+        save(result)
+
+
+def measure(device: Any, case: Case) -> Result:
+    """Return the row of one case: each system's best way, checked, and the ratios."""
+    device.prepare(case.precision)
+    operands = Operands(device, case, type_of(case.precision))
+    pictures = sorted({0, case.batch // 2, case.batch - 1})
+    want = operands.expected(pictures)
+    check = Check(want, pictures, TOLERANCES[case.precision])
+    fits = case.bytes < device.cache
+    row: Result = {"batch": case.batch, "channels": case.channels, "precision": case.precision}
+    row["flushed"] = fits
+    found: dict[str, Result] = {}
+    for system in SYSTEMS:
+        ways = _ways(device, operands, system.name)
+        if ways is None:
+            continue
+        found[system.name] = entry = _best(device, ways, check, fits)
+        if "us" in entry:
+            work = case.batch * operations(
+                system.counted, ci=case.channels, co=case.channels, n=case.size
+            )
+            entry["tflops"] = 1e-6 * work / entry["us"]
+    row["systems"] = found
+    base = found.get("naive", {})
+    for key in ("us", "warm_us"):
+        ratios = {
+            name: base[key] / entry[key]
+            for name, entry in found.items()
+            if entry.get(key) and base.get(key)
+        }
+        row["ratio" if key == "us" else "warm_ratio"] = ratios
+    return row
+
+
+class Check:
+    """Holds results against float64."""
+
+    def __init__(self, want: Any, pictures: list[int], tolerance: float) -> None:
+        self._want, self._pictures, self._tolerance = want, pictures, tolerance
+        self._largest = float(want.abs().max())
+
+    def error(self, got: Any) -> float:
+        """Return the largest error, of the largest value."""
+        seen = got[self._pictures].double()
+        return float((seen - self._want).abs().max()) / self._largest
+
+    def passes(self, error: float) -> bool:
+        """Whether an error may be (none may be NaN)."""
+        return error <= self._tolerance
+
+
+def _best(device: Any, ways: Ways, check: Check, fits: bool) -> Result:
+    """Check the ways of a system; time the quickest, and tell of those that fail."""
+    tried: list[tuple[float, float, Way]] = []
+    failed: list[str] = []
+    wrong = False
+    for make in ways:
+        try:
+            way = make()
+            with torch.no_grad():
+                got = way.run()
+            device.wait()
+            error = check.error(got)
+            if not check.passes(error):
+                failed.append(f"{way.how}: wrong by {error:.1e}")
+                wrong = True
+                continue
+            tried.append((device.microseconds(way.run, samples=_FEW), error, way))
+        except (RuntimeError, NeocogError, NotImplementedError) as failure:
+            failed.append(str(failure).strip().partition("\n")[0][:200])
+    if not tried:
+        return {"why": "; ".join(failed) or "nothing to run", "wrong": wrong}
+    _, error, way = min(tried, key=lambda one: one[0])
+    entry: Result = {"how": way.how, "error": error, "warm_us": device.microseconds(way.run)}
+    entry["us"] = device.flushed_microseconds(way.run) if fits else entry["warm_us"]
+    entry["kernels"] = device.kernels(way.run)
+    entry["tried"] = {way.how: us for us, _, way in sorted(tried, key=lambda one: one[0])}
+    if failed:
+        entry["failed"] = failed
+    return entry
+
+
+def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
+    """Return what makes the ways of a system; None where it is not asked for."""
+    case = operands.case
+    if system in ("naive", "fused"):
+        return (lambda way=way: way for way in operands.library(system))  # type: ignore[misc]
+    if system == "winograd":
+        return iter(
+            [
+                lambda fused=fused: CudnnWinograd(device, operands, fused=fused).way()
+                for fused in (True, False)
+            ]
+        )
+    if system == "compiled":
+        if (case.batch, case.channels) not in COMPILED:
+            return None
+        torch._dynamo.config.recompile_limit = _MOST_RECOMPILED
+        return iter([operands.compiled])
+    if system == "direct":
+        return iter([operands.direct])
+    if system in ("fused_gemm", "direct_gemm"):
+        return iter([lambda: operands.product(system)])
+    make, box = (operands.ours, None) if system == "ours" else (operands.ours_two, 1)
+    tilings = _tilings(device, operands, box)
+    return (lambda tiling=tiling: make(tiling) for tiling in tilings)  # type: ignore[misc]
+
+
+def _tilings(device: Any, operands: Operands, box: int | None) -> list[Tiling]:
+    shape = _shape(device, operands.case, box)
+    count = 6 if box is None else _TRIED
+    return contenders(shape, device.machine.arch, device.machine.processors, count=count)
+
+
+def _shape(device: Any, case: Case, box: int | None) -> Any:
+    from neocog.bench.convpool import KERNEL, POOL
+    from neocog.cuda.conv_avgpool_tilings import Shape
+
+    sides = (case.out, case.out)
+    return Shape(
+        case.batch, case.channels, case.channels, *sides, KERNEL, POOL, box or POOL, case.precision
+    )
+
+
+def _warm(device: Any, cases: list[Case], log: Log) -> None:
+    """Build all kernels of ours before anything is timed, several at a time."""
+    start = time.monotonic()
+    machine = device.machine
+    kernels = {
+        kernel(shape, tiling): None
+        for case in cases
+        for box, count in ((None, 6), (1, _TRIED))
+        for shape in (_shape(device, case, box),)
+        for tiling in contenders(shape, machine.arch, machine.processors, count=count)
+    }
+    try:
+        device.warm(kernels)
+    except NeocogError as failure:  # told again where the kernel is tried
+        log(f"some kernels do not build: {failure}")
+    log(f"{len(kernels)} kernels of ours built and loaded in {time.monotonic() - start:.1f} s")
+
+
+def _told(row: Result) -> str:
+    parts = [f"{row['precision']} batch {row['batch']} channels {row['channels']}:"]
+    for name, entry in row["systems"].items():
+        us = entry.get("us")
+        parts.append(f"{name} {us:.1f}" if us is not None else f"{name} -")
+    ratio = row["ratio"].get("ours")
+    if ratio is not None:
+        parts.append(f"us; {LABELS['ours'].partition(':')[0]} {ratio:.2f} times naive")
+    return " ".join(parts)

@@ -1,0 +1,284 @@
+"""Convolution with average pooling in one kernel, in the emulator; builds; wrong use."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from neocog.cuda.compiler import build
+from neocog.cuda.conv_avgpool import DTYPES, ConvAvgPool, conv_avgpool
+from neocog.cuda.conv_avgpool_tilings import Shape, Tiling, candidates, contenders, kernel
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.s_tensor import bf16
+from neocog.errors import InputError, NeocogError, UsageError
+from tests.cuda_support import SHARED, emulator, nvrtc
+
+__all__ = ["emulator", "nvrtc"]  # fixtures
+
+TOLERANCES = {"fp16": 1e-3, "bf16": 8e-3, "tf32": 1e-3, "fp32": 3e-6}
+#: B, C, K, H, W, k, p, padding
+SIZES = {
+    "the paper's": (1, 16, 32, 16, 16, 3, 2, 1),
+    "odd, two pictures": (2, 24, 40, 19, 17, 3, 2, 1),
+    "odd channels and planes": (1, 13, 11, 9, 12, 2, 3, 0),
+    "one tap": (2, 8, 5, 7, 9, 1, 4, 0),
+    "many taps": (1, 8, 8, 15, 14, 11, 2, 2),
+    "large pooling": (1, 16, 33, 21, 22, 5, 4, 3),
+}
+MMA = Tiling(1, 32, 2, 3, 1, False, 0, 0, sums=1, raws=1, warps=(2, 1))
+WGMMA = Tiling(2, 32, 2, 3)
+LEAST = Tiling(1, 32, 2, 2, groups=1, sums=1, raws=1)
+
+
+def reference(x: NDArray[Any], w: NDArray[Any], pool: int, padding: int) -> NDArray[np.float64]:
+    """Convolve, then average, in float64."""
+    pad = (padding, padding)
+    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pad, pad))
+    k = w.shape[2]
+    windows = np.lib.stride_tricks.sliding_window_view(full, (k, k), axis=(2, 3))
+    y = np.einsum("bchwij,kcij->bkhw", windows, w.astype(np.float64))
+    rows, columns = y.shape[2] // pool, y.shape[3] // pool
+    y = y[:, :, : rows * pool, : columns * pool]
+    return y.reshape(*y.shape[:2], rows, pool, columns, pool).mean((3, 5))
+
+
+def unbf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def operands(sizes: tuple[int, ...], precision: str, seed: int = 0) -> Any:
+    """x and w as they go in, and as numbers."""
+    b, c, planes, height, width, k, _, _ = sizes
+    random = np.random.default_rng(seed)
+    pair = random.normal(size=(b, c, height, width)), random.normal(size=(planes, c, k, k))
+    if precision == "bf16":
+        stored = [bf16(a) for a in pair]
+        return stored, [unbf16(a) for a in stored]
+    stored = [a.astype(DTYPES[precision]) for a in pair]  # type: ignore[index]
+    return stored, stored
+
+
+def error(sizes: tuple[int, ...], precision: str, machine: Any, tiling: Tiling | None) -> float:
+    """Largest error of the kernel, of the largest value."""
+    (x, w), numbers = operands(sizes, precision)
+    pool, padding = sizes[-2:]
+    want = reference(*numbers, pool, padding)
+    layer = ConvAvgPool(
+        w, pool, padding=padding, precision=precision, tiling=tiling, machine=machine
+    )  # type: ignore[arg-type]
+    got = layer(x)
+    assert (got.shape, got.dtype) == (want.shape, x.dtype)
+    values = unbf16(got) if precision == "bf16" else got
+    return float(np.abs(values - want).max() / np.abs(want).max())
+
+
+def older() -> Emulator:
+    """A machine without the instructions of compute capability 9.0."""
+    machine = Emulator()
+    machine.arch = 80
+    return machine
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes(emulator: Emulator, name: str) -> None:
+    tiling = LEAST if "large" in name or "many" in name else WGMMA
+    assert error(SIZES[name], "fp16", emulator, tiling) < TOLERANCES["fp16"]
+
+
+@pytest.mark.parametrize("tiling", [MMA, WGMMA], ids=["mma.sync", "wgmma"])
+@pytest.mark.parametrize("precision", ["bf16", "tf32", "fp32"])
+def test_precisions(emulator: Emulator, precision: str, tiling: Tiling) -> None:
+    machine = emulator if tiling.wgmma else older()
+    assert error(SIZES["odd, two pictures"], precision, machine, tiling) < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize(
+    "tiling",
+    [
+        MMA,
+        WGMMA,
+        replace(WGMMA, gather=True),
+        replace(WGMMA, raws=1, stages=2),
+        replace(WGMMA, sums=1, raws=1, units=4, producers=8),
+        Tiling(4, 64, 2, 4),
+        replace(WGMMA, split=2),
+        replace(MMA, split=3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("order", ["forward", "reversed", 7])
+def test_tilings_in_any_order(emulator: Emulator, tiling: Tiling, order: Any) -> None:
+    if order == 7 and tiling not in (MMA, WGMMA):
+        pytest.skip("the two others tell")
+    machine = Emulator(order=order)
+    machine.arch = 90 if tiling.wgmma else 80
+    machine.processors = 3  # blocks take several items
+    sizes = (3, 40, 40, 19, 20, 3, 2, 1)
+    assert error(sizes, "fp16", machine, tiling) < TOLERANCES["fp16"]
+
+
+def test_float32_is_summed_short(emulator: Emulator) -> None:
+    sizes = (1, 256, 32, 8, 8, 3, 2, 1)
+    assert error(sizes, "fp32", emulator, LEAST) < 1e-6
+
+
+def test_arrays_of_any_order_in_memory(emulator: Emulator) -> None:
+    (x, w), _ = operands(SIZES["the paper's"], "fp16")
+    layer = ConvAvgPool(w, 2, padding=1, tiling=WGMMA, machine=emulator)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    assert layer.stored(last).base is not None
+    np.testing.assert_array_equal(layer(last), layer(x))
+
+
+def test_a_launch_leaves_its_counters_as_they_were(emulator: Emulator) -> None:
+    (x, w), _ = operands(SIZES["odd, two pictures"], "fp16")
+    layer = ConvAvgPool(w, 2, padding=1, tiling=replace(WGMMA, split=2), machine=emulator)
+    np.testing.assert_array_equal(layer(x), layer(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_random_shapes(emulator: Emulator, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    k, pool, padding = (int(random.integers(*r)) for r in ((1, 12), (2, 5), (0, 4)))
+    least = k + pool - 1 - 2 * padding
+    height, width = (int(random.integers(max(least, 1), least + 30)) for _ in range(2))
+    sizes = (*(int(n) for n in random.integers(1, 40, 3)), height, width, k, pool, padding)
+    precision = random.choice(list(TOLERANCES))
+    machine = emulator if seed % 2 else older()
+    (x, w), numbers = operands(sizes, precision, seed)
+    want = reference(*numbers, pool, padding)
+    got = ConvAvgPool(w, pool, padding=padding, precision=precision, machine=machine)(x)
+    values = unbf16(got) if precision == "bf16" else got
+    assert np.abs(values - want).max() < TOLERANCES[precision] * np.abs(want).max()
+
+
+HALF = np.zeros((2, 8, 3, 3), np.float16)
+PICTURES = np.zeros((1, 8, 9, 9), np.float16)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options", "message"),
+    [
+        (PICTURES, HALF.astype(int), {}, "filters of int64 came; wanted float32"),
+        (PICTURES, [1], {}, "filters of list came"),
+        (PICTURES, HALF[0], {}, r"\(planes, channels, k, k\)"),
+        (PICTURES, HALF[:, :, :2], {}, r"\(2, 8, 2, 3\) came"),
+        (PICTURES, np.zeros((1, 8, 12, 12), np.float16), {}, r"12x12: wanted 1x1 .. 11x11"),
+        (PICTURES, HALF, {"pool": 5}, "pooling 5: wanted 2, 3 or 4"),
+        (PICTURES, HALF, {"padding": -1}, "padding -1"),
+        (PICTURES, HALF, {"precision": "fp8"}, "precision 'fp8'"),
+        (PICTURES, HALF, {"precision": "fp32"}, "float16 came for fp32; wanted float32"),
+        (PICTURES.astype(np.float32), HALF, {}, "inputs of float32 came; wanted float16"),
+        (PICTURES[:, :7], HALF, {}, r"wanted \(batch, 8, height, width\)"),
+        (PICTURES[0], HALF, {}, r"inputs \(8, 9, 9\)"),
+        (PICTURES[:, :, :3], HALF, {}, "smaller than filter and pooling together, 4x4"),
+        ([1], HALF, {}, "builtins.list came"),
+    ],
+)
+def test_wrong_use_is_told_in_a_line(x: Any, w: Any, options: Any, message: str) -> None:
+    with pytest.raises(NeocogError, match=message) as caught:
+        conv_avgpool(x, w, **{"pool": 2, **options})
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, (InputError, UsageError))
+
+
+def shape(precision: Any, **more: int) -> Shape:
+    sizes = {"batch": 64, "channels": 512, "planes": 512, "out_height": 16, "out_width": 16}
+    return Shape(**{**sizes, "kernel": 3, "pool": 2, "box": 2, **more}, precision=precision)
+
+
+def test_a_tiling_is_found_for_every_shape() -> None:
+    for k in range(1, 12):
+        for pool in (2, 3, 4):
+            found = candidates(shape("fp16", kernel=k, pool=pool, box=pool), 90, 132)
+            assert all(t.threads <= 1024 for t in found)
+    with pytest.raises(UsageError, match=r"needs 8\.0"):
+        candidates(shape("fp16"), 75, 68)
+    with pytest.raises(UsageError, match="11x11 with pooling 4 does not fit"):
+        candidates(shape("fp32", kernel=11, pool=4, box=4), 89, 128)
+
+
+def test_few_outputs_are_split() -> None:
+    assert candidates(shape("fp16", batch=1), 90, 132)[0].split > 1
+    assert candidates(shape("fp16"), 90, 132)[0].split == 1
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("precision", "arch", "batch"),
+    [("fp16", 90, 64), ("fp32", 90, 1), ("tf32", 80, 64), ("fp32", 86, 1), ("bf16", 120, 64)],
+)
+def test_builds_within_registers(precision: str, arch: int, batch: int) -> None:
+    for tiling in contenders(shape(precision, batch=batch), arch, 132, count=2):
+        wanted = kernel(shape(precision, batch=batch), tiling)
+        assert wanted.shared <= SHARED[arch] * 1024
+        built = build(wanted, arch)
+        assert not built.spills, tiling.words()
+        assert not built.stack, tiling.words()
+        assert built.registers <= wanted.registers
+        assert "serialized" not in built.log  # products that wait for one another
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("arch", [80, 89, 90])
+def test_all_builds_within_registers(precision: str, arch: int) -> None:
+    shapes = [
+        shape(precision, batch=b, channels=c, planes=c, box=box)
+        for b in (1, 64)
+        for c in (32, 128, 512)
+        for box in (1, 2)
+    ]
+    wanted = {kernel(s, t): None for s in shapes for t in contenders(s, arch, 132)}
+    for one in wanted:
+        built = build(one, arch)
+        assert not built.spills, one
+        assert "serialized" not in built.log, one
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("name", SIZES)
+def test_on_the_device(precision: Any, name: str) -> None:
+    import cupy
+
+    sizes = SIZES[name]
+    (x, w), numbers = operands(sizes, precision)
+    pool, padding = sizes[-2:]
+    want = reference(*numbers, pool, padding)
+    x, w = cupy.asarray(x), cupy.asarray(w)
+    got = cupy.asnumpy(conv_avgpool(x, w, pool, padding=padding, precision=precision))
+    values = unbf16(got) if precision == "bf16" else got
+    assert np.abs(values - want).max() < TOLERANCES[precision] * np.abs(want).max()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_every_contender_on_the_device_beside_pytorch(precision: Any, batch: int) -> None:
+    import cupy
+
+    torch = pytest.importorskip("torch")
+    from neocog.cuda.launcher import gpu
+
+    machine = gpu(0)
+    (x, w), numbers = operands((batch, 136, 264, 33, 35, 3, 2, 1), precision)
+    function = torch.nn.functional
+    x64, w64 = (torch.from_numpy(np.asarray(n, np.float64)).cuda() for n in numbers)
+    want = function.avg_pool2d(function.conv2d(x64, w64, padding=1), 2).cpu().numpy()
+    x, w = cupy.asarray(x), cupy.asarray(w)
+    first = ConvAvgPool(w, 2, padding=1, precision=precision)
+    found = first.geometry(first.stored(x).shape).shape
+    wrong = []
+    for tiling in contenders(found, machine.arch, machine.processors, count=12):
+        layer = ConvAvgPool(w, 2, padding=1, precision=precision, tiling=tiling)
+        got = cupy.asnumpy(layer(x))
+        values = unbf16(got) if precision == "bf16" else got
+        off = np.abs(values - want).max() / np.abs(want).max()
+        if not off < TOLERANCES[precision]:
+            wrong.append(f"{tiling.words()}: {off:.1e}")
+    assert not wrong
