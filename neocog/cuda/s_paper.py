@@ -21,6 +21,8 @@ _WARP = 32
 _MOST_THREADS = 1024
 #: Registers that 1 024 threads may have, and that few threads may.
 _REGISTERS, _MANY_REGISTERS = 64, 128
+#: Threads that keep a large GPU busy, and most groups of them that share a place (``skip``).
+_BUSY_THREADS, _MOST_GROUPS = 147456, 8
 _EVERYWHERE = 10**6  # DISC where no tap is left out
 #: Threads a block that the paper's trial found best for its smallest layer (section 6.1).
 _USUAL_THREADS = 64
@@ -87,7 +89,8 @@ class PaperS(Step):
             raise UsageError(
                 f"S version {self.version!r}: {len(a)} planes, a block has {_MOST_THREADS} threads"
             )
-        self.places = places or min(self._target.size, max(1, _USUAL_THREADS // self.stride))
+        usual = max(1, _USUAL_THREADS // self.stride)
+        self.places = places or max((n for n in self.choices() if n <= usual), default=1)
         if self.places not in self.choices():
             raise UsageError(
                 f"S version {self.version!r}: {self.places} places a block do not fit "
@@ -261,9 +264,43 @@ class Skip(PaperS):
         if self._kernel**2 * self._source.planes >= 2**16:
             raise UsageError(f"S version 'skip': {self._source.planes} input planes; wanted fewer")
 
+    def split(self, batch: int) -> int:
+        """Return how many groups of threads share a place, so that few characters keep it busy."""
+        wanted = _BUSY_THREADS // (batch * self._target.size**2 * self.stride)
+        most = _MOST_THREADS // self.stride
+        return 1 << (min(max(1, wanted), most, _MOST_GROUPS).bit_length() - 1)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block for one character."""
+        return self.places * self.split(1) * self.stride
+
+    def choices(self) -> list[int]:
+        """Return how many places a block may compute here, for one character."""
+        most = _MOST_THREADS // (self.stride * self.split(1))
+        return [places for places in super().choices() if places <= most]
+
     def _shared(self, places: int) -> int:
-        inputs = self._kernel**2 * self._source.planes
-        return places * (4 * inputs + 8) + up(2 * places * inputs, 4)
+        return max(self._bytes(places, split) for split in {1, self.split(1)})
+
+    def _bytes(self, places: int, split: int) -> int:
+        warps = split * self.stride // _WARP
+        listed = places * warps * up(-(-(self._kernel**2) * self._source.planes // warps), _WARP)
+        return 4 * listed + 8 * places * warps + 2 * listed
+
+    def launches(
+        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
+    ) -> list[Launch]:
+        """One launch."""
+        split = self.split(batch)
+        kernel = self._built(
+            self.kernel_name,
+            self.places * split * self.stride,
+            self._bytes(self.places, split),
+            SPLIT=split,
+        )
+        args = (source, self._weights, self._c_there, self._silence, target, self._theta)
+        return [Launch(kernel, self._grid(batch), args)]
 
 
 #: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
