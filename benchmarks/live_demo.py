@@ -28,7 +28,7 @@ SIZE = (960, 540)
 SEED = 11
 WIDTH = 480
 EVERY = 4  # frames of the recording per frame of the animation
-COLOURS = 48
+COLOURS = 80
 
 
 def record(folder: Path) -> Path:
@@ -62,7 +62,8 @@ def animate(video: Path, path: Path) -> None:
         small = cv2.resize(frame, (WIDTH, height), interpolation=cv2.INTER_AREA)
         pictures.append(Image.fromarray(np.ascontiguousarray(small[:, :, ::-1])))
     pictures = pictures[::EVERY]
-    palette = pictures[len(pictures) // 5].quantize(COLOURS)
+    several = np.concatenate([np.asarray(picture) for picture in pictures[:: len(pictures) // 6]])
+    palette = Image.fromarray(several).quantize(COLOURS)
     few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     few[0].save(
         path, save_all=True, append_images=few[1:], duration=1000 * EVERY // clips.FPS, loop=0
