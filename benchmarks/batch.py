@@ -401,8 +401,8 @@ def main() -> None:
             for found in SECTIONS[section](bench):
                 rows.append(found | about)
                 print(json.dumps(rows[-1]), flush=True)
-    rows.sort(key=lambda found: list(SECTIONS).index(found["section"]))
-    write_results(args.output, rows, columns=COLUMNS, gpu=gpu)
+            rows.sort(key=lambda found: list(SECTIONS).index(found["section"]))
+            write_results(args.output, rows, columns=COLUMNS, gpu=gpu)
 
 
 if __name__ == "__main__":
