@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -204,6 +205,25 @@ def test_sections_are_checked_before_anything_runs() -> None:
     with pytest.raises(UsageError, match="needs a GPU"):
         check_sections(["ladder"], False)
     check_sections(ON_CPU, False)
+
+
+def test_power_is_that_of_the_later_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([10.0] * 3 + [50.0] * 1000)
+
+    def slow(number: int) -> float:
+        time.sleep(0.01)
+        return next(said)
+
+    def work(end: float) -> int:
+        time.sleep(max(0.0, end - time.perf_counter()))
+        return 7
+
+    monkeypatch.setattr(slayer_future, "power", slow)
+    watts, done, took = slayer_future.powered(work, 0.3, 0)
+    assert (watts, done) == (50.0, 7)
+    assert took >= 0.3
+    monkeypatch.setattr(slayer_future, "power", lambda number: None)
+    assert slayer_future.powered(work, 0.01, 0)[0] is None
 
 
 def test_earlier_sections_stay() -> None:

@@ -28,7 +28,7 @@ METRICS = {
     "dram__bytes.sum": ("kB of memory", 1e-3),
 }
 _NCU = ("ncu", "/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
-_SECONDS = 240
+_SECONDS = 75
 _FACTORS = {"usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9, "s": 1e9,
             "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}  # fmt: skip
 

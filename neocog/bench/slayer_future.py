@@ -267,35 +267,38 @@ def powered(
 ) -> tuple[float | None, int, float]:
     """Return the mean power in watts while some work runs, what it did, and the seconds it took.
 
-    The first quarter of the time is let go by before power is looked at.
+    nvidia-smi is asked again and again; what it says in the first quarter of the time does not
+    count, since its own figure is a mean over the time before.
     """
     found: list[tuple[float, float]] = []
-    command = ["nvidia-smi", "-i", str(number), "--query-gpu=power.draw",
-               "--format=csv,noheader,nounits", "-lms", "50"]  # fmt: skip
-    try:
-        meter = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-    except OSError:
-        return None, 0, 1.0
+    over = threading.Event()
 
-    def read() -> None:
-        assert meter.stdout is not None
-        for line in meter.stdout:
-            try:
-                found.append((time.perf_counter(), float(line)))
-            except ValueError:
-                continue
+    def ask() -> None:
+        while not over.is_set():
+            watts = power(number)
+            if watts is None:
+                return
+            found.append((time.perf_counter(), watts))
 
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
+    meter = threading.Thread(target=ask, daemon=True)
+    meter.start()
+    start = time.perf_counter()
     try:
-        start = time.perf_counter()
         done = work(start + seconds)
         took = time.perf_counter() - start
     finally:
-        meter.terminate()
-        meter.wait()
-        reader.join()
+        over.set()
+        meter.join()
     watts = [value for at, value in found if start + took / 4 <= at <= start + took]
     return (float(np.mean(watts)) if watts else None), done, took
+
+
+def power(number: int) -> float | None:
+    """Return the watts that a GPU draws, None where nvidia-smi does not tell."""
+    command = ["nvidia-smi", "-i", str(number), "--query-gpu=power.draw",
+               "--format=csv,noheader,nounits"]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        return float(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
