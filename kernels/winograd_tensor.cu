@@ -71,8 +71,6 @@ DEVICE void multiply_all(float (&sum)[MI][NI][4], u32 (&a)[MI][4], u32 (&b)[NI /
 KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restrict__ u,
                     float* __restrict__ w, int batch) {
     DYNAMIC_SHARED(shared);
-    wait_for_previous();
-    start_next();
     int point = blockIdx.z, tiles = batch * TILES * TILES;
     int first_tile = blockIdx.x * BM, first_plane = blockIdx.y * BN;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -93,26 +91,25 @@ KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restr
         u_from[i] = u + (size_t)plane * CV + at % CHUNKS * (BK / CHUNKS);
     }
     int steps = place.parts * (CV / BK);
-    auto load = [&](int step) {
-        if (step < steps) {
-            int part = step / (CV / BK), c = step % (CV / BK) * BK;
-            u8* to = shared + step % STAGES * STAGE;
-            int v_offset = row_of_part(place, part) * CV + c;
-            size_t u_offset = (size_t)part * KM * CV + c;
-            UNROLL for (int i = 0; i < LOADS_V; i++) {
-                int at = i * 256 + threadIdx.x;
-                if (at < BM * CHUNKS)
-                    copy_async_16(to + at / CHUNKS * PITCH + at % CHUNKS * 16,
-                                  v_from[i] + v_offset);
-            }
-            UNROLL for (int i = 0; i < LOADS_U; i++) {
-                int at = i * 256 + threadIdx.x;
-                if (at < BN * CHUNKS)
-                    copy_async_16(to + (BM + at / CHUNKS) * PITCH + at % CHUNKS * 16,
-                                  u_from[i] + u_offset);
-            }
+    auto load_u = [&](int step) {
+        if (step >= steps) return;
+        u8* to = shared + step % STAGES * STAGE + BM * PITCH;
+        size_t offset = (size_t)(step / (CV / BK)) * KM * CV + step % (CV / BK) * BK;
+        UNROLL for (int i = 0; i < LOADS_U; i++) {
+            int at = i * 256 + threadIdx.x;
+            if (at < BN * CHUNKS)
+                copy_async_16(to + at / CHUNKS * PITCH + at % CHUNKS * 16, u_from[i] + offset);
         }
-        copy_async_commit();
+    };
+    auto load_v = [&](int step) {
+        if (step >= steps) return;
+        u8* to = shared + step % STAGES * STAGE;
+        int offset = row_of_part(place, step / (CV / BK)) * CV + step % (CV / BK) * BK;
+        UNROLL for (int i = 0; i < LOADS_V; i++) {
+            int at = i * 256 + threadIdx.x;
+            if (at < BM * CHUNKS)
+                copy_async_16(to + at / CHUNKS * PITCH + at % CHUNKS * 16, v_from[i] + offset);
+        }
     };
 
     int row = warp / WARPS_N * WM, column = warp % WARPS_N * WN;
@@ -123,11 +120,21 @@ KERNEL(BOUNDS) product(const operand_t* __restrict__ v, const operand_t* __restr
 #if OPERAND == 3
     float total[MI][NI][4] = {};
 #endif
-    UNROLL for (int s = 0; s < STAGES - 1; s++) load(s);
+    // Filters come while the input is still transformed: a kernel that makes U, if there is one,
+    // ends before that transform lets this kernel start.
+    UNROLL for (int s = 0; s < STAGES - 1; s++) load_u(s);
+    wait_for_previous();
+    start_next();
+    UNROLL for (int s = 0; s < STAGES - 1; s++) {
+        load_v(s);
+        copy_async_commit();
+    }
     NO_UNROLL for (int step = 0; step < steps; step++) {
         copy_async_wait<STAGES - 2>();
         __syncthreads();
-        load(step + STAGES - 1);
+        load_u(step + STAGES - 1);
+        load_v(step + STAGES - 1);
+        copy_async_commit();
         int stage = step % STAGES * STAGE;
         UNROLL for (int k = 0; k < BYTES; k += 32) {
             u32 a[MI][4], b[NI / 2][4];

@@ -142,6 +142,8 @@ def test_what_is_expected_of_a_layer():
 @pytest.fixture
 def gpu(monkeypatch):
     module = cuda_fake.install(monkeypatch, Emulator())
+    for name in ("pad", "tensordot", "concatenate"):
+        setattr(module, name, getattr(np, name))
     module.RawKernel = lambda *source: lambda *launch: None
     monkeypatch.setattr(winograd_gpu, "build_all", lambda gpu, kernels: None)
     monkeypatch.setattr(winograd_gpu, "ROUNDS", 1)

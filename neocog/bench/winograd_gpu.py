@@ -29,6 +29,7 @@ from neocog.cuda.launcher import Gpu
 from neocog.cuda.winograd import DENSE_BYTES, WinogradConvolution
 from neocog.cuda.winograd_count import seconds
 from neocog.cuda.winograd_filters import INDEXINGS, Indexing, filter_split
+from neocog.cuda.winograd_plan import Plan
 from neocog.errors import NeocogError
 
 ROTATED = 120 << 20  # bytes that the passes of a graph read before they come to the first again
@@ -44,6 +45,11 @@ FILTER_TOLERANCE = 1e-5
 def copies_of(working: float) -> int:
     """Return how many copies of so many bytes exceed the L2 cache."""
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
+
+
+def u_shape(plan: Plan) -> tuple[int, int, int]:
+    """Return the shape of transformed filters as tensor cores take them."""
+    return (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
 
 
 def passes_of(copies: int, microseconds: float) -> int:
@@ -182,11 +188,11 @@ class Ours:
     # -- what is timed -----------------------------------------------------------------------------
     def _fixed(self, way: Way) -> dict[str, Any]:
         convolution = self.convolution(way)
-        u = convolution.filters(self.data.w)
+        u = convolution.filters(self.gpu.xp.asarray(self.data.w))
         copies = copies_of(self.data.x.nbytes + u.nbytes)
         x, y = self._maps(way, copies)
         scratch = self._scratch(convolution)
-        sets = [u, *(self.gpu.xp.asarray(u) for _ in range(copies - 1))]
+        sets = [u, *(u.copy() for _ in range(copies - 1))]
         passes = [
             convolution.launches(self.data.batch, xi, ui, y, scratch)
             for xi, ui in zip(x, sets, strict=True)
@@ -199,7 +205,7 @@ class Ours:
 
     def _changing(self, way: Way, indexing: Indexing) -> dict[str, Any]:
         convolution = self.convolution(way)
-        u = self.gpu.xp.asarray(np.zeros_like(convolution.plan.filters(self.data.w)))
+        u = self.gpu.xp.zeros(u_shape(convolution.plan), np.float32)
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
         x, y = self._maps(way, copies)
         w = [self.gpu.xp.asarray(self.data.w) for _ in range(copies)]
@@ -217,21 +223,22 @@ class Ours:
         return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
 
     def _split_alone(self, way: Way, indexing: Indexing) -> dict[str, Any]:
-        plan, given = way.plan(self.data.layer), self.data.w
+        plan, given = way.plan(self.data.layer), self.gpu.xp.asarray(self.data.w)
         return self._alone(way, given, partial(filter_split, plan, indexing=indexing))
 
     def _transform_alone(self, way: Way, number: int) -> dict[str, Any]:
         plan = way.plan(self.data.layer)
-        given = plan.arrange(self.data.w)
+        given = plan.arrange(self.gpu.xp.asarray(self.data.w))
         return self._alone(way, given, partial(plan.filter_launch, indexing=number))
 
     def _alone(self, way: Way, given: Any, launch: Any) -> dict[str, Any]:
-        wanted = way.plan(self.data.layer).filters(self.data.w)
-        u = self.gpu.xp.asarray(np.zeros_like(wanted))
+        xp = self.gpu.xp
+        wanted = way.plan(self.data.layer).filters(xp.asarray(self.data.w))
+        u = xp.zeros(wanted.shape, wanted.dtype)
         copies = copies_of(given.nbytes + wanted.nbytes)
-        passes = [[launch(self.gpu.xp.asarray(given), u)] for _ in range(copies)]
+        passes = [[launch(given.copy(), u)] for _ in range(copies)]
         enqueue(self.gpu, passes[-1])
-        error = float(np.abs(u.get() - wanted).max() / np.abs(wanted).max())
+        error = float(abs(u - wanted).max() / abs(wanted).max())
         if not error < FILTER_TOLERANCE:
             raise NeocogError(f"filters are wrong by {error:.1e}: not timed")
         us = self._time(passes, passes_of(copies, 1.0))

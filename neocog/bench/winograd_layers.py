@@ -134,8 +134,8 @@ class Data:
         inside = (batch, layer.size, layer.size, layer.channels)
         middle = slice(border, border + layer.size)
         self.x[:, middle, middle] = rng.random(inside, dtype=np.float32)
-        self.w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL))
-        self.w = (self.w / (np.sqrt(layer.channels) * KERNEL)).astype(np.float32)
+        w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL), np.float32)
+        self.w = w / np.float32(np.sqrt(layer.channels) * KERNEL)
         self.checked = sorted({0, batch // 2, batch - 1})
         self._wanted = self._expected(xp)
 

@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neocog.bench.figures import COLOURS, Axis, Line, chart
+from neocog.bench.figures import Axis, Line, standalone
 from neocog.bench.winograd_layers import PAPER_GAIN
 
 Row = dict[str, Any]
-_STYLE = (
-    "<style>text{font:11px sans-serif;fill:#333}.x{text-anchor:middle}.y{text-anchor:end}"
-    ".grid{stroke:#ddd;fill:none}.line{fill:none;stroke-width:2}</style>"
-)
 _MISSING = "not in our copy"
 
 
@@ -82,8 +78,8 @@ def lanes_figure(rows: Sequence[Row]) -> str:
             lines.append(Line(f"{indexing}, whole kernel by profiler", points))
     sizes = sorted({r["filter"] for r in rows if r["figure"] == 4})
     x = Axis("filter size", sizes[0] - 1, sizes[-1] + 1, [(s, str(s)) for s in sizes])
-    y = Axis("active lanes of a warp", 0, 34, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
-    return _standalone(lines, x, y, "Active lanes of a warp by filter size")
+    y = Axis("active lanes of a warp", 0, 52, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
+    return standalone(lines, x, y, title="Active lanes of a warp by filter size")
 
 
 def layers_figure(rows: Sequence[Row]) -> str:
@@ -99,21 +95,7 @@ def layers_figure(rows: Sequence[Row]) -> str:
     ticks = [(v, str(v)) for v in range(0, int(top) + step + 1, step)]
     x = Axis("batch", -0.2, len(batches) - 0.8, [(i, str(b)) for i, b in enumerate(batches)])
     y = Axis("times as fast as cuDNN, float32", 0, ticks[-1][0], ticks)
-    return _standalone(lines, x, y, "Decomposed Winograd beside cuDNN in float32")
-
-
-def _standalone(lines: Sequence[Line], x: Axis, y: Axis, title: str) -> str:
-    """A chart as a file of its own, its key within."""
-    svg, _, _ = chart(lines, x, y, title=title).partition("</svg>")
-    svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    head, _, body = svg.partition(">")
-    key = ""
-    for i, line in enumerate(lines):
-        colour, at = COLOURS[i % len(COLOURS)], 30 + 14 * i
-        key += f'<path d="M300 {at - 4}h14" stroke="{colour}" class="line"/>'
-        key += f'<text x="318" y="{at}" style="font-size:10px">{line.name}</text>'
-    paper = '<rect width="100%" height="100%" fill="#fff"/>'
-    return f"{head}>{_STYLE}{paper}{body}{key}</svg>\n"
+    return standalone(lines, x, y, title="Decomposed Winograd beside cuDNN in float32")
 
 
 # -- parts of the section --------------------------------------------------------------------------

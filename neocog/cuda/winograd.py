@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neocog.cuda.inhibition import Inhibition
 from neocog.cuda.kernel import Array, Launch, Layout, Machine
@@ -203,8 +202,11 @@ class WinogradConvolution:
         """Return shape and dtype of each buffer, by name."""
         return self.plan.scratch(images_at_a_time(self.plan, batch, self._bytes))
 
-    def filters(self, w: NDArray[Any]) -> Array:
-        """Return filters (K, C, k, k) as the products take them, transformed in float64."""
+    def filters(self, w: Array) -> Array:
+        """Return filters (K, C, k, k) as the products take them, transformed in float64.
+
+        Filters of CuPy are transformed on the device.
+        """
         return self._machine.xp.asarray(self.plan.filters(w))
 
     def filter_transform(self, w: Array, u: Array, *, indexing: int = 0) -> Launch:

@@ -7,13 +7,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch
-from neocog.cuda.s_tensor import tf32
 from neocog.cuda.steps import up
 from neocog.cuda.winograd_transforms import TILES, Split, cook_toom, transform_filters
 from neocog.errors import UsageError
+from neocog.network.arrays import array_module
 
 Version = Literal["global", "tensor", "fused"]
 VERSION_NAMES: tuple[Version, ...] = ("global", "tensor", "fused")
@@ -29,7 +28,8 @@ _THREADS |= {"output_transform": 128, "s_output_transform": 128}
 #: Most registers of each; the inverse with two sizes of parts holds both domains' rows.
 _REGISTERS = {"filter_transform": 64, "input_transform": 96}
 _REGISTERS |= {"output_transform": 128, "s_output_transform": 128}
-_STAGES = 4  # buffers of the tensor cores' operands
+#: Buffers of the tensor cores' operands, by bytes of channels.
+_STAGES = {32: 4, 64: 4, 128: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,10 @@ class Plan:
     @property
     def row_bytes(self) -> int:
         """Bytes of channels that the tensor cores' loader takes at a time."""
-        return 64 if self.shape.channels * self.itemsize > 32 else 32
+        held = self.shape.channels * self.itemsize
+        if self.operand == "tf32x3" and held % 128 == 0:  # whole lines of the cache
+            return 128
+        return 64 if held > 32 else 32
 
     @property
     def channels(self) -> int:
@@ -178,29 +181,33 @@ class Plan:
         }
 
     # -- filters -----------------------------------------------------------------------------------
-    def arrange(self, w: NDArray[Any]) -> NDArray[Any]:
+    def arrange(self, w: Array) -> Array:
         """Pad filters with zeros, in the order of the products.
 
         Parameters
         ----------
         w : ndarray, shape (K, C, k, k)
-            Filters as the model has them.
+            Filters as the model has them; of NumPy or CuPy.
 
         Returns
         -------
         ndarray, shape (k, k, channels, planes) or, on tensor cores, (k, k, planes, channels)
         """
         planes, channels, k, _ = w.shape
-        out = np.zeros((k, k, self.channels, self.shape.planes), w.dtype)
+        xp = array_module(w)
+        out = xp.zeros((k, k, self.channels, self.shape.planes), w.dtype)
         out[:, :, :channels, :planes] = w.transpose(2, 3, 1, 0)
-        return np.ascontiguousarray(out.swapaxes(2, 3)) if self.version == "tensor" else out
+        return xp.ascontiguousarray(out.swapaxes(2, 3)) if self.version == "tensor" else out
 
-    def filters(self, w: NDArray[Any]) -> NDArray[Any]:
+    def filters(self, w: Array) -> Array:
         """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand."""
         u = transform_filters(self.arrange(w.astype(np.float64)), self.split, self.m)
         if self.operand == "fp16":
             return u.astype(np.float16)
-        return tf32(u) if self.operand == "tf32" else u.astype(np.float32)
+        u = u.astype(np.float32)
+        if self.operand == "tf32":  # to nearest, ties away from zero
+            u = ((u.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        return u
 
     def filter_launch(self, w: Array, u: Array, *, indexing: int = 0) -> Launch:
         """Return the launch that makes U of float32 filters, as :meth:`arrange` gives them.
@@ -283,8 +290,9 @@ class Plan:
         if self.version == "tensor":
             warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
             defines = (*self.geometry(), ("BM", bm), ("BN", bn), ("WARPS_M", warps))
-            defines += (("BYTES", self.row_bytes), ("STAGES", _STAGES))
-            shared = _STAGES * (bm + bn) * (self.row_bytes + 16)
+            stages = _STAGES[self.row_bytes]
+            defines += (("BYTES", self.row_bytes), ("STAGES", stages))
+            shared = stages * (bm + bn) * (self.row_bytes + 16)
             kernel = Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128)
             return kernel, grid
         tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.arrays import array_module
 
 #: Output tiles and part sizes that are offered.
 TILES = (2, 3, 4, 5)
@@ -157,13 +158,13 @@ def best_tile(split: Split, size: int, *, most: int = TILES[-1]) -> int:
     return min((m for m in TILES if m <= most), key=lambda m: (split.per_output(m, size), m))
 
 
-def transform_filters(w: NDArray[Any], split: Split, m: int) -> NDArray[np.float64]:
+def transform_filters(w: Any, split: Split, m: int) -> Any:
     """Return filters in the Winograd domain, U = G g G^T for every part, in float64.
 
     Parameters
     ----------
     w : ndarray, shape (k, k, ...)
-        Filters, the taps first.
+        Filters, the taps first; of NumPy or CuPy.
     split : Split
         Parts of the filters.
     m : int
@@ -171,20 +172,22 @@ def transform_filters(w: NDArray[Any], split: Split, m: int) -> NDArray[np.float
 
     Returns
     -------
-    ndarray, shape (N, ...)
+    ndarray of float64, shape (N, ...)
         For each pair of groups (rows, columns), for each point, for each part (row, column).
     """
+    xp = array_module(w)
     spare = sum(split.sizes) - split.kernel
-    w = np.pad(w.astype(np.float64), ((0, spare), (0, spare), *((0, 0),) * (w.ndim - 2)))
+    w = xp.pad(w.astype(np.float64), ((0, spare), (0, spare), *((0, 0),) * (w.ndim - 2)))
     rest = w.shape[2:]
     out = []
     for y in split.groups:
-        gy = cook_toom(m, y.size)[1].astype(np.float64)
+        gy = xp.asarray(cook_toom(m, y.size)[1].astype(np.float64))
         rows = w[y.first : y.first + y.size * y.count].reshape(y.count, y.size, *w.shape[1:])
         for x in split.groups:
-            gx = cook_toom(m, x.size)[1].astype(np.float64)
+            gx = xp.asarray(cook_toom(m, x.size)[1].astype(np.float64))
             taps = rows[:, :, x.first : x.first + x.size * x.count]
             taps = taps.reshape(y.count, y.size, x.count, x.size, -1)
-            u = np.einsum("pr,arbsq,ts->ptabq", gy, taps, gx, optimize=True)
+            half = xp.tensordot(gy, taps, axes=([1], [1]))  # point, part, part, tap, filter
+            u = xp.tensordot(gx, half, axes=([1], [3])).transpose(1, 0, 2, 3, 4)
             out.append(u.reshape(-1, *rest))
-    return np.concatenate(out)
+    return xp.concatenate(out)
