@@ -68,3 +68,15 @@ def test_a_network_that_rejects_nothing_is_not_weighed() -> None:
     found = Reader(tiny_model()).engine.recognise(digits_of("31"))
     assert expecting_digits(found, tiny_model(), 0.1) is found
     assert digit_probability(found, tiny_model()) is found.p
+
+
+def test_a_network_that_leans_towards_digits_is_set_upright() -> None:
+    model = replace(tiny_model(), labels=np.array([0, 1, 10]), temperature=0.1)
+    score = np.zeros((1, 11), np.float32)
+    score[0, [3, 10]] = 0.5, 0.45
+    found = answers(score, temperature=0.1)
+    leaning = replace(model, card={"finetuning": {"lean": 2.0}})
+    upright = expecting_digits(found, leaning, 1.0)
+    assert found.label[0] == 3
+    assert upright.label[0] == -1
+    assert upright.margin[0] == pytest.approx(0.15, abs=1e-5)

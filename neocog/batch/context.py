@@ -23,7 +23,9 @@ _LEAST = 1e-12  # odds of no digit below this are none
 
 
 def all_scores(found: Answers, model: "Model") -> NDArray[np.float64]:
-    """Return the scores of the ten digits and of no digit, (B, 11), that led to answers.
+    """Return the scores of the ten digits and of no digit, (B, 11), as learned.
+
+    A network that learned to lean towards digits is set upright.
 
     Answers hold the ten alone; the eleventh follows from the margin where it was the best, and
     from the probability where it was not.
@@ -35,7 +37,13 @@ def all_scores(found: Answers, model: "Model") -> NDArray[np.float64]:
         rest = np.maximum(1 / found.p.astype(np.float64) - odds, _LEAST)
     below = best + model.temperature * np.log(np.where(found.label < 0, 1.0, rest))
     none = np.where(found.label < 0, best + found.margin, below)
+    none += model.temperature * leaning(model)
     return np.concatenate([score, none[:, None]], axis=1)
+
+
+def leaning(model: "Model") -> float:
+    """Return how much more than its own logit that of no digit was given while learning."""
+    return float(model.card.get("finetuning", {}).get("lean", 0.0))
 
 
 def expecting_digits(found: Answers, model: "Model", odds: float) -> Answers:
@@ -43,7 +51,9 @@ def expecting_digits(found: Answers, model: "Model", odds: float) -> Answers:
 
     Answers of a network that knows no such marks, and those without any response, stay.
     """
-    if odds == 1.0 or model.classes == found.score.shape[1] or not len(found):
+    if model.classes == found.score.shape[1] or not len(found):
+        return found
+    if odds == 1.0 and not leaning(model):
         return found
     score = all_scores(found, model)
     score[:, -1] += model.temperature * np.log(odds)
