@@ -19,7 +19,7 @@ from neocog.live.multipart import Multipart
 from neocog.live.once import Once
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
-from neocog.live.streams import MjpegSource, without_password
+from neocog.live.streams import MjpegSource, RtspSource, without_password
 from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
 from tests.support import digits_of, tiny_model
 
@@ -42,7 +42,7 @@ def wait_for(condition: threading.Event | object, seconds: float = 20.0) -> bool
     return False
 
 
-def grab_all(source: MjpegSource) -> None:
+def grab_all(source: MjpegSource | RtspSource) -> None:
     for _ in range(50):
         source.grab()
 
@@ -455,6 +455,17 @@ class TestHttp:
     def test_what_is_no_stream_is_told(self) -> None:
         with pytest.raises(InputError, match="refused"):
             MjpegSource("http://127.0.0.1:9/").open()
+
+    def test_rtsp_goes_through_ffmpeg(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="cannot be opened"):
+            RtspSource("rtsp://127.0.0.1:9/a", silence=0.5).open()
+        save_video(tmp_path / "stream.avi", clip(("1", 3)))
+        source = RtspSource(str(tmp_path / "stream.avi"))  # what FFmpeg reads otherwise
+        assert source.open() == "320x240 over RTSP"
+        assert source.grab()
+        assert source.retrieve().shape == (240, 320, 3)
+        with pytest.raises(SourceLost, match="broke off"):
+            grab_all(source)
 
     def test_passwords_are_not_shown(self) -> None:
         assert without_password("http://me:secret@host:80/a") == "http://host:80/a"

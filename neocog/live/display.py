@@ -6,7 +6,7 @@ import sys
 
 _LONGEST = 20.0  # seconds that a window may take to open
 
-_TRY = "import cv2; cv2.namedWindow('neocog'); cv2.waitKey(1); cv2.destroyAllWindows()"
+_TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
 def display_trouble() -> str | None:
