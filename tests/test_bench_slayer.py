@@ -309,3 +309,10 @@ def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no experiment 'x'"):
         experiments.run_all("cpu", names=("x",), quick=True, data=None, log=said, keep=print)
     assert "cannot be shown" in experiments.page({"slayer": {"old": 1}})
+
+
+@pytest.mark.gpu
+def test_everything_runs_on_a_gpu() -> None:
+    result = run(Options(device="cuda", quick=True, sizes=("26/78/70",)), log=said)
+    assert (result["failures"], faults(result)) == ({}, [])
+    assert "ours, auto, fp16" in section(result)

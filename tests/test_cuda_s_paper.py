@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from neocog.bench import slayer_gpu
+from neocog.bench.slayer_inputs import SIZES, STAGES, Fed, networks
+from neocog.bench.timing import made_digits
 from neocog.cuda.compiler import build
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_paper import VERSIONS, Ladder, connecting_area, paper_layouts
@@ -110,3 +113,17 @@ def test_kernels_build_without_spills(arch: int, planes: tuple[int, int, int]) -
                 assert (built.spills, built.stack) == (0, 0)
                 assert 0 < built.registers <= launch.kernel.registers
                 assert launch.kernel.shared <= ladder.machine.shared
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_rung_on_a_gpu(size: str, stage: str, version: str) -> None:
+    from neocog.cuda.launcher import gpu
+
+    fed = Fed(networks([size])[size], made_digits(2, seed=7))
+    choices = Ladder(gpu(0), fed.model).step(stage, version).choices()
+    for places in {choices[0], choices[len(choices) // 2], choices[-1]}:
+        ladder = Ladder(gpu(0), fed.model, {(stage, version): places})
+        assert slayer_gpu.checked(ladder, stage, version, fed) <= slayer_gpu.ALLOWED[0]
