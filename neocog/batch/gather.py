@@ -45,6 +45,7 @@ class Gatherer:
         self.busy, self.digits, self.passes = 0.0, 0, 0
         self._engine = engine
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._held: _Request | None = None
         self._error: BaseException | None = None
         self._on_error: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="neocog-network", daemon=True)
@@ -87,8 +88,9 @@ class Gatherer:
             self._on_error()
 
     def _gathered(self) -> list[_Request] | None:
-        """Wait for a request, and take what else is there up to a full pass."""
-        first = self._requests.get()
+        """Wait for a request, and take what else is there as far as it fits into the pass."""
+        first, self._held = self._held, None
+        first = first or self._requests.get()
         if first is None:
             return None
         requests, count = [first], len(first.digits)
@@ -100,8 +102,11 @@ class Gatherer:
             if more is None:
                 self._requests.put(None)
                 break
-            requests.append(more)
             count += len(more.digits)
+            if count > self._engine.batch:
+                self._held = more
+                break
+            requests.append(more)
         return requests
 
     def _answer(self, requests: list[_Request]) -> None:

@@ -61,9 +61,14 @@ class SteadyEngine:
         if missing := -count % self.step:
             empty = np.zeros((missing, *digits.shape[1:]), digits.dtype)
             digits = np.concatenate([digits, empty])
-        answers = self._engine.recognise(digits, batch=self.batch)
+        # pass by pass: several GPUs would divide more among themselves as its number asks
+        passes = [
+            self._engine.recognise(digits[first : first + self.batch], batch=self.batch)
+            for first in range(0, len(digits), self.batch)
+        ]
+        whole = passes[0] if len(passes) == 1 else Answers.join([Answers.none(), *passes])
         return Answers(
-            answers.label[:count], answers.score[:count], answers.margin[:count], answers.p[:count]
+            whole.label[:count], whole.score[:count], whole.margin[:count], whole.p[:count]
         )
 
 
