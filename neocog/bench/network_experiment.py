@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neocog.bench.machine import about
+from neocog.bench.markdown import table
 from neocog.errors import NeocogError
 from neocog.network.model import load_model
 
@@ -88,16 +89,14 @@ def section(result: Row, *, figures: str = "figures") -> str:
     """Return the section of ``docs/experiments.md``."""
     sides = list(dict.fromkeys(side for row in result["rows"] for side in row.get("us", ())))
     head = ["on", "batch", "precision", *(f"{side}, us a digit" for side in sides)]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    rows = [head]
     for row in result["rows"]:
         us = [row.get("us", {}).get(side) for side in sides]
         cells = [row["where"], str(row["batch"]), row["precision"]]
         cells += ["–" if value is None else f"{value:.2f}" for value in us]
-        lines.append("| " + " | ".join(cells) + " |")
+        rows.append(cells)
     machine = ", ".join(str(result[key]) for key in ("machine", "cpu", "commit", "date"))
-    return "\n\n".join(
-        ["## The whole network", f"`{result['command']}`: {machine}.", "\n".join(lines)]
-    ) + "\n"  # fmt: skip
+    return f"## The whole network\n\n`{result['command']}`: {machine}.\n\n{table(rows)}\n"
 
 
 def verdict(result: Row) -> str:

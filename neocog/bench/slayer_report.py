@@ -6,6 +6,7 @@ from typing import Any
 
 from neocog.bench import slayer_paper as paper
 from neocog.bench.figures import Axis, Line, standalone
+from neocog.bench.markdown import table as table_of
 from neocog.bench.slayer_inputs import STAGES
 from neocog.bench.slayer_tables import (
     NONE,
@@ -18,7 +19,6 @@ from neocog.bench.slayer_tables import (
     rows_of,
     silence,
     skipping,
-    table_of,
 )
 
 Row = dict[str, Any]

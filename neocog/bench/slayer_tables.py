@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from neocog.bench import slayer_paper as paper
+from neocog.bench.markdown import table as table_of
 from neocog.bench.slayer_inputs import STAGES
 
 Row = dict[str, Any]
@@ -348,9 +349,3 @@ def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
 def number(value: float) -> str:
     """Return a rate for people."""
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
-
-
-def table_of(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the first the head, as a Markdown table."""
-    text = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([text[0], "|" + " --- |" * len(rows[0]), *text[1:]])
