@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,7 @@ GROWTH_WANTED = 300  # MB
 PAGES = 60  # made pages of the sections kill, shards and cluster
 KILLS = 10
 PHOTO = (4000, 3000)
+SHARED = 2000  # bytes of a digit's file and its record, amply
 KINDS = ("plain", "one_digit", "squared", "hand_shadow")
 
 Row = dict[str, Any]
@@ -190,7 +192,9 @@ def max_label(record: Row) -> int:
 
 def archive(bench: Bench) -> Iterator[Row]:
     count: int = bench.args.count
-    place = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else bench.folder
+    place = Path("/dev/shm")
+    if not os.access(place, os.W_OK) or shutil.disk_usage(place).free < SHARED * count:
+        place = bench.folder  # just written, it is in the page cache
     with tempfile.TemporaryDirectory(dir=place, prefix="neocog-") as name:
         small, large = Path(name) / "small.zip", Path(name) / "large.zip"
         write_archive(bench.digits("validation"), small, min(8192, count))
