@@ -15,7 +15,7 @@ from neocog.bench import ours, slayer_cpu, slayer_future, slayer_gpu, slayer_sil
 from neocog.bench.slayer import ON_CPU, ON_GPU, Options, check_sections, faults, merged, run
 from neocog.bench.slayer_counters import launched, read
 from neocog.bench.slayer_cpu import Rival, compiler, rivals
-from neocog.bench.slayer_inputs import STAGES, Fed, find_digits, sized
+from neocog.bench.slayer_inputs import STAGES, Fed, find_digits, networks, sized
 from neocog.bench.slayer_report import headline, section, verdict, write_figures
 from neocog.bench.timing import made_digits
 from neocog.cli import app
@@ -205,6 +205,9 @@ def test_sections_are_checked_before_anything_runs() -> None:
     with pytest.raises(UsageError, match="needs a GPU"):
         check_sections(["ladder"], False)
     check_sections(ON_CPU, False)
+    for size in ("26/78", "a/b/c", "0/1/2"):
+        with pytest.raises(UsageError, match="wanted K2/K3/K4"):
+            networks([size])
 
 
 def test_power_is_that_of_the_later_part(monkeypatch: pytest.MonkeyPatch) -> None:

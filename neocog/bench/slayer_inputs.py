@@ -1,5 +1,6 @@
 """What the S-layers' experiments are fed with: networks of the paper's sizes, digits, maps."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.bench.timing import made_digits
-from neocog.errors import NeocogError
+from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
 from neocog.network.engine import Engine
 from neocog.network.model import Model, SWeights, load_model
@@ -58,11 +59,20 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
-    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``."""
-    return {
-        size: sized(load_model(SIZES.get(size, "neocog-small")), [int(k) for k in size.split("/")])
-        for size in sizes
-    }
+    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``.
+
+    Raises
+    ------
+    UsageError
+        If a size is none.
+    """
+    found = {}
+    for size in sizes:
+        if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
+            raise UsageError(f"a network of size {size!r}; wanted K2/K3/K4, such as 26/78/70")
+        planes = [int(k) for k in size.split("/")]
+        found[size] = sized(load_model(SIZES.get(size, "neocog-small")), planes)
+    return found
 
 
 def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
