@@ -123,6 +123,74 @@ def test_what_time_does_not_allow_is_named(device: CpuDevice) -> None:
     assert result["not_run"] == ["fp16 batch 1 channels 32"]
 
 
+class FakeGraph:
+    """torch.cuda.CUDAGraph, and the context that captures one: what is enqueued runs at once."""
+
+    def __init__(self, *args: Any) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: Any) -> None: ...
+
+    def replay(self) -> None: ...
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, other: Any) -> None: ...
+
+    def elapsed_time(self, other: Any) -> float:
+        return 0.25
+
+
+def test_the_whole_run_on_a_device_that_is_made_up(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neocog.bench import convpool_device
+    from neocog.cuda import launcher
+    from tests import cuda_fake
+
+    module: Any = cuda_fake.install(monkeypatch, emulator)
+    module.from_dlpack = lambda tensor: tensor.numpy().view(cuda_fake.FakeArray)
+    module.stack = lambda parts, axis: np.stack(parts, axis).view(cuda_fake.FakeArray)
+    module.cuda.ExternalStream = lambda pointer: cuda_fake.Stream()
+    stream = FakeGraph()
+    stream.cuda_stream = 7  # type: ignore[attr-defined]
+    fakes = {
+        "is_available": lambda: True,
+        "get_device_properties": lambda n: SimpleNamespace(L2_cache_size=1 << 16),
+        "synchronize": lambda: None,
+        "empty_cache": lambda: None,
+        "current_stream": lambda: stream,
+        "stream": FakeGraph,
+        "Stream": FakeGraph,
+        "graph": FakeGraph,
+        "CUDAGraph": FakeGraph,
+        "Event": lambda enable_timing: FakeGraph(),
+        "_sleep": lambda cycles: None,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(convpool_device.Device, "name", "cpu")
+    monkeypatch.setattr(convpool_device, "gpu", launcher.Gpu)
+    monkeypatch.setattr(convpool_device, "_MOST_REPEATS", 1)
+    monkeypatch.setattr(convpool_device, "_FLUSHED", 1)
+    monkeypatch.setattr("neocog.bench.peers._WARM_UP", 1)
+    monkeypatch.setattr("neocog.bench.machine.machine", lambda gpu: "a fake")
+    monkeypatch.setattr("neocog.bench.convpool_run.contenders", lambda *a, **more: [SMALL])
+    saved: list[Any] = []
+    cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]
+    result = convpool.run_on_gpu(cases=cases, save=saved.append, log=str)
+    assert len(saved) == len(result["rows"]) == 2
+    assert not convpool.faults(result)
+    assert result["facts"]["multiprocessors"] == 132
+    for row in result["rows"]:
+        assert row["systems"]["ours"]["us"] >= 0
+        assert row["systems"]["naive"]["warm_us"] == pytest.approx(250 / 1)
+    assert "a fake" in convpool_report.section(result)
+
+
 def cells(ratio: float, us: float = 50.0) -> dict[str, Any]:
     return {
         "naive": {"us": us * ratio, "warm_us": us, "how": "channels last", "error": 1e-4,

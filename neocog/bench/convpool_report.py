@@ -177,7 +177,7 @@ def _chosen(rows: Sequence[Row]) -> str:
             if "why" in entry:
                 reasons.setdefault(f"{LABELS[name]}: {entry['why']}", row["precision"])
             elif row["channels"] == _MAIN and row["batch"] in (1, _MANY):
-                kernel = (entry.get("kernels") or ["not told"])[0]
+                kernel = (entry.get("kernels") or ["-"])[0]
                 case = f"{row['precision']}, batch {row['batch']}"
                 error = f"{entry['error']:.1e}"
                 table.append((case, name, entry["how"], f"`{kernel[:70]}`", error))

@@ -18,6 +18,7 @@ MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
 _COLUMNS = (32, 64, 128, 256)
 _BARRIER_BYTES = 16
 _STATIC = 64  # bytes of shared memory beside the dynamic
+_OTHERS = 50  # registers of a thread beside sums and operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +289,12 @@ def _mma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling
     if planes > 128:
         return
     for warps in ((2, 1), (4, 1), (4, 2), (2, 4), (4, 4)):
-        tiles = patches * 4 // warps[0], planes // 8 // warps[1]
-        if 0 in tiles or patches * 4 % warps[0] or tiles[1] % 4:
+        rows, columns = patches * 4 // warps[0], planes // 8 // warps[1]
+        if not rows or not columns or patches * 4 % warps[0] or columns % 4:
             continue
-        if tiles[0] * tiles[1] * 4 * shape.parts > 128 or tiles[0] * tiles[1] < 4:
+        held = rows * columns * 4 * shape.parts  # registers of sums
+        operands = (4 * rows + 2 * columns) * shape.parts
+        if held < 16 or held + operands + _OTHERS > min(255, 2048 // warps[0] // warps[1]):
             continue
         yield Tiling(patches, planes, units, 3, 1, False, 0, 0, sums=1, raws=1, warps=warps)
 
