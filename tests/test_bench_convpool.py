@@ -187,7 +187,7 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     assert result["facts"]["multiprocessors"] == 132
     for row in result["rows"]:
         assert row["systems"]["ours"]["us"] >= 0
-        assert row["systems"]["naive"]["warm_us"] == pytest.approx(250 / 1)
+        assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
     assert "a fake" in convpool_report.section(result)
 
 
