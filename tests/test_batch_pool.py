@@ -185,7 +185,7 @@ class Hand:
 
     def __init__(self) -> None:
         self.tasks: dict[Place, Task] = {}
-        self.proven = True
+        self.proven = self.open = True
 
     def give(self, task: Task) -> None:
         pass
@@ -210,6 +210,19 @@ def test_no_more_is_begun_than_can_be_done() -> None:
     deal(dispatch)
     assert [len(hand.tasks) for hand in hands] == [3, 3]
     assert len(taken) <= 6 + 4 + 1
+    dispatch.stop()
+
+
+def test_nothing_is_given_to_who_is_not_there() -> None:
+    hands = [Hand(), Hand()]
+    hands[0].open = False
+    dispatch = Dispatch(some_tasks(9, []), hands, depth=2)
+    deal(dispatch)
+    assert [len(hand.tasks) for hand in hands] == [0, 2]
+    dead, hands[1] = hands[1], Hand()
+    dispatch.died(dead, "was ended")
+    deal(dispatch)
+    assert [len(hand.tasks) for hand in hands] == [0, 1]
     dispatch.stop()
 
 

@@ -122,6 +122,9 @@ class Finder:
         reader.engine = engine
         self._job = job
 
+    def begin(self) -> None:
+        """Do nothing: it is there."""
+
     def do(self, task: Task) -> Block:
         """Read the inputs of a task."""
         return self._job.do(task)
@@ -146,17 +149,17 @@ class Network:
 
 
 class _Actor:
-    """One finder, and what it has been given."""
+    """One finder, and what it has been given: nothing before a node has room for it."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.tasks: dict[Place, Task] = {}
-        self.proven = False
-        self.results: dict[Any, Place] = {}
+        self.proven = self.open = False
+        self.results: set[Any] = {handle.begin.remote()}
 
     def give(self, task: Task) -> None:
         """Send a task."""
-        self.results[self.handle.do.remote(task)] = task.place
+        self.results.add(self.handle.do.remote(task))
 
 
 class _Crew:
@@ -206,7 +209,7 @@ class _Crew:
             number = ends[result]
             worker = self.workers[number]
             try:
-                block: Block = self._ray.get(result)
+                block: Block | None = self._ray.get(result)
             except failures.RayTaskError as error:
                 raise NeocogError(f"an actor failed: {_first(error.cause or error)}") from None
             except failures.RayError as error:
@@ -214,9 +217,11 @@ class _Crew:
                 self._ray.kill(worker.handle)
                 self.workers[number] = self._actor(number)
                 continue
-            worker.proven = True
-            del worker.tasks[worker.results.pop(result)]
-            yield block
+            worker.proven = worker.open = True
+            worker.results.remove(result)
+            if block is not None:
+                del worker.tasks[block.place]
+                yield block
 
 
 def _ray() -> Any:

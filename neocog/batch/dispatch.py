@@ -25,6 +25,8 @@ class Worker(Protocol):
     tasks: dict[Place, Task]
     proven: bool
     """Whether it has ever done anything."""
+    open: bool
+    """Whether it is there to be given tasks."""
 
     def give(self, task: Task) -> None:
         """Send a task."""
@@ -68,12 +70,13 @@ class Dispatch:
     def deal(self) -> bool:
         """Give tasks to workers as long as there are both; False where all is done."""
         while self._again:
-            idle = next((worker for worker in self._workers if not worker.tasks), None)
+            idle = next((w for w in self._workers if w.open and not w.tasks), None)
             if idle is None:
                 break
             _give(idle, self._again.popleft())
         # one of them is let run dry for a task that must be by itself
-        dry = next((w for w in self._workers if not _alone(w)), None) if self._again else None
+        dry = next((w for w in self._workers if w.open and not _alone(w)), None)
+        dry = dry if self._again else None
         while free := [w for w in self._workers if w is not dry and self._can_take(w)]:
             task = self._feeder.peek()
             if task is None or not self._within_window(task):
@@ -100,7 +103,7 @@ class Dispatch:
         self._feeder.stop()
 
     def _can_take(self, worker: Worker) -> bool:
-        return len(worker.tasks) < self._depth and not _alone(worker)
+        return worker.open and len(worker.tasks) < self._depth and not _alone(worker)
 
     def _within_window(self, task: Task) -> bool:
         if self._window is None:

@@ -45,7 +45,7 @@ class _Process:
         self.process.start()
         theirs.close()
         self.tasks: dict[Place, Task] = {}
-        self.proven = False
+        self.proven, self.open = False, True
         self._sending = threading.Lock()
 
     def give(self, task: Task) -> None:
