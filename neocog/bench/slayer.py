@@ -16,7 +16,6 @@ from neocog.bench import slayer_cpu
 from neocog.bench.machine import about
 from neocog.bench.slayer_inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from neocog.bench.slayer_silence import silence
-from neocog.cuda.plan import STAGES as PASS
 from neocog.errors import UsageError
 from neocog.network.model import Model, load_model
 
@@ -239,7 +238,6 @@ def run(
         **about(_command(options), gpu=on_gpu),
         "model": bench.model.id,
         "precision": options.precision,
-        "stages": list(PASS),
         "digits": bench.source,
         "networks": {size: fed.model.name for size, fed in bench.fed.items()},
         "sections": {},
