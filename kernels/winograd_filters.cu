@@ -3,8 +3,11 @@
 //
 //   INDEXING 0  channel-wise: the filter varies fastest within a warp, the sub-filter not at all, so
 //               that all lanes run the transform of one size.
+//               Channels of 64 neighbouring threads are those that lie side by side in U.
 //   INDEXING 1  thread-wise: neighbouring lanes take the sub-filters of one filter, one after another;
 //               a warp runs the transform of each size it holds, most lanes idle.
+//   INDEXING 2  as 0, with a thread's place in shared memory at ty 64 + tx: Algorithm 1's place makes
+//               eight lanes wait for the same bank.
 //
 // Their Algorithm 1 is corrected in three places: the grid is (ceil(K / 64) SF, ceil(C / 8)) (as
 // printed, ceil(K SF / 64) leaves transforms out at K = 96), the guard is on the filter gid < K (not
@@ -16,8 +19,8 @@
 #include "winograd.cuh"
 
 constexpr int SIDE = P0 + P1, SUBFILTERS = SIDE * SIDE;
-constexpr int BLOCK_K = 64, BLOCK_C = 8, THREADS = BLOCK_K * BLOCK_C;
-constexpr int TAPS = R0 * R0, HELD = TAPS + N0 * R0;  // a thread's floats: w, then G w
+constexpr int FAST = 64, SLOW = 8, THREADS = FAST * SLOW;
+constexpr int TAPS = R0 * R0, HELD = (TAPS + N0 * R0) | 1;  // a thread's floats: w, then G w
 
 template <int gy, int gx>
 DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u,
@@ -59,8 +62,10 @@ DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict
     int gid = thread / SUBFILTERS / channels, c = thread / SUBFILTERS % channels;
     int sid = thread % SUBFILTERS;
 #else
-    int tx = threadIdx.x % BLOCK_K, ty = threadIdx.x / BLOCK_K, place = tx * BLOCK_C + ty;
-    int gid = blockIdx.x / SUBFILTERS * BLOCK_K + tx, c = blockIdx.y * BLOCK_C + ty;
+    int tx = threadIdx.x % FAST, ty = threadIdx.x / FAST;
+    int place = INDEXING == 2 ? threadIdx.x : tx * SLOW + ty;
+    int fast = blockIdx.x / SUBFILTERS * FAST + tx, slow = blockIdx.y * SLOW + ty;
+    int gid = CHANNELS_FAST ? slow : fast, c = CHANNELS_FAST ? fast : slow;
     int sid = blockIdx.x % SUBFILTERS;
 #endif
     if (gid >= planes || c >= channels) return;

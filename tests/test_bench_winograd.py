@@ -177,8 +177,8 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
     assert sum(row["chosen"] for row in result["layers"]) == 1
     ways = {row["way"] for row in result["changing"]}
     assert PAPER_WAY.name in ways
-    assert len(result["changing"]) == 2 * len(ways)
-    assert len(result["filters"]) == 4 * len(ways)
+    assert len(result["changing"]) == 3 * len(ways)
+    assert len(result["filters"]) == 5 * len(ways)
     text = section(result)
     for heading in ("Active lanes", "fixed filters", "filters that change", "filters alone"):
         assert heading in text

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from neocog.bench import machine
-from neocog.bench.winograd_lanes import METRIC, add_profile, lane_rows, profile_launches
+from neocog.bench.winograd_lanes import (
+    METRIC,
+    add_profile,
+    lane_kernels,
+    lane_rows,
+    profile_launches,
+)
 from neocog.bench.winograd_layers import (
     BATCHES,
     LAYERS,
@@ -133,11 +139,12 @@ def run_on_gpu(
     log("float64 references")
     ours = [
         Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds)
-        for layer in layers
         for batch in batches
+        for layer in layers
     ]
     log("building kernels")
-    build_all(gpu, {k for one in ours for k in one.kernels(*_ways(one.data, ways))})
+    kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
+    build_all(gpu, kernels | lane_kernels())
     log("active lanes")
     result["lanes"] = list(lane_rows(gpu))
     if profile is not None:

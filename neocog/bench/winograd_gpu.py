@@ -28,7 +28,7 @@ from neocog.cuda.lanes import enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.winograd import DENSE_BYTES, WinogradConvolution
 from neocog.cuda.winograd_count import seconds
-from neocog.cuda.winograd_filters import INDEXINGS, Indexing, filter_split
+from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, Indexing, filter_split
 from neocog.cuda.winograd_plan import Plan
 from neocog.errors import NeocogError
 
@@ -81,16 +81,16 @@ class Ours:
             yield {**self._about(way), "chosen": way == chosen, **self._tried(self._fixed, way)}
 
     def changing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
-        """Yield rows of the convolution with filters that change: both indexings, and the share."""
+        """Yield rows of the convolution with filters that change, in each order of threads."""
         for way in ways:
-            for indexing in INDEXINGS:
+            for indexing in ORDERS:
                 row = self._tried(self._changing, way, indexing)
                 yield {**self._about(way), "indexing": indexing, **row}
 
     def filters(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the transform of the filters alone, in each way that there is."""
         for way in ways:
-            for indexing in INDEXINGS:
+            for indexing in ORDERS:
                 row = self._tried(self._split_alone, way, indexing)
                 kernel = "Algorithm 1, filters (K, C, 7, 7)"
                 yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
@@ -107,7 +107,7 @@ class Ours:
             launches = self._nothing(convolution)
             if way in changing:
                 launches += [convolution.filter_transform(None, None, indexing=i) for i in (0, 1)]
-                for indexing in INDEXINGS:
+                for indexing in ORDERS:
                     launches.append(filter_split(convolution.plan, self.data.w, None, indexing))
             found |= {launch.kernel for launch in launches}
         return found

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Machine
+from neocog.cuda.kernel import Kernel, Machine
 from neocog.cuda.winograd_filters import (
-    BLOCK_C,
-    BLOCK_K,
+    BLOCK_FAST,
+    BLOCK_SLOW,
     INDEXINGS,
     WARP,
     Indexing,
     filter_grid,
     filter_split,
+    filter_split_kernel,
     warps_of,
 )
 from neocog.cuda.winograd_plan import Plan, Shape
@@ -112,10 +113,10 @@ def lanes_by_formula(
             out[:, i] = ((size == i) & there).reshape(warps, WARP).sum(1)
         return out
     warp = np.arange(warps)
-    of_block = BLOCK_K * BLOCK_C // WARP
-    block, row = warp // of_block, warp % of_block // (BLOCK_K // WARP)
-    first = block % grid[0] // subfilters * BLOCK_K + warp % (BLOCK_K // WARP) * WARP
-    there = np.clip(planes - first, 0, WARP) * (block // grid[0] * BLOCK_C + row < channels)
+    of_block = BLOCK_FAST * BLOCK_SLOW // WARP
+    block, row = warp // of_block, warp % of_block // (BLOCK_FAST // WARP)
+    first = block % grid[0] // subfilters * BLOCK_FAST + warp % (BLOCK_FAST // WARP) * WARP
+    there = np.clip(planes - first, 0, WARP) * (block // grid[0] * BLOCK_SLOW + row < channels)
     out[warp, of_part[block % grid[0] % subfilters]] = there
     return out
 
@@ -202,6 +203,16 @@ def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[st
                 "profiler": None,
                 "paper": PAPER[figure][indexing],
             }
+
+
+def lane_kernels() -> set[Kernel]:
+    """Return the kernels of :func:`lane_rows` and :func:`profile_launches`."""
+    return {
+        filter_split_kernel(filter_plan(kernel, channels, channels), indexing, census=counted)
+        for _, kernel, channels in cases()
+        for indexing in INDEXINGS
+        for counted in (False, True)
+    }
 
 
 def profile_launches(machine: Machine) -> Iterator[tuple[int, int, Indexing]]:

@@ -7,39 +7,41 @@ import numpy as np
 from neocog.cuda.kernel import Array, Kernel, Launch
 from neocog.cuda.winograd_plan import Plan
 
-Indexing = Literal["channel-wise", "thread-wise"]
+Indexing = Literal["channel-wise", "thread-wise", "channel-wise, own banks"]
+#: The two orders that the paper compares, and the first without its conflicts of banks.
 INDEXINGS: tuple[Indexing, ...] = ("channel-wise", "thread-wise")
-#: Threads of a block along filters and along channels (Algorithm 1, lines 2 and 3).
-BLOCK_K, BLOCK_C = 64, 8
+OWN_BANKS: Indexing = "channel-wise, own banks"
+ORDERS: tuple[Indexing, ...] = (*INDEXINGS, OWN_BANKS)
+#: Threads of a block along the channels that lie side by side in U (Algorithm 1: along filters, K),
+#: and along the others (lines 2 and 3).
+BLOCK_FAST, BLOCK_SLOW = 64, 8
 WARP = 32
-_THREADS = BLOCK_K * BLOCK_C
+_THREADS = BLOCK_FAST * BLOCK_SLOW
 
 
-def filter_grid(
-    indexing: Indexing, planes: int, channels: int, subfilters: int
-) -> tuple[int, int, int]:
+def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
     """Return the blocks of 512 threads that transform all sub-filters.
 
     Parameters
     ----------
-    indexing : {"channel-wise", "thread-wise"}
-    planes, channels : int
-        Channels out (K) and in (C).
+    indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
+    fast, slow : int
+        Channels that lie side by side in U, and the others: out (K) and in (C), or the other way.
     subfilters : int
         Sub-filters of one filter, SF.
     """
-    if indexing == "channel-wise":
-        return (-(-planes // BLOCK_K) * subfilters, -(-channels // BLOCK_C), 1)
-    return (-(-planes * channels * subfilters // _THREADS), 1, 1)
+    if indexing == "thread-wise":
+        return (-(-fast * slow * subfilters // _THREADS), 1, 1)
+    return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
 
 
 def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False) -> Kernel:
     """Return the kernel of :func:`filter_split`."""
     largest = plan.split.groups[0].size
-    held = largest * largest + (plan.m + largest - 1) * largest
+    held = (largest * largest + (plan.m + largest - 1) * largest) | 1
     defines = (
         *plan.geometry(),
-        ("INDEXING", INDEXINGS.index(indexing)),
+        ("INDEXING", ORDERS.index(indexing)),
         ("CENSUS", int(census)),
         ("CHANNELS_FAST", int(plan.version == "tensor")),
     )
@@ -67,13 +69,14 @@ def filter_split(
     u : array
         As :meth:`~neocog.cuda.winograd_plan.Plan.filters` gives it; where the plan stores more
         channels or planes than ``w`` has, the rest stays as it is.
-    indexing : {"channel-wise", "thread-wise"}
+    indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
         Which index varies fastest within a warp.
     census : array of uint32, shape (warps, 4), optional
         Zeros; gets the lanes of each warp that transformed sub-filters of each size.
     """
     planes, channels = w.shape[:2]
-    grid = filter_grid(indexing, planes, channels, len(plan.split.sizes) ** 2)
+    sides = (channels, planes) if plan.version == "tensor" else (planes, channels)
+    grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
     kernel = filter_split_kernel(plan, indexing, census=census is not None)
     ends = (w, u) if census is None else (w, u, census)
     return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
