@@ -2,24 +2,33 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
-from neocog.bench.convpool import LABELS, SYSTEMS, Case, Log, Result, operations
+from neocog.bench.convpool import (
+    KERNEL,
+    LABELS,
+    POOL,
+    SYSTEMS,
+    Case,
+    Log,
+    Result,
+    operations,
+)
 from neocog.bench.convpool_cudnn import CudnnWinograd
 from neocog.bench.convpool_ways import Operands, Way, type_of
-from neocog.cuda.conv_avgpool_tilings import Tiling, contenders, kernel
+from neocog.cuda.conv_avgpool_tilings import Shape, Tiling, contenders, kernel
 from neocog.errors import NeocogError
 
 #: Largest error, of the largest value, that a system may make against float64 on its operands.
 TOLERANCES = {"fp32": 2e-5, "tf32": 3e-3, "fp16": 3e-3, "bf16": 2e-2}
-#: Where torch.compile runs too: (batch, channels); each costs seconds.
-COMPILED = {(64, 512), (1, 512), (64, 128)}
+#: Where torch.compile runs too, which costs seconds: batch, channels, precision.
+COMPILED = {(64, 512, "fp16"), (1, 512, "fp16"), (64, 512, "fp32"), (1, 512, "fp32")}
 #: Where the library's kernels are named by a profiler, which takes its time.
-_NAMED = {(batch, channels) for batch in (1, 64) for channels in (128, 512)}
+_NAMED = {(1, 512), (64, 512)}
 _LIBRARY = {"naive", "fused", "fused_gemm", "direct", "direct_gemm", "compiled"}
-_TRIED = 3  # tilings of the product behind written sums
 _FEW = 3  # samples by which ways of one system are told apart
 _MOST_RECOMPILED = 100
 
@@ -141,54 +150,56 @@ def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
     """Return what makes the ways of a system; None where it is not asked for."""
     case = operands.case
     if system in ("naive", "fused"):
-        return (lambda way=way: way for way in operands.library(system))  # type: ignore[misc]
+        return (partial(_itself, way) for way in operands.library(system))
     if system == "winograd":
-        return iter(
-            [
-                lambda fused=fused: CudnnWinograd(device, operands, fused=fused).way()
-                for fused in (True, False)
-            ]
-        )
+        return (partial(_winograd, device, operands, fused) for fused in (True, False))
     if system == "compiled":
-        if (case.batch, case.channels) not in COMPILED:
+        if (case.batch, case.channels, case.precision) not in COMPILED:
             return None
         torch._dynamo.config.recompile_limit = _MOST_RECOMPILED
         return iter([operands.compiled])
     if system == "direct":
         return iter([operands.direct])
     if system in ("fused_gemm", "direct_gemm"):
-        return iter([lambda: operands.product(system)])
-    make, box = (operands.ours, None) if system == "ours" else (operands.ours_two, 1)
-    tilings = _tilings(device, operands, box)
-    return (lambda tiling=tiling: make(tiling) for tiling in tilings)  # type: ignore[misc]
+        return iter([partial(operands.product, system)])
+    if system == "ours_two":
+        return (partial(operands.ours_two, t) for t in _tilings(device, case, 1)[:1])
+    return (partial(operands.ours, t) for t in _tilings(device, case, POOL))
 
 
-def _tilings(device: Any, operands: Operands, box: int | None) -> list[Tiling]:
-    shape = _shape(device, operands.case, box)
-    count = 6 if box is None else _TRIED
-    return contenders(shape, device.machine.arch, device.machine.processors, count=count)
+def _itself(way: Way) -> Way:
+    return way
 
 
-def _shape(device: Any, case: Case, box: int | None) -> Any:
-    from neocog.bench.convpool import KERNEL, POOL
-    from neocog.cuda.conv_avgpool_tilings import Shape
+def _winograd(device: Any, operands: Operands, fused: bool) -> Way:
+    return CudnnWinograd(device, operands, fused=fused).way()
 
-    sides = (case.out, case.out)
+
+def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:
+    """Return the tilings to try; gathered ones only where much is looked at."""
+    machine = device.machine
+    found = contenders(_shape(case, box), machine.arch, machine.processors)
+    return [t for t in found if not t.gather or (case.batch, case.channels) in _NAMED]
+
+
+def _shape(case: Case, box: int) -> Shape:
     return Shape(
-        case.batch, case.channels, case.channels, *sides, KERNEL, POOL, box or POOL, case.precision
+        *(case.batch, case.channels, case.channels, case.out, case.out),
+        kernel=KERNEL,
+        pool=POOL,
+        box=box,
+        precision=case.precision,
     )
 
 
 def _warm(device: Any, cases: list[Case], log: Log) -> None:
     """Build all kernels of ours before anything is timed, several at a time."""
     start = time.monotonic()
-    machine = device.machine
     kernels = {
-        kernel(shape, tiling): None
+        kernel(_shape(case, box), tiling): None
         for case in cases
-        for box, count in ((None, 6), (1, _TRIED))
-        for shape in (_shape(device, case, box),)
-        for tiling in contenders(shape, machine.arch, machine.processors, count=count)
+        for box in (1, POOL)
+        for tiling in _tilings(device, case, box)[: 1 if box == 1 else None]
     }
     try:
         device.warm(kernels)

@@ -239,11 +239,11 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
 
 
-def contenders(shape: Shape, arch: int, processors: int, *, count: int = 6) -> list[Tiling]:
-    """Return tilings that are worth measuring: the best by block, and the best gathered one."""
-    found: dict[tuple[int, int, int, int], Tiling] = {}
+def contenders(shape: Shape, arch: int, processors: int, *, count: int = 4) -> list[Tiling]:
+    """Return tilings that are worth measuring: the best by size of block, and its gathered form."""
+    found: dict[tuple[int, int, int], Tiling] = {}
     for tiling in candidates(shape, arch, processors):
-        found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.sums), tiling)
+        found.setdefault((tiling.patches, tiling.planes, tiling.units), tiling)
     best = list(found.values())[:count]
     return [*best, *(replace(t, gather=True) for t in best[:1] if t.wgmma)]
 
