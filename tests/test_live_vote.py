@@ -403,6 +403,12 @@ class TestSheets:
     def test_a_bare_desk_has_none(self) -> None:
         assert find_sheets(self.frame(), (0, 0, 640, 480)) == []
 
+    def test_a_cup_is_no_sheet(self) -> None:
+        frame = self.frame()
+        cv2.circle(frame, (300, 200), 90, (230, 230, 230), -1)
+        cv2.circle(frame, (300, 200), 70, (60, 30, 30), -1)
+        assert find_sheets(frame, (0, 0, 640, 480)) == []
+
     def test_beyond_the_bounds_nothing_is_looked_for(self) -> None:
         frame = self.frame(((30, 100, 240, 160), 230))
         assert find_sheets(frame, (320, 0, 320, 480)) == []

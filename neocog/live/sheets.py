@@ -1,9 +1,9 @@
 """Sheets of paper in a frame: even, four-sided places that stand out from what is around them.
 
 A desk full of texture costs the search ten times what a sheet does, and hides what is written on
-the sheet. At a tenth of the frame's size the writing is closed over (each place takes the
-brightness of the paper around its strokes), and at every level of brightness, and of colour, the
-connected places are looked at: what fills its smallest rectangle, rotated, is a sheet.
+the sheet. In a small picture the writing is closed over (each place takes the brightness of the
+paper around its strokes), and at every level of brightness, and of colour, the connected places
+are looked at: what fills its smallest rectangle to the corners is a sheet.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ _LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
 _FILLS = 0.84  # share of its rectangle that it fills
+_CORNER = 0.84  # so far out on its diagonals it is filled; a disc is not
 _FLATTEST = 6.0  # its sides are not more unlike than this
 _SAME = 0.6  # sheets whose common part is more than this share of both are one
 _SEEN = 3  # levels at which a sheet is seen at least
@@ -141,6 +142,9 @@ def _four_sided(mask: NDArray[np.uint8]) -> Iterator[Sheet]:
         long, short = max(sides_of) + 1, min(sides_of) + 1
         fills = area / (long * short)
         if fills >= _FILLS and long < _FLATTEST * short:
+            inner = cv2.boxPoints((middle, (_CORNER * sides_of[0], _CORNER * sides_of[1]), turn))
+            if not all(own[round(row), round(column)] for column, row in inner.tolist()):
+                continue  # a cup, seen from above
             grown = (sides_of[0] + 1, sides_of[1] + 1)
             points = cv2.boxPoints((middle, grown, turn)).tolist()
             corners = tuple((x + column + 0.5, y + row + 0.5) for column, row in points)
