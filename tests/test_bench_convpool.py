@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from neocog.bench import convpool, convpool_report
 from neocog.bench.convpool import CHECK, SYSTEMS, Case, operations
-from neocog.cuda.conv_avgpool_tilings import Tiling
+from neocog.cuda.convpool_tilings import Tiling
 from neocog.cuda.emulator import Emulator
 from tests.cuda_support import emulator
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from neocog.cuda import conv_avgpool
 from neocog.cuda.compiler import build
-from neocog.cuda.conv_avgpool import DTYPES, ConvAvgPool, conv_avgpool
-from neocog.cuda.conv_avgpool_tilings import Shape, Tiling, candidates, contenders, kernel
+from neocog.cuda.convpool import DTYPES, ConvAvgPool
+from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, contenders, kernel
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_tensor import bf16
 from neocog.errors import InputError, NeocogError, UsageError
@@ -83,9 +84,15 @@ def older() -> Emulator:
     return machine
 
 
-@pytest.mark.parametrize(("name",), thinned(((n,) for n in SIZES), quick=lambda n: n in QUICK))
-def test_sizes(emulator: Emulator, name: str) -> None:
-    tiling = LEAST if "large" in name or "many" in name else WGMMA
+@pytest.mark.parametrize(
+    ("name", "tiling"),
+    thinned(
+        ((n, LEAST if "large" in n or "many" in n else WGMMA) for n in SIZES),
+        quick=lambda name, tiling: name in QUICK,
+    ),
+    ids=str,
+)
+def test_sizes(emulator: Emulator, name: str, tiling: Tiling) -> None:
     assert error(SIZES[name], "fp16", emulator, tiling) < TOLERANCES["fp16"]
 
 

@@ -4,7 +4,7 @@ The paper (Bulletin of Networking, Computing, Systems, and Software 8(1), 45-49,
 library's convolution and pooling with two rewrites: pooling is linear, so it may be moved into the
 filter (k + p - 1 taps a side at stride p: the *fused filter*) or in front of the convolution (sums
 of p x p inputs, then k taps at stride p: the *direct sum*). Each by a library's convolution and as
-a matrix product. Ours is the direct sum in one kernel (:mod:`neocog.cuda.conv_avgpool`).
+a matrix product. Ours is the direct sum in one kernel (:mod:`neocog.cuda.convpool`).
 """
 
 import sys

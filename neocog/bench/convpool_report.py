@@ -6,6 +6,7 @@ from typing import Any
 
 from neocog.bench.convpool import LABELS, PAPER, SYSTEMS
 from neocog.bench.figures import Axis, Line, standalone
+from neocog.bench.markdown import table as markdown
 
 Row = dict[str, Any]
 _MAIN = 512  # channels of the paper's headlines
@@ -157,7 +158,7 @@ def _tables(rows: Sequence[Row]) -> Iterator[str]:
                     f"{rate:.0f}" if rate else "-",
                 )
             )
-        yield f"{precision}, us:\n\n{_markdown(table)}"
+        yield f"{precision}, us:\n\n{markdown(table)}"
     told = "; ".join(f"{name}: {LABELS[name]}" for name in names)
     yield f"Systems: {told}."
 
@@ -181,7 +182,7 @@ def _chosen(rows: Sequence[Row]) -> str:
                 case = f"{row['precision']}, batch {row['batch']}"
                 error = f"{entry['error']:.1e}"
                 table.append((case, name, entry["how"], f"`{kernel[:70]}`", error))
-    text = f"What was chosen at {_MAIN} channels:\n\n{_markdown(table)}" if len(table) > 1 else ""
+    text = f"What was chosen at {_MAIN} channels:\n\n{markdown(table)}" if len(table) > 1 else ""
     if reasons:
         told = "\n".join(f"- {reason} (first at {at})" for reason, at in reasons.items())
         text += f"\n\nNot run:\n\n{told}"
@@ -195,18 +196,13 @@ def _counts(rows: Sequence[Row]) -> str:
     for row in rows:
         found = (row[name] for name in ("naive", "winograd", "fused", "direct"))
         table.append((str(row["channels"]), *map(str, found)))
-    return f"Operations of one picture (Table I of the paper):\n\n{_markdown(table)}"
+    return f"Operations of one picture (Table I of the paper):\n\n{markdown(table)}"
 
 
 def _missing(result: Row) -> str:
     left = result.get("not_run") or []
     text = f"The paper's Tables II and III (times): {result['paper']['tables II, III']}."
     return text + (f" Not run for want of time: {', '.join(left)}." if left else "")
-
-
-def _markdown(table: Sequence[Sequence[str]]) -> str:
-    head, *body = (f"| {' | '.join(cells)} |" for cells in table)
-    return "\n".join([head, "|" + " --- |" * len(table[0]), *body])
 
 
 def _at(rows: Sequence[Row], precision: str, channels: int) -> list[Row]:

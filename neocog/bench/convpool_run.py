@@ -19,7 +19,7 @@ from neocog.bench.convpool import (
 )
 from neocog.bench.convpool_cudnn import CudnnWinograd
 from neocog.bench.convpool_ways import Operands, Way, type_of
-from neocog.cuda.conv_avgpool_tilings import Shape, Tiling, contenders, kernel
+from neocog.cuda.convpool_tilings import Shape, Tiling, contenders, kernel
 from neocog.errors import NeocogError
 
 #: Largest error, of the largest value, that a system may make against float64 on its operands.

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from neocog.bench.convpool import KERNEL, PADDING, POOL, Case
-from neocog.cuda.conv_avgpool import ConvAvgPool
-from neocog.cuda.conv_avgpool_tilings import MAPS, Tiling
+from neocog.cuda.convpool import ConvAvgPool
+from neocog.cuda.convpool_tilings import MAPS, Tiling
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.steps import Precision
 

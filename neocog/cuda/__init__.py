@@ -4,10 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from neocog.cuda.convpool import conv_avgpool as conv_avgpool
     from neocog.cuda.winograd_conv2d import conv2d_winograd as conv2d_winograd
 
 #: Where the public functions stand: imported when first asked for.
-_PUBLIC = {"conv2d_winograd": "neocog.cuda.winograd_conv2d"}
+_PUBLIC = {
+    "conv2d_winograd": "neocog.cuda.winograd_conv2d",
+    "conv_avgpool": "neocog.cuda.convpool",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from neocog.cuda.conv_avgpool_tilings import MODES, Shape, Tiling, choose, kernel
+from neocog.cuda.convpool_tilings import MODES, Shape, Tiling, choose, kernel
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.steps import Precision, up
 from neocog.errors import InputError, UsageError
@@ -102,7 +102,7 @@ class ConvAvgPool:
         Places a side that are averaged in front of the product; ``pool`` if not given, 1 for
         inputs that are averaged already (or a plain convolution at stride ``pool``).
     tiling : Tiling, optional
-        Taken instead of what :func:`~neocog.cuda.conv_avgpool_tilings.choose` picks.
+        Taken instead of what :func:`~neocog.cuda.convpool_tilings.choose` picks.
     machine : Machine, optional
         Where to run; by default the device of ``w``, or the emulator for NumPy's arrays.
     """
