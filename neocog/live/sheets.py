@@ -19,8 +19,8 @@ _CLOSED = 7  # strokes are narrower than so many of its pixels
 _LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
-_FILLS = 0.84  # share of its rectangle that it fills
-_CORNER = 0.84  # so far out on its diagonals it is filled; a disc is not
+_FILLS = 0.8  # share of its rectangle that it fills
+_ROUND = 0.76  # share of its smallest circle that a square fills at most; a disc fills more
 _FLATTEST = 6.0  # its sides are not more unlike than this
 _SAME = 0.6  # sheets whose common part is more than this share of both are one
 _SEEN = 3  # levels at which a sheet is seen at least
@@ -40,11 +40,14 @@ class Sheet:
         Share of its smallest rectangle that it fills.
     corners : tuple
         Of that rectangle, column and row each.
+    entire : bool
+        Whether it does not run out of the frame.
     """
 
     box: Box
     fills: float
     corners: tuple[tuple[float, float], ...]
+    entire: bool = True
 
     def holds(self, x: float, y: float) -> bool:
         """Whether a place lies on the sheet, not beside a slanting edge of it."""
@@ -138,12 +141,13 @@ def _four_sided(mask: NDArray[np.uint8]) -> Iterator[Sheet]:
             continue
         own = (labels[y : y + height, x : x + width] == number).astype(np.uint8)
         contours, _ = cv2.findContours(own, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        middle, sides_of, turn = cv2.minAreaRect(max(contours, key=len))
+        outline = max(contours, key=len)
+        middle, sides_of, turn = cv2.minAreaRect(outline)
         long, short = max(sides_of) + 1, min(sides_of) + 1
         fills = area / (long * short)
         if fills >= _FILLS and long < _FLATTEST * short:
-            inner = cv2.boxPoints((middle, (_CORNER * sides_of[0], _CORNER * sides_of[1]), turn))
-            if not all(own[round(row), round(column)] for column, row in inner.tolist()):
+            _, radius = cv2.minEnclosingCircle(outline)
+            if area > _ROUND * np.pi * (radius + 0.5) ** 2:
                 continue  # a cup, seen from above
             grown = (sides_of[0] + 1, sides_of[1] + 1)
             points = cv2.boxPoints((middle, grown, turn)).tolist()
@@ -175,4 +179,5 @@ def _in_frame(sheet: Sheet, shrink: float, bounds: Box, room: int) -> Sheet:
     x1 = min(round((box[0] + box[2]) / shrink) + room, width)
     y1 = min(round((box[1] + box[3]) / shrink) + room, height)
     corners = tuple((left + x / shrink, top + y / shrink) for x, y in sheet.corners)
-    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), sheet.fills, corners)
+    entire = x0 > 0 and y0 > 0 and x1 < width and y1 < height
+    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), sheet.fills, corners, entire)

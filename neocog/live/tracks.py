@@ -66,7 +66,7 @@ class Track:
     confirmed : int
         Searches of an entire page (a sheet, or the frame) in that time that read the same.
     on_sheet : bool
-        Whether it was seen last on a sheet.
+        Whether it was seen last on a sheet that is all in the frame.
     """
 
     number: int
@@ -148,7 +148,7 @@ class Tracker:
             pairs = tuple((None, j) for j in range(len(rows[number])))
             whole = not parts or _within(rows[number], entire)
             tracks.append(seen(new, rows[number], pairs, self.agreement, whole=whole))
-        sheets = [part.region for part in parts if part.sheet]
+        sheets = [part.region for part in parts if part.sheet and part.sheet.entire]
         if parts:
             tracks = [_placed(track, sheets) for track in tracks]
         self.tracks = tuple(sorted(tracks, key=_height))
