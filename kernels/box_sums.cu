@@ -19,48 +19,49 @@ DEVICE uint4 read_unit(const uint4* x, int row, int column, int height, int widt
 KERNEL(256)
 box_sums(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int height, int width,
          int channels, int padding) {
-    const int units = channels / VALUES;
-    const int out_height = height + 2 * padding - BOX + 1, out_width = width + 2 * padding - BOX + 1;
-    const int bands = (out_height + ROWS - 1) / ROWS;
-    const u64 item = (u64)blockIdx.x * 256 + threadIdx.x;
-    const int unit = item % units, column = item / units % out_width;
-    const int band = item / units / out_width % bands;
-    const u64 picture = item / units / out_width / bands;
-    if (picture >= (u64)batch) return;
+    const u32 units = channels / VALUES;
+    const u32 out_height = height + 2 * padding - BOX + 1, out_width = width + 2 * padding - BOX + 1;
+    const u32 bands = (out_height + ROWS - 1) / ROWS;
+    const u32 item = blockIdx.x * 256 + threadIdx.x;
+    const u32 place = item / units, strip = place / out_width;
+    const u32 unit = item % units, column = place % out_width, band = strip % bands;
+    const u64 picture = strip / bands;
+    if (picture >= (u32)batch) return;
     const uint4* const from = (const uint4*)x + picture * height * width * units + unit;
     uint4* const to =
         (uint4*)out + ((picture * out_height + band * ROWS) * out_width + column) * units + unit;
     float line[BOX][VALUES];
     UNROLL for (int r = 0; r < ROWS + BOX - 1; r++) {
         UNROLL for (int b = 0; b < BOX; b++)
-            add_unit(line[r % BOX], read_unit(from, band * ROWS + r - padding, column + b - padding,
-                                              height, width, units), b == 0);
-        if (r < BOX - 1 || band * ROWS + r - BOX + 1 >= out_height) continue;
+            add_unit(line[r % BOX], read_unit(from, (int)(band * ROWS) + r - padding,
+                                              (int)column + b - padding, height, width, units), b == 0);
+        if (r < BOX - 1 || band * ROWS + r - (BOX - 1) >= out_height) continue;
         float sum[VALUES] = {};
         UNROLL for (int b = 0; b < BOX; b++)
             UNROLL for (int i = 0; i < VALUES; i++) sum[i] += line[b][i];
-        to[(u64)(r - BOX + 1) * out_width * units] = unit_of(sum, 1.0f / (BOX * BOX));
+        to[(u64)(r - (BOX - 1)) * out_width * units] = unit_of(sum, 1.0f / (BOX * BOX));
     }
 }
 
 #ifdef KSIZE
-// out (batch out_height out_width, KSIZE KSIZE channels); stride of the windows STRIDE.
+// out (batch out_height out_width, KSIZE KSIZE channels); stride of the windows STRIDE. Blocks along y
+// are taps.
 KERNEL(256)
 gather(const map_t* __restrict__ x, map_t* __restrict__ out, int batch, int height, int width,
        int channels, int out_height, int out_width, int padding) {
-    const int units = channels / VALUES;
-    const u64 item = (u64)blockIdx.x * 256 + threadIdx.x;
-    const int unit = item % units, tap = item / units % (KSIZE * KSIZE);
-    const u64 cell = item / units / (KSIZE * KSIZE);
-    if (cell >= (u64)batch * out_height * out_width) return;
-    const u64 picture = cell / (out_height * out_width);
-    const int row = cell / out_width % out_height * STRIDE + tap / KSIZE - padding;
-    const int column = cell % out_width * STRIDE + tap % KSIZE - padding;
+    const u32 units = channels / VALUES, tap = blockIdx.y;
+    const u32 item = blockIdx.x * 256 + threadIdx.x;
+    const u32 unit = item % units, cell = item / units, line = cell / (u32)out_width;
+    const u64 picture = line / (u32)out_height;
+    if (picture >= (u32)batch) return;
+    const int row = line % (u32)out_height * STRIDE + tap / KSIZE - padding;
+    const int column = cell % (u32)out_width * STRIDE + tap % KSIZE - padding;
     const uint4* const from = (const uint4*)x + picture * height * width * units + unit;
     float sum[VALUES] = {};
     UNROLL for (int i = 0; i < BOX; i++)
         UNROLL for (int j = 0; j < BOX; j++)
             add_unit(sum, read_unit(from, row + i, column + j, height, width, units));
-    ((uint4*)out)[item] = unit_of(sum, 1.0f / (BOX * BOX));
+    ((uint4*)out)[((u64)cell * (KSIZE * KSIZE) + tap) * units + unit] =
+        unit_of(sum, 1.0f / (BOX * BOX));
 }
 #endif

@@ -48,8 +48,7 @@ class CudnnWinograd:
         self._how = "WINOGRAD" if fused else "WINOGRAD_NONFUSED"
         self._x, self._w = operands.x.contiguous(), operands.w.contiguous()
         self._y = torch.empty_like(self._x)
-        self._handle = c_void_p()
-        self._call("cudnnCreate", byref(self._handle))
+        self._handle = _handle()
         kind = _TYPES[operands.dtype]
         self._xs, self._ys = (self._tensor(t, kind) for t in (self._x, self._y))
         self._ws, self._convolution = c_void_p(), c_void_p()
@@ -101,10 +100,14 @@ class CudnnWinograd:
             told = self._library.cudnnGetErrorString(code)
             raise DeviceError(f"cuDNN does not offer {self._how} here: {name}: {told.decode()}")
 
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle:
-            self._library.cudnnDestroy(handle)
+
+@cache
+def _handle() -> c_void_p:
+    """Return the process's handle; it is never given back, which could break off a capture."""
+    handle = c_void_p()
+    if _cudnn().cudnnCreate(byref(handle)) != 0:
+        raise DeviceError("cuDNN gives no handle")
+    return handle
 
 
 @cache

@@ -118,7 +118,8 @@ class Operands:
         defines = {"MAP": self._map, "BOX": box, "KSIZE": taps, "STRIDE": POOL}
         kernel = Kernel("box_sums.cu", "gather", tuple(defines.items()), _THREADS, arch=80)
         sizes = (case.batch, case.size, case.size, c, case.out, case.out, PADDING)
-        launch = self._launch(kernel, rows.numel() // self._values, (self._stored, rows), sizes)
+        items = case.batch * case.out**2 * (c // self._values)
+        launch = self._launch(kernel, items, (self._stored, rows), sizes, taps**2)
 
         def run() -> Tensor:
             self.device.launch(launch)
@@ -200,11 +201,16 @@ class Operands:
         return torch.zeros(shape, dtype=self.dtype, device=self.device.name)
 
     def _launch(
-        self, kernel: Kernel, items: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...]
+        self,
+        kernel: Kernel,
+        items: int,
+        tensors: tuple[Tensor, ...],
+        sizes: tuple[int, ...],
+        rows: int = 1,
     ) -> Launch:
         arrays = tuple(self.device.array(tensor) for tensor in tensors)
         numbers = tuple(np.int32(n) for n in sizes)
-        return Launch(kernel, (-(-items // _THREADS), 1, 1), (*arrays, *numbers))
+        return Launch(kernel, (-(-items // _THREADS), rows, 1), (*arrays, *numbers))
 
 
 def type_of(precision: Precision) -> Any:
