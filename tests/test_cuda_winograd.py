@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from neocog.cuda import conv2d_winograd, devices, winograd
+from neocog.cuda.compiler import build
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import layouts, up
 from neocog.cuda.winograd import VERSIONS, WinogradConvolution
 from neocog.cuda.winograd_count import choose, counts, direct_flops
+from neocog.cuda.winograd_filters import filter_split_kernel
 from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.cuda.winograd_transforms import (
     PART_SIZES,
@@ -27,6 +29,7 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_maps import poisoned as maps_poisoned
+from tests.cuda_support import nvrtc as nvrtc
 from tests.cuda_support import thinned
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
@@ -225,6 +228,21 @@ def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng,
     monkeypatch.setattr(Plan, "block", lambda *_: block)
     x *= 1e-12  # no range is asked for
     assert relative(run(plan, x, w), correlate(x, w)) < 1e-5
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("block", [(16, 128), (64, 96), (64, 128), (128, 64)])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_float32_products_spill_nothing(arch, block, monkeypatch):
+    monkeypatch.setattr(Plan, "block", lambda *_: block)
+    plan = Plan(Shape(7, 34, 96, 192), Split(7, (4, 3)), 4, "tensor", "tf32x3")
+    nothing = dict.fromkeys(plan.scratch(1))
+    kernels = [launch.kernel for launch in plan.launches(1, None, None, None, nothing, 132)]
+    kernels += [filter_split_kernel(plan, "channel-wise")] if block == (16, 128) else []
+    for kernel in kernels:
+        built = build(kernel, arch)
+        assert built.registers <= kernel.registers
+        assert not built.spills
 
 
 @emulated

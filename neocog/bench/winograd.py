@@ -146,9 +146,12 @@ def run_on_gpu(
     kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
     build_all(gpu, kernels | lane_kernels())
     log("active lanes")
-    result["lanes"] = list(lane_rows(gpu))
-    if profile is not None:
-        add_profile(result["lanes"], profile)
+    try:
+        result["lanes"] = list(lane_rows(gpu))
+        if profile is not None:
+            add_profile(result["lanes"], profile)
+    except Exception as error:  # told at the end; the layers are still timed
+        result["wrong"] = [f"lanes: {type(error).__name__}: {error}"]
     save(result)
     for one in ours:
         data = one.data
@@ -160,7 +163,10 @@ def run_on_gpu(
             result["filters"] += one.filters(changing)
         _free(gpu)
         if peers:
-            result["layers"] += _peer_rows(data, rounds, quick)
+            try:
+                result["layers"] += _peer_rows(data, rounds, quick)
+            except Exception as error:  # ours are still timed
+                log(f"PyTorch: {type(error).__name__}: {error}")
         result["summary"] = summary(result["layers"])
         save(result)
     return result
@@ -224,10 +230,10 @@ def summary(rows: Rows) -> Rows:
 def faults(result: dict[str, Any]) -> list[str]:
     """Return a line for everything of ours that failed or was wrong."""
     rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
+    failed = (row for row in rows if "failed" in row and "multiplications" in row)
     return [
-        f"{row['layer']}, batch {row['batch']}, {row['way']}: {row['failed']}"
-        for row in rows
-        if "failed" in row and "multiplications" in row
+        *result.get("wrong", ()),
+        *(f"{r['layer']}, batch {r['batch']}, {r['way']}: {r['failed']}" for r in failed),
     ]
 
 

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -149,8 +148,10 @@ class Ours:
         try:
             found: dict[str, Any] = what(*args)
             return found
-        except (NeocogError, RuntimeError, MemoryError) as error:
-            return {"us": None, "failed": str(error).strip().partition("\n")[0]}
+        except Exception as error:  # one way's failure is its row; the others still run
+            line = str(error).strip().partition("\n")[0]
+            known = isinstance(error, NeocogError)
+            return {"us": None, "failed": line if known else f"{type(error).__name__}: {line}"}
 
     # -- arrays ------------------------------------------------------------------------------------
     def _maps(self, way: Way, copies: int) -> tuple[list[Array], Array]:
@@ -248,20 +249,19 @@ class Ours:
 
 def build_all(gpu: Gpu, kernels: set[Kernel]) -> None:
     """Build kernels in processes of their own and keep them, so that each is only loaded later."""
-    if gpu.programmatic:
-        kernels = {replace(k, defines=(*k.defines, ("PROGRAMMATIC", 1))) for k in kernels}
     workers = min(len(os.sched_getaffinity(0)), 32)
     context = multiprocessing.get_context("spawn")
+    task = partial(_build, arch=gpu.arch, programmatic=gpu.programmatic)
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        list(pool.map(partial(_build, arch=gpu.arch), kernels))
+        list(pool.map(task, kernels))
 
 
-def _build(kernel: Kernel, arch: int) -> str:
-    """Build one kernel; why it failed is told when it is to be launched."""
+def _build(kernel: Kernel, arch: int, programmatic: bool) -> str:
+    """Build one kernel as ``Gpu`` does; why it failed is told when it is to be launched."""
     from neocog.cuda.compiler import build
 
     try:
-        build(kernel, arch)
+        build(kernel, arch, defines=(("PROGRAMMATIC", 1),) if programmatic else ())
     except NeocogError as error:
         return str(error)
     return ""

@@ -290,9 +290,10 @@ class Plan:
         if self.version == "tensor":
             warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
             defines = (*self.geometry(), ("BM", bm), ("BN", bn), ("WARPS_M", warps))
-            stages = _STAGES[self.row_bytes]
-            defines += (("BYTES", self.row_bytes), ("STAGES", stages))
-            shared = stages * (bm + bn) * (self.row_bytes + 16)
+            # whole lines need registers that float32's largest blocks do not have
+            row = min(self.row_bytes, 64) if bm * bn >= 8192 else self.row_bytes
+            defines += (("BYTES", row), ("STAGES", _STAGES[row]))
+            shared = _STAGES[row] * (bm + bn) * (row + 16)
             kernel = Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128)
             return kernel, grid
         tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4
