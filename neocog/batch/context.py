@@ -46,14 +46,16 @@ def leaning(model: "Model") -> float:
     return float(model.card.get("finetuning", {}).get("lean", 0.0))
 
 
-def expecting_digits(found: Answers, model: "Model", odds: float) -> Answers:
+def expecting_digits(found: Answers, model: "Model", odds: float | NDArray[np.float64]) -> Answers:
     """Weigh answers anew where marks that are no digits are ``odds`` times as frequent.
+
+    One figure for all, or one for each answer.
 
     Answers of a network that knows no such marks, and those without any response, stay.
     """
     if model.classes == found.score.shape[1] or not len(found):
         return found
-    if odds == 1.0 and not leaning(model):
+    if np.all(odds == 1.0) and not leaning(model):
         return found
     score = all_scores(found, model)
     score[:, -1] += model.temperature * np.log(odds)
@@ -67,8 +69,8 @@ def _where(chosen: NDArray[np.bool_], a: Answers, b: Answers, name: str) -> Any:
     return np.where(chosen[:, None] if left.ndim > 1 else chosen, left, right).astype(left.dtype)
 
 
-def odds_of_page(found: Answers, model: "Model", odds: float) -> float:
-    """Return how frequent marks that are no digits are on a page, told from its own marks.
+def odds_of_page(found: Answers, model: "Model", odds: float) -> float | NDArray[np.float64]:
+    """Return how frequent marks that are no digits are on a page, for each mark by the others.
 
     Expectation and maximisation of the priors (Saerens, Latinne and Decaestecker 2002,
     doi:10.1162/089976602753284446); ``odds``, what is expected of a page, counts as much as
@@ -80,10 +82,14 @@ def odds_of_page(found: Answers, model: "Model", odds: float) -> float:
     digits = np.exp(np.clip(score[:, :-1] - score[:, -1:], -80, 80)).sum(axis=1)
     expected = _share(odds)
     for _ in range(_ROUNDS):
-        none = (odds / (odds + digits)).sum()
-        share = (_PAGE * expected + none) / (_PAGE + len(found))
-        odds = share / (1 - share) * (1 - _LEARNED) / _LEARNED
-    return float(odds)
+        none = odds / (odds + digits)
+        odds = _odds((_PAGE * expected + none.sum()) / (_PAGE + len(found)))
+    return _odds((_PAGE * expected + none.sum() - none) / (_PAGE + len(found) - 1))
+
+
+def _odds(share: Any) -> Any:
+    """Odds relative to what the network learned with, of shares of marks that are no digits."""
+    return share / (1 - share) * (1 - _LEARNED) / _LEARNED
 
 
 def _share(odds: float) -> float:

@@ -84,7 +84,9 @@ class Policy:
             min_p = max(usual.min_p, threshold_for(model.card, max_error))
         return usual if min_p is None else cls(**known | {"min_p": min_p})
 
-    def odds(self, found: "Answers", model: "Model", page: tuple[int, int]) -> float:
+    def odds(
+        self, found: "Answers", model: "Model", page: tuple[int, int]
+    ) -> float | NDArray[np.float64]:
         """How frequent marks that are no digits are among those of a page (height, width)."""
         from neocog.vision.strip import is_line
 
