@@ -84,7 +84,9 @@ def odds_of_page(found: Answers, model: "Model", odds: float) -> float | NDArray
     for _ in range(_ROUNDS):
         none = odds / (odds + digits)
         odds = _odds((_PAGE * expected + none.sum()) / (_PAGE + len(found)))
-    return _odds((_PAGE * expected + none.sum() - none) / (_PAGE + len(found) - 1))
+    share: NDArray[np.float64] = (_PAGE * expected + none.sum() - none) / (_PAGE + len(found) - 1)
+    apart: NDArray[np.float64] = _odds(share)
+    return apart
 
 
 def _odds(share: Any) -> Any:

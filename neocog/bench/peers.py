@@ -128,7 +128,8 @@ class TorchSide:
             torch._dynamo.config.recompile_limit = _RECOMPILE
             self._run = torch.compile(network, dynamic=False, mode=compiled)
         self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
-        self._answer = torch.empty((batch, network.decide.classes), dtype=torch.float32, pin_memory=True)
+        classes = network.decide.classes
+        self._answer = torch.empty((batch, classes), dtype=torch.float32, pin_memory=True)
         self._digits = torch.zeros((batch, 28, 28), dtype=torch.uint8, device="cuda")
         parts = self._digits.split(chunk)
         self._graph = Graph(

@@ -60,7 +60,7 @@ def _cropped(digit: Digits) -> Ink | None:
     if not len(rows):
         return None
     inside = digit[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return inside.astype(np.float32) / 255
+    return inside.astype(np.float32) / np.float32(255)
 
 
 def _european(digit: int, rng: np.random.Generator) -> Ink:
@@ -125,7 +125,7 @@ def _photographed(ink: Ink, rng: np.random.Generator) -> Ink:
     seen = cv2.GaussianBlur(written, (0, 0), max(sigma, 0.2))
     seen = seen + rng.normal(0, rng.uniform(0, 0.08), seen.shape)
     low, high = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9)
-    return np.clip((seen - low) / (high - low), 0, 1).astype(np.float32)
+    return np.asarray(np.clip((seen - low) / (high - low), 0, 1), np.float32)
 
 
 def _resized(ink: Ink, side: int) -> Ink:
@@ -135,7 +135,9 @@ def _resized(ink: Ink, side: int) -> Ink:
     scale = side / max(ink.shape)
     height, width = (max(1, round(length * scale)) for length in ink.shape)
     method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
-    return np.clip(cv2.resize(ink, (width, height), interpolation=method), 0, 1)
+    return np.asarray(
+        np.clip(cv2.resize(ink, (width, height), interpolation=method), 0, 1), np.float32
+    )
 
 
 def _pen(ink: Ink, more: float) -> Ink:
