@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neocog.cli import options
+from neocog.errors import InputError
 
 if TYPE_CHECKING:
     from neocog.bench.compare import Comparison
@@ -215,7 +216,12 @@ def bench_winograd(
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
-    told = read_profile(profile.read_text(encoding="utf-8")) if profile else None
+    told = None
+    if profile is not None:
+        try:
+            told = read_profile(profile.read_text(encoding="utf-8"))
+        except (InputError, OSError) as error:  # the rest does not need it
+            bench.progress(f"{profile} is left out: {error}")
     if cpu:
         result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress)
     else:
