@@ -26,9 +26,9 @@ SAMPLES = Path(__file__).resolve().parent.parent / "data" / "samples"
 SHOWN = {"postcode.png": ["90412"], "dates.jpg": ["1979", "2003"], "phone.jpg": ["01632960857"]}
 SIZE = (960, 540)
 SEED = 11
-WIDTH = 480
-EVERY = 4  # frames of the recording per frame of the animation
-COLOURS = 80
+WIDTH = 400
+EVERY = 5  # frames of the recording per frame of the animation
+COLOURS = 48
 
 
 def record(folder: Path) -> Path:
