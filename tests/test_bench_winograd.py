@@ -100,6 +100,27 @@ def test_another_profile_is_refused():
         add_profile([{}, {}, {}], read_profile(RAW))
 
 
+def test_a_profile_is_added_to_a_result(tmp_path):
+    path, told = tmp_path / "out.json", tmp_path / "lanes.csv"
+    run = CliRunner().invoke(app, ["bench", "winograd", "--cpu", "--quick", "-o", str(path)])
+    told.write_text(RAW)
+    command = ["bench", "winograd", "--profile", str(told)]
+    run = CliRunner().invoke(app, [*command, "-o", str(path)])
+    assert "has no lanes" in run.output + str(run.exception)
+    run = CliRunner().invoke(app, command)
+    assert "name it with --output" in run.output + str(run.exception)
+    rows = [
+        {"figure": 4, "filter": 7, "channels": 64, "lanes": 32.0, "plain": 8.0, "paper": ""}
+        | {"indexing": indexing, "profiler": None}
+        for indexing in ("channel-wise", "thread-wise")
+    ]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lanes": rows}))
+    run = CliRunner().invoke(app, [*command, "-o", str(path)])
+    assert run.exit_code == 0, run.output
+    assert "31.9, 14.2" in run.output
+    assert json.loads(path.read_text())["lanes"][1]["profiler"] == 14.25
+
+
 # -- counts ----------------------------------------------------------------------------------------
 def test_every_layer_and_batch_has_a_chosen_way():
     for layer in LAYERS:
@@ -168,7 +189,6 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
         layers=(SMALL,),
         batches=(2,),
         ways=(WAYS[0],),
-        profile=[31.0, 9.0],
     )
     assert not winograd.faults(result)
     assert json.loads(saved[-1]) == json.loads(json.dumps(result))

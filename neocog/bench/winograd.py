@@ -4,17 +4,19 @@ Active lanes of the filter transform in both orders of threads; the transform al
 convolution with filters that change; the four layers with fixed filters beside cuDNN and FFT.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from neocog.bench import machine
 from neocog.bench.winograd_lanes import (
-    METRIC,
     add_profile,
     lane_kernels,
     lane_rows,
     profile_launches,
+    read_profile,
 )
 from neocog.bench.winograd_layers import (
     BATCHES,
@@ -29,7 +31,7 @@ from neocog.bench.winograd_layers import (
     count_rows,
 )
 from neocog.cuda.kernel import Machine
-from neocog.errors import DeviceError
+from neocog.errors import DeviceError, InputError, UsageError
 
 Rows = list[dict[str, Any]]
 Save = Callable[[dict[str, Any]], None]
@@ -37,11 +39,6 @@ Log = Callable[[str], None]
 
 #: Input channels of the census on the CPU, where a thread takes microseconds.
 _EMULATED_CHANNELS = 1
-#: How a profiler tells the active lanes; its output goes to ``--profile``.
-PROFILE_COMMAND = (
-    f"ncu --csv --page raw --metrics {METRIC} -k regex:filter_split "
-    "neocog bench winograd --launches > lanes.csv"
-)
 
 
 def facts(gpu: Any = None, *, quick: bool = False) -> dict[str, Any]:
@@ -90,7 +87,6 @@ def run_on_gpu(
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
-    profile: list[float] | None = None,
 ) -> dict[str, Any]:
     """Check and time everything on a GPU.
 
@@ -108,8 +104,6 @@ def run_on_gpu(
         Whether PyTorch runs beside.
     layers, batches, ways : tuple
         What is run.
-    profile : list of float, optional
-        A profiler's active lanes, see :func:`~neocog.bench.winograd_lanes.read_profile`.
 
     Raises
     ------
@@ -148,8 +142,6 @@ def run_on_gpu(
     log("active lanes")
     try:
         result["lanes"] = list(lane_rows(gpu))
-        if profile is not None:
-            add_profile(result["lanes"], profile)
     except Exception as error:  # told at the end; the layers are still timed
         result["wrong"] = [f"lanes: {type(error).__name__}: {error}"]
     save(result)
@@ -235,6 +227,34 @@ def faults(result: dict[str, Any]) -> list[str]:
         *result.get("wrong", ()),
         *(f"{r['layer']}, batch {r['batch']}, {r['way']}: {r['failed']}" for r in failed),
     ]
+
+
+def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
+    """Return an earlier result with a profiler's active lanes.
+
+    Parameters
+    ----------
+    path : Path or None
+        The result, as ``-o`` wrote it.
+    profile : Path
+        What the profiler printed, see :func:`~neocog.bench.winograd_lanes.read_profile`.
+
+    Raises
+    ------
+    UsageError, InputError
+        If no result is named; if one of the files cannot be read or has other rows.
+    """
+    if path is None:
+        raise UsageError("--profile adds to an earlier result: name it with --output")
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        text = profile.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}, {profile}: {str(error).partition(chr(10))[0]}") from None
+    if not result.get("lanes"):
+        raise InputError(f"{path}: has no lanes; run neocog bench winograd -o {path.name} first")
+    add_profile(result["lanes"], read_profile(text))
+    return result
 
 
 def run_launches(device: Machine | None = None) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neocog.cli import options
-from neocog.errors import InputError
 
 if TYPE_CHECKING:
     from neocog.bench.compare import Comparison
@@ -192,19 +191,18 @@ def bench_winograd(
     ] = False,
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", metavar="CSV", help="What the profiler said of --launches."),
+        typer.Option("--profile", metavar="CSV", help="Add a profile of --launches to --output."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Decomposed Winograd convolution (Lee and Kwak 2025) beside cuDNN and FFT.
 
     Every way is checked against float64 before it is timed; exit code 1 if one is wrong or fails.
-    A profiler tells active lanes by: ncu --csv --page raw --metrics
+    A profiler tells active lanes too: ncu --clock-control none --csv --page raw --metrics
     smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
-    neocog bench winograd --launches > lanes.csv
+    python -m neocog bench winograd --launches > lanes.csv
     """
     from neocog.bench import winograd as bench
-    from neocog.bench.winograd_lanes import read_profile
     from neocog.bench.winograd_report import section, write_figures
 
     if launches:
@@ -216,16 +214,13 @@ def bench_winograd(
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
-    told = None
     if profile is not None:
-        try:
-            told = read_profile(profile.read_text(encoding="utf-8"))
-        except (InputError, OSError) as error:  # the rest does not need it
-            bench.progress(f"{profile} is left out: {error}")
-    if cpu:
+        result = bench.with_profile(output, profile)
+        save(result)
+    elif cpu:
         result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress)
     else:
-        result = bench.run_on_gpu(quick=quick, save=save, log=bench.progress, profile=told)
+        result = bench.run_on_gpu(quick=quick, save=save, log=bench.progress)
     if figures is not None:
         write_figures(result, figures)
     print(json.dumps(result) if as_json else section(result))
