@@ -43,7 +43,7 @@ from neocog.learning.pages.conditions import (
     WITHOUT_DIGITS,
 )
 from neocog.learning.pages.page import make_page
-from neocog.live.once import Once
+from neocog.network.once import Once
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.find import LONG_SIDE, find_digits
 

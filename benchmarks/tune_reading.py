@@ -27,8 +27,8 @@ from neocog.batch.reader import Reader
 from neocog.bench.evaluate import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
-from neocog.live.once import Once
 from neocog.network.model import load_model
+from neocog.network.once import Once
 
 SEED = 77
 TRIED = {

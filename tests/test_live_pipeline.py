@@ -16,10 +16,10 @@ from neocog.live.capture import Capture, Notice
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Grey, Roi
 from neocog.live.multipart import Multipart
-from neocog.live.once import Once
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
 from neocog.live.streams import MjpegSource, RtspSource, without_password
+from neocog.network.once import Once
 from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
 from tests.support import digits_of, tiny_model
 

@@ -15,7 +15,7 @@ from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import check_file
 from neocog.errors import InputError, NeocogError
-from neocog.live.once import Once
+from neocog.network.once import Once
 
 if TYPE_CHECKING:
     from PIL.Image import Image

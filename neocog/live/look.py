@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
-from neocog.live.once import Once
 from neocog.live.regions import Part, planned
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Row, Track, inside
+from neocog.network.once import Once
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
