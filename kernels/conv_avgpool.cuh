@@ -25,7 +25,7 @@
 #define PLACES (PATCHES * RAW_SIDE * RAW_SIDE)
 #define TABLE_BYTES ((PLACES * 4 + 127) / 128 * 128)
 // the last segment of rows may read beyond the last patch
-#define RAW_BYTES ((PLACES + SEGMENT * RAW_SIDE) * UNITS * 16)
+#define RAW_BYTES (((PLACES + SEGMENT * RAW_SIDE) * UNITS * 16 + 127) / 128 * 128)
 #define STAGE_BYTES (PARTS * UNITS * PLANES * 16)
 #define SEGMENT (BOX < 4 ? 3 : 2)  // rows of sums that a thread makes at once
 #define SEGMENTS ((SIDE + SEGMENT - 1) / SEGMENT)

@@ -15,6 +15,7 @@ from typing import Any
 
 from neocog.bench.machine import about
 from neocog.cuda.steps import Precision
+from neocog.errors import DeviceError
 
 SIZE, KERNEL, POOL, PADDING = 32, 3, 2, 1  # the paper's section V
 CHANNELS = (32, 64, 128, 256, 512)
@@ -178,9 +179,14 @@ def run_on_gpu(
     log : callable
         Takes lines of progress.
     """
-    from neocog.bench.convpool_device import Device
-    from neocog.bench.convpool_run import run_cases
-
+    try:
+        from neocog.bench.convpool_device import Device
+        from neocog.bench.convpool_run import run_cases
+    except ModuleNotFoundError as missing:
+        raise DeviceError(
+            f"{missing.name} is not installed, and neocog bench convpool compares with it: "
+            "install neocog[bench] and neocog[cuda13], or use --cpu"
+        ) from None
     device = Device()
     chosen = list(cases) if cases is not None else quick_cases() if quick else standard_cases()
     seconds = min(seconds, _QUICK_SECONDS) if quick else seconds

@@ -96,7 +96,7 @@ class Shape:
         """Bytes of the inputs of one chunk."""
         side = self.side + self.box - 1
         beyond = (3 if self.box < 4 else 2) * side  # that the last rows of sums may read
-        return (self.places(tiling) + beyond) * tiling.units * 16
+        return up((self.places(tiling) + beyond) * tiling.units * 16, 128)
 
     def places(self, tiling: "Tiling") -> int:
         """Places of the inputs of a block."""
