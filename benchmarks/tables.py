@@ -177,6 +177,33 @@ def systems(result: dict[str, Any]) -> dict[str, Any]:
 
 
 #: table -> (result file, what makes the table of it)
+def gpu_section(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Rows of one section of the GPU's results, with the command that measured it."""
+    section = result["sections"][name]
+    command = f"python benchmarks/gpu.py {' '.join(section['options'])}"
+    return result | {"rows": section["rows"], "command": command, "formats": {}}
+
+
+def gpu_decisions(result: dict[str, Any]) -> dict[str, Any]:
+    """How many test digits are decided as on the CPU."""
+    columns = {"model": "model", "precision": "precision", "digits": "digits",
+               "same": "same decision", "accuracy": "accuracy",
+               "score_difference": "largest difference of a score"}  # fmt: skip
+    formats = {"accuracy": ".2%", "score_difference": ".1e"}
+    return gpu_section("decisions", result) | {"columns": columns, "formats": formats}
+
+
+def gpu_layers(result: dict[str, Any]) -> dict[str, Any]:
+    """Each S-layer alone: time of every version by batch, and its error."""
+    section = gpu_section("s", result)
+    batches = ("1", "8", "256")
+    rows = [row | row.get("us_step", {}) for row in section["rows"] if row["precision"] != "tf32"]
+    columns = {"layer": "layer", "precision": "precision", "version": "version",
+               **{n: f"batch {n}, us" for n in batches}, "error": "error"}  # fmt: skip
+    formats = dict.fromkeys(batches, ".1f") | {"error": ".0e"}
+    return section | {"rows": rows, "columns": columns, "formats": formats}
+
+
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
@@ -184,6 +211,8 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "reading-conditions": ("reading", reading_conditions),
     "reading-causes": ("reading", reading_causes),
     "reading-time": ("reading", reading_time),
+    "gpu-decisions": ("gpu", gpu_decisions),
+    "gpu-layers": ("gpu", gpu_layers),
     "models": ("models", models),
     "systems": ("slayer", systems),
     "models-robustness": ("models", models_robustness),
