@@ -26,7 +26,8 @@ def section(result: Row, *, figures: str = "figures") -> str:
     parts = ["## Convolution with average pooling: fused filter and direct sum", _origin(result)]
     if result.get("rows"):
         parts += [verdict(result), f"![Times as fast as naive]({figures}/convpool-ratios.svg)"]
-        parts += [f"![Microseconds by channels]({figures}/convpool-times.svg)"]
+        parts += [f"![The same by channels, fp16]({figures}/convpool-times.svg)"]
+        parts += [_promises(result)]
         parts += _tables(result["rows"])
         parts += [_chosen(result["rows"])]
     parts += [_counts(result["counts"]), _missing(result)]
@@ -130,12 +131,40 @@ def _origin(result: Row) -> str:
     names = ("machine", "driver", "CUDA", "cuDNN", "torch", "commit", "date")
     about = ", ".join(f"{name} {told[name]}" for name in names if told.get(name))
     sizes = result["sizes"]
+    if not result.get("rows"):
+        return f"`{result['command']}`: {about}. Not measured on a GPU yet."
     return (
         f"`{result['command']}`: {about}. {sizes['size']}x{sizes['size']} places, "
         f"{sizes['kernel']}x{sizes['kernel']} filter, {sizes['pool']}x{sizes['pool']} pooling, as "
         "many channels out as in, operands packed beforehand. Every system is held against float64 "
         "before it is timed; medians of CUDA graphs. Where all data fits the L2 cache it is "
         "emptied before each run (rows marked *)."
+    )
+
+
+def _promises(result: Row) -> str:
+    """What each rewrite saves by counting, and what of it arrives."""
+    counted = next(row for row in result["counts"] if row["channels"] == _MAIN)
+    found = {
+        precision: next(
+            (r for r in _at(result["rows"], precision, _MAIN) if r["batch"] == _MANY), None
+        )
+        for precision in dict.fromkeys(row["precision"] for row in result["rows"])
+    }
+    there = {precision: row for precision, row in found.items() if row is not None}
+    table = [("system", "operations, naive by it", *(f"{p}, naive by it" for p in there))]
+    for system in SYSTEMS:
+        ratios = [row["ratio"].get(system.name) for row in there.values()]
+        if any(ratios):
+            saved = counted["naive"] / counted[system.counted]
+            cells = (f"{ratio:.2f}" if ratio else "-" for ratio in ratios)
+            table.append((system.label, f"{saved:.2f}", *cells))
+    if len(table) == 1:
+        return ""
+    return (
+        f"What is saved by counting and by the clock, {_MAIN} channels, batch {_MANY} (one below "
+        "its count is bound by something else than operations, or the library's naive form is not "
+        f"as quick as it might be):\n\n{markdown(table)}"
     )
 
 
