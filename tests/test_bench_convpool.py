@@ -102,6 +102,7 @@ def test_every_system_computes_the_same(device: CpuDevice, precision: Any) -> No
     assert ran == {s.name for s in SYSTEMS} - {"winograd", "compiled"}
     assert "GPU alone" in row["systems"]["winograd"]["why"]
     assert row["ratio"]["naive"] == 1
+    assert [t["tiling"]["planes"] for t in convpool.tilings(result)] == [SMALL.planes]
     assert json.loads(json.dumps(result)) == result
 
 

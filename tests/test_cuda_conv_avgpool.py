@@ -1,6 +1,7 @@
 """Convolution with average pooling in one kernel, in the emulator; builds; wrong use."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neocog.cuda import conv_avgpool
+from neocog.cuda import conv_avgpool, convpool_tilings
 from neocog.cuda.compiler import build
 from neocog.cuda.convpool import DTYPES, ConvAvgPool
 from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, contenders, kernel
@@ -216,6 +217,24 @@ def test_a_tiling_is_found_for_every_shape() -> None:
         candidates(shape("fp16"), 75, 68)
     with pytest.raises(UsageError, match="11x11 with pooling 4 does not fit"):
         candidates(shape("fp32", kernel=11, pool=4, box=4), 89, 128)
+
+
+def test_a_measured_tiling_serves_batches_nearby(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuned.json"
+    rows = [{"shape": asdict(shape("fp16")), "tiling": asdict(WGMMA)}]
+    path.write_text(json.dumps(rows))
+    monkeypatch.setattr(convpool_tilings, "TUNED", path)
+    convpool_tilings._tuned.cache_clear()
+    choose = convpool_tilings.choose.__wrapped__
+    try:
+        assert choose(shape("fp16", batch=100), 90, 132) == WGMMA
+        for other in (shape("fp16", batch=200), shape("bf16"), shape("fp16", kernel=5)):
+            assert choose(other, 90, 132) != WGMMA
+        assert choose(shape("fp16"), 80, 132) != WGMMA
+    finally:
+        convpool_tilings._tuned.cache_clear()
 
 
 def test_few_outputs_are_split() -> None:

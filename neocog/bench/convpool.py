@@ -195,6 +195,12 @@ def run_on_gpu(
     return result
 
 
+def tilings(result: Result) -> list[Result]:
+    """Return the tilings of ours that were the quickest, as ``neocog.cuda`` takes them."""
+    found = (row["systems"].get("ours", {}).get("tiling") for row in result.get("rows", ()))
+    return [tiling for tiling in found if tiling]
+
+
 def faults(result: Result) -> list[str]:
     """Return what is wrong: counts that are not the paper's, systems of ours that err or fail."""
     wrong = []

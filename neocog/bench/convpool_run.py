@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -95,6 +96,10 @@ def measure(device: Any, case: Case, systems: Sequence[System] = SYSTEMS) -> Res
         way = entry.pop("way", None)
         if way is not None and system.name in _LIBRARY and (case.batch, case.channels) in _NAMED:
             entry["kernels"] = device.kernels(way.run)
+        if way is not None and way.tiling is not None:
+            shape = _shape(case, POOL)
+            tiling = {**asdict(way.tiling), "warps": list(way.tiling.warps)}
+            entry["tiling"] = {"shape": asdict(shape), "tiling": tiling}
         if "us" in entry:
             work = case.batch * operations(
                 system.counted, ci=case.channels, co=case.channels, n=case.size

@@ -31,6 +31,7 @@ class Way:
     system: str
     how: str
     run: Run
+    tiling: Tiling | None = None
 
 
 def naive(x: Tensor, w: Tensor) -> Tensor:
@@ -144,7 +145,7 @@ class Operands:
         """Return our one kernel."""
         layer = self.layer(POOL, tiling)
         stored = self.device.array(self._stored)
-        return Way("ours", tiling.words(), self._layer_run(layer, stored))
+        return Way("ours", tiling.words(), self._layer_run(layer, stored), tiling)
 
     def ours_two(self, tiling: Tiling) -> Way:
         """Return the box sums written first, then our product."""

@@ -144,6 +144,10 @@ def bench_convpool(
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
     ] = 600.0,
+    tilings: Annotated[
+        Path | None,
+        typer.Option("--tilings", metavar="JSON", help="Write the quickest tilings of ours there."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
@@ -166,6 +170,8 @@ def bench_convpool(
     save(result)
     if figures is not None:
         write_figures(result, figures)
+    if tilings is not None:
+        tilings.write_text(json.dumps(bench.tilings(result)) + "\n", encoding="utf-8")
     print(json.dumps(result) if as_json else section(result))
     wrong = bench.faults(result)
     for line in wrong:

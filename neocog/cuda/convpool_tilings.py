@@ -1,9 +1,12 @@
 """How ``kernels/conv_avgpool.cu`` deals a convolution with pooling to blocks and warps."""
 
+import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.steps import Precision, up
@@ -16,8 +19,12 @@ MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
 MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
 #: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
 _COLUMNS = (32, 64, 128, 256)
+#: Tilings measured on an H200, as ``neocog bench convpool --tilings`` writes them.
+TUNED = Path(__file__).with_name("convpool_tuned.json")
+_TUNED_PROCESSORS = 132
+_NEAR = 2.0  # a measured tiling serves batches up to this factor away
 _BARRIER_BYTES = 16
-_STATIC = 64  # bytes of shared memory beside the dynamic
+_STATIC = 128  # bytes of shared memory beside the dynamic
 _OTHERS = 50  # registers of a thread beside sums and operands
 
 
@@ -239,19 +246,34 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
 
 
-def contenders(shape: Shape, arch: int, processors: int, *, count: int = 4) -> list[Tiling]:
+def contenders(shape: Shape, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:
     """Return tilings that are worth measuring: the best by size of block, and its gathered form."""
-    found: dict[tuple[int, int, int], Tiling] = {}
+    found: dict[tuple[int, int, int, int], Tiling] = {}
     for tiling in candidates(shape, arch, processors):
-        found.setdefault((tiling.patches, tiling.planes, tiling.units), tiling)
+        found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.raws), tiling)
     best = list(found.values())[:count]
     return [*best, *(replace(t, gather=True) for t in best[:1] if t.wgmma)]
 
 
 @cache
 def choose(shape: Shape, arch: int, processors: int) -> Tiling:
-    """Return the tiling that :func:`candidates` ranks first."""
+    """Return the tiling measured for about this batch, else what :func:`candidates` ranks first."""
+    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
+        measured = _tuned().get(replace(shape, batch=0), {})
+        near = [b for b in measured if max(b, shape.batch) <= _NEAR * min(b, shape.batch)]
+        if near:
+            return measured[min(near, key=lambda b: abs(math.log2(b / shape.batch)))]
     return candidates(shape, arch, processors)[0]
+
+
+@cache
+def _tuned() -> dict[Shape, dict[int, Tiling]]:
+    table: dict[Shape, dict[int, Tiling]] = {}
+    for row in json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.is_file() else ():
+        shape = Shape(**row["shape"])
+        tiling = Tiling(**{**row["tiling"], "warps": tuple(row["tiling"]["warps"])})
+        table.setdefault(replace(shape, batch=0), {})[shape.batch] = tiling
+    return table
 
 
 def _all(shape: Shape, arch: int) -> Iterator[Tiling]:
@@ -315,6 +337,7 @@ def _splits(shape: Shape, tiling: Tiling, processors: int) -> Iterator[Tiling]:
 #: from shared memory, instructions for a unit of sums and a cycle of a warp, cycles around an item.
 _L2, _SHARED, _SUM_INSTRUCTIONS, _ISSUED, _AROUND = 26.0, 105.0, 45.0, 0.4, 4000.0
 _TAP = 50.0  # cycles that the barriers of a tap take
+_LATENCY = 1200.0  # cycles from asking for the weights of a tap to having them
 
 
 def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
@@ -337,8 +360,10 @@ def estimate(shape: Shape, tiling: Tiling, processors: int) -> float:
     fetched = shape.raw_bytes(tiling) + taps * shape.stage_bytes(tiling)
     busy = max(multiply, moved / _SHARED, fetched / _L2)
     chunk = max(busy, adding) if tiling.wgmma else busy + adding
-    chunk *= 1.0 + 0.15 / tiling.stages + 0.1 * (2 - tiling.sums) + 0.05 * (2 - tiling.raws)
+    chunk *= 1.0 + 0.1 * (2 - tiling.sums) + 0.05 * (2 - tiling.raws)
     chunk += taps * _TAP
+    # weights are asked for as many taps ahead as there are buffers, less those being read
+    chunk = max(chunk, taps * _LATENCY / (tiling.stages - 1.5))
     share = -(-shape.chunks(tiling) // tiling.split)
     outputs = tiling.patches * 64 * tiling.planes * 4
     around = _AROUND + outputs * (1 if tiling.split == 1 else 1 + 2 * tiling.split / 4) / _L2
