@@ -1,6 +1,7 @@
 """Convolution with average pooling: counts, systems that compute the same, the report."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,7 @@ class CpuDevice:
 
     name = "cpu"
     cache = 1 << 20
+    gathered = False
 
     def __init__(self, machine: Emulator) -> None:
         self.machine = machine
@@ -117,6 +119,30 @@ def test_a_wrong_system_is_told_and_not_timed(
     assert "us" not in result["rows"][0]["systems"]["ours"]
     (fault,) = convpool.faults(result)
     assert "wrong by 1.0e+00" in fault
+
+
+def test_gathered_kernels_take_over_where_the_others_are_wrong(
+    device: CpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neocog.bench import convpool_run
+    from neocog.bench.convpool_ways import Operands
+
+    right = Operands.ours
+
+    def ours(self: Any, tiling: Tiling) -> Any:
+        way = right(self, tiling)
+        run = way.run if tiling.gather else lambda: 2 * way.run()
+        return replace(way, run=run)
+
+    monkeypatch.setattr(Operands, "ours", ours)
+    both = [SMALL, replace(SMALL, gather=True)]
+    monkeypatch.setattr(convpool_run, "contenders", lambda *a, **more: both)
+    monkeypatch.setattr(convpool_run, "_NAMED", {(1, 32)})
+    result = measured(device, Case(1, 32, "fp16", size=6), Case(2, 32, "fp16", size=6))
+    assert device.gathered
+    assert all(t["tiling"]["gather"] for t in convpool.tilings(result))
+    assert "failed" in result["rows"][0]["systems"]["ours"]
+    assert "failed" not in result["rows"][1]["systems"]["ours"]
 
 
 def test_what_time_does_not_allow_is_named(device: CpuDevice) -> None:

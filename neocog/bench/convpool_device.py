@@ -46,6 +46,8 @@ class Device:
         self.cache = int(getattr(properties, "L2_cache_size", 60 << 20))
         self._flushed = torch.empty(int(self.cache * _FLUSH), dtype=torch.uint8, device=self.name)
         self._flush_ms: float | None = None
+        #: Whether only kernels run whose warps gather operands (see the experiment's run).
+        self.gathered = False
 
     def facts(self) -> dict[str, Any]:
         """Return what was measured on, beside what :mod:`neocog.bench.machine` tells."""
