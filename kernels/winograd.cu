@@ -38,13 +38,13 @@ DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ 
         }
         transform_filter<gy>(columns[x], g);
     }
-    u += (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters + q;
+    size_t at = (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters + q;
     UNROLL for (int y = 0; y < ny; y++) {
         float g[rx], v[nx];
         UNROLL for (int x = 0; x < rx; x++) g[x] = columns[x][y];
         transform_filter<gx>(v, g);
         UNROLL for (int x = 0; x < nx; x++)
-            u[(size_t)(y * nx + x) * P::parts * filters] = to_operand(v[x]);
+            put_operand(u, at + (size_t)(y * nx + x) * P::parts * filters, v[x] * U_SCALE);
     }
 }
 
@@ -82,14 +82,14 @@ DEVICE void transform_start(const map_t* __restrict__ maps, operand_t* __restric
     int image = start / P::starts;
     int top = place_of_start<gy>(sy), left = place_of_start<gx>(sx);
     const map_t* from = maps + ((size_t)(image * WIDTH + top) * WIDTH + left) * CHANNELS + c;
-    v += (size_t)P::first_start * batch * CV + index;
+    v += (size_t)P::first_start * batch * CV;
     input_tile<gy, gx>(
         [&](int y, int x) {
             bool inside = top + y < WIDTH && left + x < WIDTH && c < CHANNELS;
             return inside ? of_map(from[(y * WIDTH + x) * CHANNELS]) : 0.0f;
         },
         [&](int point, float value) {
-            v[(size_t)point * batch * P::starts * CV] = to_operand(value);
+            put_operand(v, (size_t)point * batch * P::starts * CV + index, value * V_SCALE);
         });
 }
 

@@ -16,7 +16,7 @@
 
 #include "platform.cuh"
 
-// -- operands of the products: 0 and 3 float, 1 float rounded to TF32, 2 half ---------------------
+// -- operands of the products: 0 and 3 float, 1 float rounded to TF32, 2 half, 4 a pair of halves --
 #ifndef OPERAND
 #define OPERAND 0
 #endif
@@ -30,6 +30,23 @@ DEVICE operand_t to_operand(float value) { return __uint_as_float(tf32_of(value)
 typedef float operand_t;
 DEVICE operand_t to_operand(float value) { return value; }
 #endif
+
+// Pairs hold value * scale, scale a power of two: halves end at 65504 and 6e-8.
+#if OPERAND != 4
+#define V_SCALE 1.0f
+#define U_SCALE 1.0f
+#endif
+
+// Write an operand of V or U; rows have a multiple of 8. Pairs: 8 higher halves, then 8 lower ones.
+DEVICE void put_operand(operand_t* to, size_t index, float value) {
+#if OPERAND == 4
+    u16 *pair = (u16*)to + index / 8 * 16 + index % 8, high = half_of(value);
+    pair[0] = high;
+    pair[8] = half_of(value - float_of_half(high));
+#else
+    to[index] = to_operand(value);
+#endif
+}
 
 // -- the parts of one size ------------------------------------------------------------------------
 template <int group>
@@ -164,7 +181,8 @@ DEVICE void put_tile(const float (&sum)[M][M], int tile, Put put) {
     UNROLL for (int i = 0; i < M; i++)
         UNROLL for (int j = 0; j < M; j++)
             if (top + i < OUT && left + j < OUT)
-                put(((size_t)image * OUT + top + i) * OUT + left + j, sum[i][j]);
+                put(((size_t)image * OUT + top + i) * OUT + left + j,
+                    sum[i][j] * (1.0f / (V_SCALE * U_SCALE)));
 }
 
 // Response of an S-cell whose excitation comes out of the transforms with a rounding error of the

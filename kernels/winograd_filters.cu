@@ -24,7 +24,8 @@ constexpr int TAPS = R0 * R0, HELD = (TAPS + N0 * R0) | 1;  // a thread's floats
 
 template <int gy, int gx>
 DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u,
-                           u32* __restrict__ census, float* held, int part_y, int part_x) {
+                           u32* __restrict__ census, float* held, size_t q, int part_y,
+                           int part_x) {
     using P = Pair<gy, gx>;
     constexpr int ry = P::Y::r, rx = P::X::r, ny = P::Y::n, nx = P::X::n;
     int top = P::Y::first + ry * part_y, left = P::X::first + rx * part_x;
@@ -41,13 +42,13 @@ DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ 
         UNROLL for (int y = 0; y < ny; y++) half[y * rx + x] = v[y];
     }
     constexpr size_t filters = (size_t)CV * KM;
-    u += (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters;
+    size_t at = (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters + q;
     UNROLL for (int y = 0; y < ny; y++) {
         float g[rx], v[nx];
         UNROLL for (int x = 0; x < rx; x++) g[x] = half[y * rx + x];
         transform_filter<gx>(v, g);
         UNROLL for (int x = 0; x < nx; x++)
-            u[(size_t)(y * nx + x) * P::parts * filters] = to_operand(v[x]);
+            put_operand(u, at + (size_t)(y * nx + x) * P::parts * filters, v[x] * U_SCALE);
     }
 #if CENSUS
     int warp = (blockIdx.y * gridDim.x + blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
@@ -71,14 +72,14 @@ DEVICE void split(u8* shared, const float* __restrict__ w, operand_t* __restrict
     if (gid >= planes || c >= channels) return;
     float* held = (float*)shared + place * HELD;
     w += ((size_t)gid * channels + c) * (KSIZE * KSIZE);
-    u += CHANNELS_FAST ? (size_t)gid * CV + c : (size_t)c * KM + gid;
+    size_t q = CHANNELS_FAST ? (size_t)gid * CV + c : (size_t)c * KM + gid;
     int y = sid / SIDE, x = sid % SIDE;
 #if P1
-    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, census, held, y - P0, x - P0);
-    if (y >= P0) return transform_part<1, 0>(w, u, census, held, y - P0, x);
-    if (x >= P0) return transform_part<0, 1>(w, u, census, held, y, x - P0);
+    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, census, held, q, y - P0, x - P0);
+    if (y >= P0) return transform_part<1, 0>(w, u, census, held, q, y - P0, x);
+    if (x >= P0) return transform_part<0, 1>(w, u, census, held, q, y, x - P0);
 #endif
-    transform_part<0, 0>(w, u, census, held, y, x);
+    transform_part<0, 0>(w, u, census, held, q, y, x);
 }
 
 // w (planes, channels, KSIZE, KSIZE) -> U, of which what lies beyond planes and channels stays as it

@@ -227,6 +227,35 @@ def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng,
     )
     monkeypatch.setattr(Plan, "block", lambda *_: block)
     x *= 1e-12  # no range is asked for
+    check_float32(plan, x, w, m)
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("sizes", "m", "size", "channels", "planes", "block"),
+    [
+        ((4, 4), 4, 14, 40, 72, (16, 128)),
+        ((4, 3), 2, 9, 6, 40, (32, 64)),
+        ((4, 3), 4, 9, 32, 96, (64, 96)),
+    ],
+)
+def test_pairs_of_halves_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
+    plan, x, w = layer(
+        rng,
+        Split(7, sizes),
+        m,
+        size=size,
+        channels=channels,
+        planes=planes,
+        version="tensor",
+        operand="fp16x3",
+        largest=(1000.0, 0.1),
+    )
+    monkeypatch.setattr(Plan, "block", lambda *_: block)
+    check_float32(plan, 1000 * x, w * np.float32(0.1 / abs(w).max()), m)
+
+
+def check_float32(plan, x, w, m):
     machine = Emulator(order="reversed" if m == 4 else "forward")
     assert relative(run(plan, x, w, machine=machine), correlate(x, w)) < 1e-5
 

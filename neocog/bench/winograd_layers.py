@@ -58,13 +58,15 @@ class Way(NamedTuple):
     @property
     def precision(self) -> str:
         """Of the results."""
-        return "fp32" if self.operand == "tf32x3" else self.operand
+        return "fp32" if self.operand in ("tf32x3", "fp16x3") else self.operand
 
     @property
     def name(self) -> str:
         """As the tables show it."""
         split = "+".join(map(str, self.sizes))
         cores = "" if self.version == "tensor" else f", {self.version} on CUDA cores"
+        if self.operand == "fp16x3":
+            cores = ", pairs of halves (range known)"
         pieces = ", in pieces that stay in the L2 cache" if self.cached else ""
         return f"{self.what}: {split}, tiles {self.m}x{self.m}{cores}{pieces}"
 
@@ -81,6 +83,9 @@ WAYS = (
     Way(SHARED, (4, 4), 4, cached=True),
     Way("4+3 split", (4, 3), 4),
     Way("4+3 split", (4, 3), 2),
+    Way(SHARED, (4, 4), 4, "tensor", "fp16x3"),
+    Way("4+3 split", (4, 3), 4, "tensor", "fp16x3"),
+    Way("4+3 split", (4, 3), 2, "tensor", "fp16x3"),
     Way("3x3 parts and the rest", (3, 3, 1), 4),
     PAPER_WAY,
     Way("padded to 9x9", (3, 3, 3), 4),

@@ -20,7 +20,7 @@ class Rates:
     Attributes
     ----------
     flops : dict of float
-        Operations a second by operand; ``tf32x3`` takes three products of TF32 for one.
+        Operations a second by operand; ``tf32x3`` and ``fp16x3`` take three products for one.
     memory, cache : float
         Bytes a second of the memory and of the L2 cache.
     cached : int
@@ -38,7 +38,7 @@ class Rates:
 
 _TF32 = 495e12
 H200 = Rates(
-    {"fp32": 67e12, "tf32": _TF32, "fp16": 2 * _TF32, "tf32x3": _TF32 / 3},
+    {"fp32": 67e12, "tf32": _TF32, "fp16": 2 * _TF32, "tf32x3": _TF32 / 3, "fp16x3": 2 * _TF32 / 3},
     4.8e12,
     10e12,
     30 << 20,
@@ -47,7 +47,7 @@ H200 = Rates(
 #: Shares of these rates that kernels of this kind reach: mma.sync does not keep up with wgmma.
 _REACHED = replace(
     H200,
-    flops={"fp32": 45e12, "tf32": 200e12, "fp16": 350e12, "tf32x3": 70e12},
+    flops={"fp32": 45e12, "tf32": 200e12, "fp16": 350e12, "tf32x3": 70e12, "fp16x3": 120e12},
     memory=3.8e12,
     cache=6e12,
 )
@@ -149,7 +149,7 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
         Images that go together.
     arch : int
         Compute capability; below 8.0 products run on the CUDA cores, in float32.
-    operand : {"fp32", "tf32", "fp16", "tf32x3"}
+    operand : {"fp32", "tf32", "fp16", "tf32x3", "fp16x3"}
         Operands of the products on tensor cores.
 
     Raises

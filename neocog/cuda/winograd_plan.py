@@ -1,5 +1,6 @@
 """How ``kernels/winograd*.cu`` are specialised for a convolution, fed and launched."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,9 +17,11 @@ from neocog.network.arrays import array_module
 
 Version = Literal["global", "tensor", "fused"]
 VERSION_NAMES: tuple[Version, ...] = ("global", "tensor", "fused")
-Operand = Literal["fp32", "tf32", "fp16", "tf32x3"]
+Operand = Literal["fp32", "tf32", "fp16", "tf32x3", "fp16x3"]
 #: In the order of OPERAND in the kernels; of ``global`` and ``fused`` the first alone.
-_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3")
+_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3", "fp16x3")
+#: What pairs of halves may become in the Winograd domain: half of the largest half.
+_LARGEST_HALF = 2.0**15
 
 #: Which kernel of ``winograd.cu`` is built, STAGE.
 _STAGE = {"filter_transform": 0, "input_transform": 1, "product": 2}
@@ -85,9 +88,11 @@ class Plan:
         Outputs of a tile along an axis, 2 to 5.
     version : {"global", "tensor", "fused"}
         See ``kernels/winograd.cu``.
-    operand : {"fp32", "tf32", "fp16", "tf32x3"}
-        Operands of the products; on tensor cores the last three. ``tf32x3`` gives float32 results:
-        every float32 as the sum of two TF32 numbers.
+    operand : {"fp32", "tf32", "fp16", "tf32x3", "fp16x3"}
+        Operands of the products; on tensor cores all but the first. The last two give float32
+        results: every float32 as the sum of two TF32 numbers, or of two halves.
+    largest : tuple of float
+        Largest input and filter, in absolute value, that ``fp16x3`` takes: halves have a range.
 
     Raises
     ------
@@ -100,6 +105,7 @@ class Plan:
     m: int
     version: Version = "global"
     operand: Operand = "fp32"
+    largest: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.version not in VERSION_NAMES:
@@ -110,8 +116,8 @@ class Plan:
             raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
         if (self.version == "tensor") != (self.operand != "fp32"):
             raise UsageError(
-                f"operands {self.operand} with version {self.version!r}: tensor takes tf32, fp16 "
-                "or tf32x3, global and fused take fp32"
+                f"operands {self.operand} with version {self.version!r}: tensor takes tf32, fp16, "
+                "tf32x3 or fp16x3, global and fused take fp32"
             )
         if self.version == "fused" and len(self.split.groups) > 1:
             raise UsageError(f"parts {self.split.sizes}: version 'fused' takes one size only")
@@ -137,9 +143,9 @@ class Plan:
     def row_bytes(self) -> int:
         """Bytes of channels that the tensor cores' loader takes at a time."""
         held = self.shape.channels * self.itemsize
-        if self.operand == "tf32x3" and held % 128 == 0:  # whole lines of the cache
+        if self.operand in ("tf32x3", "fp16x3") and held % 128 == 0:  # whole lines of the cache
             return 128
-        return 64 if held > 32 else 32
+        return 64 if held > 32 or self.operand == "fp16x3" else 32
 
     @property
     def channels(self) -> int:
@@ -168,6 +174,15 @@ class Plan:
         v = self.starts * self.channels * self.itemsize
         w = self.split.points(self.m) * self.tiles**2 * self.shape.planes * 4
         return v + w
+
+    @cached_property
+    def scales(self) -> tuple[float, float]:
+        """Powers of two that V and U of ``fp16x3`` are multiplied by."""
+        out = []
+        for matrix, largest in zip((2, 1), self.largest, strict=True):
+            sums = [abs(cook_toom(self.m, g.size)[matrix]).sum(1).max() for g in self.split.groups]
+            out.append(2.0 ** math.floor(math.log2(_LARGEST_HALF / (max(sums) ** 2 * largest))))
+        return out[0], out[1]
 
     def scratch(self, images: int) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Return shape and dtype of V and W for ``images`` digits at a time."""
@@ -204,6 +219,12 @@ class Plan:
         u = transform_filters(self.arrange(w.astype(np.float64)), self.split, self.m)
         if self.operand == "fp16":
             return u.astype(np.float16)
+        if self.operand == "fp16x3":  # for 8 channels their higher halves, then the lower ones
+            u = u * self.scales[1]
+            high = u.astype(np.float16)
+            halves = [high, (u - high.astype(np.float64)).astype(np.float16)]
+            both = [half.reshape(*u.shape[:-1], -1, 1, 8) for half in halves]
+            return array_module(u).concatenate(both, axis=-2).view(np.float32).reshape(u.shape)
         u = u.astype(np.float32)
         if self.operand == "tf32":  # to nearest, ties away from zero
             u = ((u.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -265,6 +286,8 @@ class Plan:
         yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
         yield from (("OUT", shape.out), ("KM", shape.planes))
         yield "OPERAND", _OPERANDS.index(self.operand)
+        if self.operand == "fp16x3":
+            yield from zip(("V_SCALE", "U_SCALE"), (f"{s!r}f" for s in self.scales), strict=True)
         for i in range(2):
             there = i < len(self.split.groups)
             group = self.split.groups[i if there else 0]
@@ -324,7 +347,7 @@ class Plan:
         if self.version == "tensor":
             # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
             sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
-            if self.operand == "tf32x3":
+            if self.operand in ("tf32x3", "fp16x3"):
                 sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
         return min(sizes, key=cost)
 
