@@ -188,7 +188,7 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
         peers=False,
         layers=(SMALL,),
         batches=(2,),
-        ways=(WAYS[0],),
+        ways=(WAYS[0], WAYS[4]),
     )
     assert not winograd.faults(result)
     assert json.loads(saved[-1]) == json.loads(json.dumps(result))
