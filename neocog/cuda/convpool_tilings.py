@@ -324,8 +324,9 @@ def _mma(shape: Shape, patches: int, planes: int, units: int) -> Iterator[Tiling
 def _splits(shape: Shape, tiling: Tiling, processors: int) -> Iterator[Tiling]:
     """Yield a tiling with its sum shared by more and more blocks, while there are idle ones."""
     yield tiling
-    if tiling.wgmma and tiling.patches // tiling.groups * tiling.planes > 128:
-        return  # no registers are left to add parts up
+    warps = 4 * tiling.groups if tiling.wgmma else tiling.warps[0] * tiling.warps[1]
+    if tiling.patches * tiling.planes * 2 > 64 * warps:
+        return  # a thread has more than 64 sums, and no registers left to add parts up
     chunks, items = shape.chunks(tiling), shape.items(tiling)
     for split in range(2, min(chunks, 2 * processors // items) + 1):
         share = -(-chunks // split)
