@@ -325,14 +325,17 @@ def _score(offers: Iterable[tuple[_Row, list[_Stretch]]], marks: Marks, score: S
 def _counted(
     rows: list[_Row], ways: list[list[_Stretch]], count: int, marks: Marks, score: Score
 ) -> list[list[_Stretch]]:
-    """Return ways of ``count`` digits where there are any that know no less."""
+    """Return ways of ``count`` digits where there are any that know no less.
+
+    A mark that the network knows as one digit stays one, whatever is expected.
+    """
     off = [row for row, way in zip(rows, ways, strict=True) if len(way) != count]
     if not off or sum(len(row.pieces) for row in off) > _TRIALS:
         return ways
     for row in off:
         row.wholes()
     _score(((row, row.stretches) for row in off), marks, score)
-    _score([(row, row.offers(set(range(len(row.pieces))))) for row in off], marks, score)
+    _score([(row, row.offers(row.doubtful())) for row in off], marks, score)
     better = []
     for row, way in zip(rows, ways, strict=True):
         other = row.cheapest(count) if len(way) != count else []
