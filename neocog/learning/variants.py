@@ -3,8 +3,11 @@
 A digit is written with a finer or broader pen, seen by few pixels (8 to 20 a side, as with old
 scanners) or by a camera (14 to 70, out of focus, with noise), and brought to 28 x 28 by the very
 function that brings every found digit there. Only the digits that are learned from are looked at.
-A few are drawn: ones with an up-stroke and sevens with a bar, which most of Europe writes.
+A few are drawn: ones with an up-stroke and sevens with a bar, which most of Europe writes, and
+zeros that close or do not.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +48,8 @@ def variants(
     for place, which in enumerate(chosen):
         ink = _cropped(images[which])
         if rng.random() < _DRAWN:
-            answers[place] = rng.choice((1, 7))
-            ink = _european(int(answers[place]), rng)
+            answers[place] = rng.choice((0, 1, 7))
+            ink = _drawn(int(answers[place]), rng)
         if ink is None:
             made[place] = images[which]
             continue
@@ -63,10 +66,37 @@ def _cropped(digit: Digits) -> Ink | None:
     return inside.astype(np.float32) / np.float32(255)
 
 
-def _european(digit: int, rng: np.random.Generator) -> Ink:
-    """A 1 with an up-stroke, or a 7 with a bar across it or none, as a pen draws them."""
+def _drawn(digit: int, rng: np.random.Generator) -> Ink | None:
+    """A 0 that may not close, a 1 with an up-stroke, a 7 with a bar or none: drawn by a pen."""
     import cv2
 
+    if digit == 0:
+        lines, shaking = _zero(rng), 0.004
+    else:
+        lines, shaking = _strokes(digit, rng), 0.02
+    canvas = np.zeros((_CANVAS, _CANVAS), np.uint8)
+    size = 0.7 * _CANVAS
+    offset = np.array([0.5 * _CANVAS + 0.2 * size * (digit > 0), 0.15 * _CANVAS])
+    for line in lines:
+        shaky = np.array(line) * size + offset + rng.normal(0, shaking * size, (len(line), 2))
+        points = np.round(8 * shaky).astype(np.int32)
+        pen = int(rng.integers(5, 12))
+        cv2.polylines(canvas, [points], False, 255, pen, cv2.LINE_AA, shift=3)
+    return _cropped(canvas)
+
+
+def _zero(rng: np.random.Generator) -> list[Any]:
+    """An ellipse begun near its top, whose ends overlap, meet or leave a gap; 1 high."""
+    wide, tilt = rng.uniform(0.25, 0.48), rng.uniform(-0.1, 0.35)
+    begin, gap = np.deg2rad(rng.uniform(-100, -20)), np.deg2rad(rng.uniform(-30, 30))
+    angle = begin + np.linspace(0, 2 * np.pi - gap, 40)
+    x, y = wide * np.cos(angle), 0.5 + 0.5 * np.sin(angle)
+    drift = np.cumsum(rng.normal(0, 0.006, (40, 2)), axis=0)
+    return [np.stack([x - tilt * (y - 0.5), y], axis=1) + drift]
+
+
+def _strokes(digit: int, rng: np.random.Generator) -> list[Any]:
+    """The lines of a 1 or a 7, points (x, y), 1 high."""
     slant = rng.uniform(-0.05, 0.45)  # columns to the left for each row down
     top = np.array([0.0, 0.0])
     foot = np.array([-slant, 1.0])
@@ -84,16 +114,7 @@ def _european(digit: int, rng: np.random.Generator) -> Ink:
             middle = top + rng.uniform(0.4, 0.6) * (foot - top)
             half = rng.uniform(0.12, 0.28) * np.array([1, -rng.uniform(-0.1, 0.35)])
             lines.append([middle - half, middle + half])
-    canvas = np.zeros((_CANVAS, _CANVAS), np.uint8)
-    size = 0.75 * _CANVAS
-    offset = np.array([0.55 * _CANVAS + 0.2 * size, 0.12 * _CANVAS])
-    for line in lines:
-        shaky = np.array(line) * size + offset + rng.normal(0, 0.02 * size, (len(line), 2))
-        points = np.round(8 * shaky).astype(np.int32)
-        pen = int(rng.integers(5, 12))
-        cv2.polylines(canvas, [points], False, 255, pen, cv2.LINE_AA, shift=3)
-    found = _cropped(canvas)
-    return np.zeros((1, 1), np.float32) if found is None else found
+    return lines
 
 
 def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:
