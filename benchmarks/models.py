@@ -1,4 +1,4 @@
-"""Makes the shipped models that learn without gradients, and writes their cards.
+"""Makes the shipped model that learns without gradients, and writes its card.
 
     python benchmarks/models.py DATA [NAME ...] -o models [--gpu]
 
@@ -21,7 +21,7 @@ from neocog.network.arrays import module_of_device
 from neocog.network.model import Model
 
 #: name -> digits learned from (the first ones of MNIST's 55 000)
-SHIPPED = {"neocog": 55_000, "neocog-small": 55_000, "fukushima": 3000}
+SHIPPED = {"fukushima": 3000}
 
 
 def make(name: str, data: Path, *, gpu: bool) -> Model:

@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="test digits, evenly spread [default: all]")
     parser.add_argument("--epochs", type=float, default=40)
     parser.add_argument("--seconds", type=float, default=100, help="at most for each LeNet")
-    parser.add_argument("--changes", nargs="*", default=["none", "strokes"])
+    parser.add_argument("--changes", nargs="*", default=["none", "scans"])
     parser.add_argument("--no-lenet", action="store_true")
     args = parser.parse_args()
     digits = open_digits(args.data / "mnist", split="test")

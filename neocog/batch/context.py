@@ -1,6 +1,6 @@
 """What the place of a mark says about it: how likely it is no digit, before anyone looks.
 
-The network learned with about one mark in five that is no digit. In a field cut out of a form
+The network learned with about one mark in six that is no digit. In a field cut out of a form
 nearly all marks are digits, and an odd 2 is an odd 2. By Bayes' rule the odds of no digit against
 a digit are multiplied by how much rarer marks that are none are here; as scores are logarithms of
 odds (times the temperature), the score of no digit is shifted.
@@ -16,7 +16,7 @@ from neocog.network.decision import Answers, answers
 if TYPE_CHECKING:
     from neocog.network.model import Model
 
-_LEARNED = 0.2  # share of marks that are no digits among what the network learned from
+_LEARNED = 0.15  # share of marks that are no digits among what the network learned from
 _PAGE = 4.0  # marks that the expectation of a page counts as much as
 _ROUNDS = 5
 _LEAST = 1e-12  # odds of no digit below this are none

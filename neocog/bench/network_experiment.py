@@ -77,11 +77,11 @@ def _on_gpu(
 
 
 def faults(result: Row) -> list[str]:
-    """Return a line for every row without times."""
+    """Return a line for every row without times, or without a peer that was asked for."""
     return [
         f"batch {row['batch']}, {row['precision']}: {row['failed']}"
         for row in result["rows"]
-        if "us" not in row
+        if "failed" in row
     ]
 
 

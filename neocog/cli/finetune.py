@@ -41,6 +41,21 @@ Reject = Annotated[
         "--reject", min=0, help="Planes that answer to what is no digit.", rich_help_panel=_PANEL
     ),
 ]
+Lean = Annotated[
+    float,
+    typer.Option(
+        "--lean", help="What the logit of no digit is given more.", rich_help_panel=_PANEL
+    ),
+]
+Variants = Annotated[
+    float,
+    typer.Option(
+        "--variants",
+        min=0,
+        help="Share of a step that coarse scanners and the reader would hand over.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Changes = Annotated[
     str,
     typer.Option(
@@ -71,6 +86,8 @@ class Options:
     batch: int
     rate: float
     reject: int
+    lean: float
+    variants: float
     augmentation: str
     checkpoints: str | None
     device: str
@@ -106,6 +123,8 @@ def learn(
         minutes=options.minutes,
         batch=options.batch,
         rate=options.rate,
+        lean=options.lean,
+        variants=options.variants,
         augmentation=augmentation(options.augmentation),
         precision="fp32" if device == "cpu" else "tf32",
     )

@@ -91,6 +91,8 @@ def train(
     batch: finetune.Batch = 512,
     rate: finetune.Rate = 0.045,
     reject: finetune.Reject = 20,
+    lean: finetune.Lean = 3.0,
+    variants: finetune.Variants = 0.15,
     augmentation: finetune.Changes = "scans",
     checkpoints: finetune.Checkpoints = None,
 ) -> None:
@@ -108,8 +110,9 @@ def train(
     apart = _validation(data, split)
     if follow is None:
         options = finetune.Options(
-            planes, epochs, minutes, batch, rate, reject, augmentation, checkpoints, device
-        )
+            planes, epochs, minutes, batch, rate, reject, lean, variants, augmentation,
+            checkpoints, device,
+        )  # fmt: skip
         model = finetune.learn(recipe, digits, apart, seed=seed, options=options)
     else:
         model = follow(digits, apart, seed)

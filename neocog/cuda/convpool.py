@@ -125,7 +125,7 @@ class ConvAvgPool:
         self._w, self._tiling = w, tiling
         self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])
         self._packed: dict[tuple[int, int], Array] = {}
-        self._scratch: dict[int, tuple[Array, Array]] = {}
+        self._scratch: dict[tuple[int, int], tuple[Array, Array]] = {}
 
     def __call__(self, x: Array) -> Array:
         """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
@@ -195,11 +195,12 @@ class ConvAvgPool:
         """Parts of sums, and counts of blocks that came (0 before and after a launch)."""
         groups = max(tiling.groups, 1)
         sums = tiling.patches * 64 * tiling.planes * shape.items(tiling) if tiling.split > 1 else 1
-        if sums not in self._scratch:
+        counts = shape.tiles(tiling) * shape.slices(tiling) * groups
+        key = sums, counts
+        if key not in self._scratch:
             xp = self._machine.xp
-            counts = shape.tiles(tiling) * shape.slices(tiling) * groups
-            self._scratch[sums] = xp.zeros(sums, np.float32), xp.zeros(counts, np.uint32)
-        return self._scratch[sums]
+            self._scratch[key] = xp.zeros(sums, np.float32), xp.zeros(counts, np.uint32)
+        return self._scratch[key]
 
     def _weights(self, shape: Shape, tiling: Tiling) -> Array:
         key = (tiling.planes, tiling.units)
