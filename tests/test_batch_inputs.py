@@ -17,7 +17,7 @@ from neocog.batch.shards import Shard
 from neocog.batch.tasks import into_tasks
 from neocog.cli import app
 from neocog.errors import InputError, NothingToRead, UsageError
-from tests.support import save_page
+from tests.support import save_page, tiny_model
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -242,3 +242,19 @@ def test_tasks_are_bounded_by_bytes_too() -> None:
     tasks = list(into_tasks(heavy, 256))
     assert [len(task.items) for task in tasks] == [3, 3, 3, 1]
     assert [task.place.number for task in tasks] == [0, 1, 2, 3]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+def test_a_list_in_a_pipe_is_read_once(tmp_path: Path) -> None:
+    tiny_model().save(tmp_path / "tiny.safetensors")
+    picture = save_page(tmp_path / "p.png", "7")
+    (tmp_path / "out.jsonl").write_text("old")
+    reader, writer = os.pipe()
+    os.write(writer, f"{picture}\n".encode())
+    os.close(writer)
+    words = ["read", f"@/dev/fd/{reader}", "--workers", "0", "-o", str(tmp_path / "out.jsonl")]
+    assert count_inputs(words[1:2]) is None
+    result = CliRunner().invoke(app, [*words, "--model", str(tmp_path / "tiny.safetensors")])
+    os.close(reader)
+    assert result.exit_code == 0
+    assert '"text":"7"' in (tmp_path / "out.jsonl").read_text()

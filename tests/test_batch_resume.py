@@ -7,8 +7,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import read_done
+from neocog.batch.sinks import open_sink
 from neocog.cli import app
 from neocog.errors import UsageError
 from tests.support import page, save_page, tiny_model
@@ -119,3 +121,30 @@ def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path)
     )
     assert out.read_bytes() == before
     assert [json.loads(line)["text"] for line in before.splitlines()] == ["0", "1"]
+
+
+def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_path: Path) -> None:
+    out, empty = tmp_path / "out.jsonl", tmp_path / "empty"
+    empty.mkdir()
+    run(scans / "0.png", scans / "3.png", "--model", model, "-o", out)
+    before = out.read_bytes()
+    words = ("--model", model, "-o", out, "--resume")
+    assert run(empty, *words).exit_code == 3
+    assert out.read_bytes() == before
+    result = run(scans / "1.png", *words)
+    assert result.exit_code == 1  # 3.png is among the records still
+    assert result.stderr.endswith("neocog: 1 of 3 could not be read\n")
+    names = [Path(json.loads(line)["source"]).name for line in out.read_text().splitlines()]
+    assert names == ["0.png", "1.png", "3.png"]
+    assert run(scans / "3.png", *words).exit_code == 1
+    assert set(before.splitlines()) < set(out.read_bytes().splitlines())
+    assert len(out.read_bytes().splitlines()) == 3
+
+
+def test_a_torn_line_is_cut_off_though_nothing_comes(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    whole = lines_of(PageReading("a", model="m"), PageReading("b", model="m"))
+    out.write_bytes(whole + b'{"schema"')
+    with open_sink(Form("jsonl"), out, done=read_done(out, model="m")):
+        pass
+    assert out.read_bytes() == whole

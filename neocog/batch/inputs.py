@@ -120,12 +120,21 @@ def is_one_file(words: list[str]) -> bool:
     return not several and not is_archive_name(word)
 
 
+def comes_once(word: str) -> bool:
+    """Whether the names that a word stands for can be read but once: stdin, a list in a pipe."""
+    return word == STDIN or (
+        word.startswith("@") and os.path.exists(word[1:]) and not os.path.isfile(word[1:])
+    )
+
+
 def count_inputs(
     words: Iterable[str], *, null: bool = False, shard: Shard | None = None
 ) -> int | None:
     """How many inputs the words stand for, or None where that cannot be told beforehand."""
     words = list(words)
-    if any(w == STDIN or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words):
+    if any(
+        comes_once(w) or (is_archive_name(w) and not w.lower().endswith(ZIP + TAR)) for w in words
+    ):
         return None
     try:
         items = find_inputs(words, null=null)

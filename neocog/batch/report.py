@@ -119,6 +119,11 @@ class Report:
         else:
             heapq.heappushpop(self._kept, entry)
 
+    def save_if_any(self) -> None:
+        """Write the file if a page has come; else what stood there stays."""
+        if any(self._counts):
+            self.save()
+
     def save(self) -> None:
         """Write the file.
 

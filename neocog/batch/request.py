@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from neocog.batch.forms import Form
-from neocog.batch.inputs import STDIN, Item, count_inputs, find_inputs
+from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inputs
 from neocog.batch.overlays import OverlayFolder, StepFolder
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
@@ -83,6 +83,10 @@ class Request:
             raise UsageError("--resume goes on in a file of JSON lines; give --format jsonl and -o")
         if self.inputs.count(STDIN) > 1:
             raise UsageError(f"{STDIN} came more than once; there is one stdin")
+        if self.output is not None and self.report is not None:
+            same = os.path.realpath(self.output) == os.path.realpath(self.report)
+            if same or self.output in Files([self.report]):
+                raise UsageError(f"{self.report}: is the file of -o too; give another --report")
         lists = [word[1:] for word in self.inputs if word.startswith("@")]
         for option, place in self._written():
             if place in Files(lists):
@@ -120,7 +124,7 @@ class Request:
         return count_inputs(self.inputs, null=self.null, shard=self.shard)
 
     def _files(self) -> Iterator[Item]:
-        named = [word for word in self.inputs if word != STDIN]
+        named = [word for word in self.inputs if not comes_once(word)]
         return find_inputs(named, null=self.null, look_into=False)
 
     def _written(self) -> list[tuple[str, str]]:
@@ -182,7 +186,7 @@ def read_all(
         report = None
         if request.report is not None:
             report = Report(request.report)
-            stack.callback(report.save)
+            stack.callback(report.save_if_any)
         sink = stack.enter_context(_sink(request, done))
         if done.pages:
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
@@ -196,13 +200,14 @@ def read_all(
                 for card in block.cards:
                     report.add(card)
             _draw(block, folders)
+        if done.last is not None and not done.again:
+            tally.add(Block(Place(-1), "", 1, done.last_pages, done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
 
 
 def _sink(request: Request, done: Done) -> AbstractContextManager[Sink]:
-    keep = done.end if request.resume else None
-    return open_sink(request.form, request.output, keep=keep)
+    return open_sink(request.form, request.output, done=done if request.resume else None)
 
 
 def _reading(
@@ -215,7 +220,7 @@ def _reading(
     workers = request.workers
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
-    elif workers is None and STDIN in request.inputs:
+    elif workers is None and any(map(comes_once, request.inputs)):
         workers = cores()  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=request.ordered, tally=tally)
 

@@ -23,15 +23,28 @@ class Done:
     Attributes
     ----------
     end : int
-        Bytes of the file that are kept; what follows is written anew.
+        Bytes of the file up to the last input.
+    size : int
+        Bytes of the file with the last input, without what was torn.
     inputs, pages, failed : int
-        Inputs and records that are kept, and how many of these tell of a failure.
+        Inputs and records before ``end``, and how many of these tell of a failure.
+    last : str or None
+        The last input, which may have more pages.
+    last_pages, last_failed : int
+        Its records, and how many of these tell of a failure.
+    again : bool
+        Whether the last input has come up again: its records are written anew.
     """
 
     end: int = 0
+    size: int = 0
     inputs: int = 0
     pages: int = 0
     failed: int = 0
+    last: str | None = None
+    last_pages: int = 0
+    last_failed: int = 0
+    again: bool = False
     _known: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -44,6 +57,7 @@ class Done:
         name = np.uint64(_hash(source))
         place = int(np.searchsorted(self._known, name))
         if place == len(self._known) or self._known[place] != name or not self._left[place]:
+            self.again = self.again or source == self.last
             return False
         self._left[place] -= 1
         return True
@@ -52,9 +66,9 @@ class Done:
 def read_done(path: str | Path, *, model: str) -> Done:
     """Read an output file of JSON lines back.
 
-    Only what is certainly whole is kept. A last line that was torn goes, and so do the records of
-    the last input: it may have more pages. Inputs are written one after another, all pages
-    together, so every other input is whole.
+    A last line that was torn goes. The last input may have more pages: where it comes up again its
+    records are written anew. Inputs are written one after another, all pages together, so every
+    other input is whole.
 
     Parameters
     ----------
@@ -94,14 +108,15 @@ def read_done(path: str | Path, *, model: str) -> Done:
                 )
             if record["page"] == 0:
                 whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
-                whole.end, block = start, Done()
+                whole.end, block = start, Done(last=record["source"])
                 names.append(_hash(record["source"]))
             block.pages += 1
             block.failed += record["error"] is not None
             start += len(line)
     if torn and not names and not _is_torn_first(path):
         raise UsageError(f"{path}: holds no records of neocog; give another -o")
-    whole.inputs = max(0, len(names) - 1)
+    whole.inputs, whole.size = max(0, len(names) - 1), start
+    whole.last, whole.last_pages, whole.last_failed = block.last, block.pages, block.failed
     whole._known, whole._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
     return whole
 

@@ -15,6 +15,7 @@ from typing import TextIO
 
 from neocog.batch.forms import Form, lay_out
 from neocog.batch.records import PageReading
+from neocog.batch.resume import Done
 from neocog.errors import UsageError
 
 _SYNC = 5.0  # seconds after which what is written is brought to the disk
@@ -29,14 +30,15 @@ class Sink:
         The form of a record.
     path : str or Path, optional
         A file; stdout without it.
-    keep : int, optional
-        Go on behind so many bytes of the file. Without it the file is written over when the
-        first record comes: what stood there is kept until then.
+    done : Done, optional
+        Go on behind what the file has. Without it the file is written over when the first record
+        comes: what stood there is kept until then.
     """
 
-    def __init__(self, form: Form, path: str | Path | None = None, *, keep: int | None = None):
+    def __init__(self, form: Form, path: str | Path | None = None, *, done: Done | None = None):
         self.form, self.seconds = form, 0.0
-        self._path, self._keep = path, keep
+        self._path, self._done = path, done
+        self._last = ""  # records of the last input, until it is clear whether it is read again
         self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
         self._stream: TextIO | None = None
         self._files = ExitStack()
@@ -52,8 +54,8 @@ class Sink:
         start = time.perf_counter()
         if self.form.kind == "table":
             self._rows.append(text)
-        elif text:
-            self._put(text)
+        else:
+            self._put(text)  # though it be empty: what stood in the file goes
         self.seconds += time.perf_counter() - start
 
     def close(self) -> None:
@@ -63,6 +65,8 @@ class Sink:
                 width = shutil.get_terminal_size().columns if self._on_screen() else None
                 rows, self._rows = "".join(self._rows), []
                 self._put(lay_out(rows, width=width))
+            if self._last and self._done is not None and not self._done.again:
+                self._put(self._last)
             self._sync(at_once=True)
 
     def _put(self, text: str) -> None:
@@ -78,10 +82,12 @@ class Sink:
             stream = self._stdout
         else:
             with _writing(self._path):
-                mode = "w" if self._keep is None else "a"
+                if self._done is not None and os.path.isfile(self._path):
+                    self._last = _cut_off(self._path, self._done.end)
+                mode = "w" if self._done is None else "a"
                 stream = open(self._path, mode, encoding="utf-8", newline="")  # noqa: SIM115
                 self._files.enter_context(stream)
-        if not self._keep:
+        if self._done is None:
             stream.write(self.form.head)
         return stream
 
@@ -105,7 +111,7 @@ class Sink:
 
 @contextmanager
 def open_sink(
-    form: Form, path: str | Path | None = None, *, keep: int | None = None
+    form: Form, path: str | Path | None = None, *, done: Done | None = None
 ) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout.
 
@@ -115,20 +121,21 @@ def open_sink(
         The form of a record.
     path : str or Path, optional
         A file, written over if it is there, when the first record comes.
-    keep : int, optional
-        Go on behind so many bytes of the file.
+    done : Done, optional
+        Go on behind what the file has: a torn line is cut off at once, the last input's records
+        leave with the first new record, and return at the end unless it has come up again.
 
     Raises
     ------
     UsageError
         If the file cannot be written.
     """
-    sink = Sink(form, path, keep=keep)
+    sink = Sink(form, path, done=done)
     if path is not None:
         with _writing(path):
             _check(Path(path))
-            if keep is not None and os.path.isfile(path):
-                os.truncate(path, keep)
+            if done is not None and os.path.isfile(path):
+                os.truncate(path, done.size)
     try:
         yield sink
     finally:
@@ -149,6 +156,15 @@ def unbroken() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came and callable(before):
             before(*came[0])
+
+
+def _cut_off(path: str | Path, size: int) -> str:
+    """Cut a file to ``size`` bytes, and return what stood behind them."""
+    with open(path, "r+b") as stream:
+        stream.seek(size)
+        rest = stream.read().decode("utf-8")
+        stream.truncate(size)
+    return rest
 
 
 @contextmanager
