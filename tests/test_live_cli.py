@@ -102,6 +102,33 @@ class TestLive:
             count += 1
         assert count == 35
 
+    @pytest.mark.parametrize("option", ["--jsonl", "--record"])
+    @pytest.mark.parametrize("link", [False, True])
+    def test_what_is_read_is_not_written(
+        self, video: Path, model: str, tmp_path: Path, option: str, link: bool
+    ) -> None:
+        source = tmp_path / "clip.avi"
+        source.write_bytes(video.read_bytes())
+        out = tmp_path / "other.avi"
+        out.symlink_to(source)
+        result = live(source, model, option, out if link else source)
+        assert result.exit_code == 2
+        assert f"is what is read; give another {option}" in result.stderr
+        assert source.read_bytes() == video.read_bytes()
+
+    def test_pictures_of_a_folder_are_not_written(self, model: str, tmp_path: Path) -> None:
+        cv2.imwrite(str(tmp_path / "a.png"), picture("1"))
+        result = live(tmp_path, model, "--jsonl", tmp_path / "a.png")
+        assert "is what is read" in result.stderr
+        assert cv2.imread(str(tmp_path / "a.png")) is not None
+
+    def test_two_outputs_are_two_files(self, video: Path, model: str, tmp_path: Path) -> None:
+        path = tmp_path / "out.avi"
+        result = live(video, model, "--jsonl", path, "--record", f"{tmp_path}/./out.avi")
+        assert result.exit_code == 2
+        assert "is the file of --jsonl already" in result.stderr
+        assert not path.exists()
+
     def test_a_pattern_lets_only_its_numbers_through(self, video: Path, model: str) -> None:
         assert live(video, model, "--pattern", "##-##").stdout == "20-86\n"
         assert live(video, model, "--length", "3").stdout == "471\n"
@@ -177,12 +204,38 @@ class TestLineFile:
                 lines.write({"n": number})
         assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
-    def test_a_torn_last_line_is_taken_off(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("torn", ['{"sch', '{"schema":1,"n":' + 5000 * "1"])
+    def test_a_torn_last_record_is_taken_off(self, tmp_path: Path, torn: str) -> None:
         path = tmp_path / "a.jsonl"
-        path.write_text('{"n":0}\n{"n":' + 5000 * "1")
+        path.write_text('{"n":0}\n' + torn)
         with LineFile(path) as lines:
             lines.write({"n": 2})
         assert path.read_text() == '{"n":0}\n{"n":2}\n'
+
+    def test_a_last_record_without_its_newline_is_kept(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"schema":1}')
+        with LineFile(path) as lines:
+            lines.write({"n": 2})
+        assert path.read_text() == '{"schema":1}\n{"n":2}\n'
+
+    @pytest.mark.parametrize(
+        "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
+    )
+    def test_what_holds_no_records_is_left_alone(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "a.json"
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match="something else than records"):
+            LineFile(path)
+        assert path.read_bytes() == content
+
+    def test_two_may_append_to_one_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl"
+        with LineFile(path) as one, LineFile(path) as other:
+            one.write({"n": 0})
+            other.write({"n": 1})
+            one.write({"n": 2})
+        assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
     def test_a_pipe_may_be_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "pipe"

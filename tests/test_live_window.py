@@ -252,6 +252,15 @@ class TestRecorder:
         assert frames_of(tmp_path / "a.avi") == 1
         assert frames_of(tmp_path / "a-2.avi") == 1
 
+    def test_a_file_that_nobody_named_is_left_alone(self, tmp_path: Path) -> None:
+        (tmp_path / "a-2.avi").write_text("mine")
+        video = Recorder(tmp_path / "a.avi", fps=20)
+        video.write(picture("1"), 0.0)
+        video.write(picture("1", size=(640, 480)), 0.1)
+        video.close()
+        assert (tmp_path / "a-2.avi").read_text() == "mine"
+        assert frames_of(tmp_path / "a-3.avi") == 1
+
     def test_a_full_disk_ends_it_while_it_can_be_played(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

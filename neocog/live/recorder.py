@@ -26,7 +26,7 @@ class Recorder:
     ----------
     path : str or Path
         ``.mp4``, ``.mov``, ``.mkv`` or ``.avi``. Frames of another size go to a file with a
-        number behind its name.
+        number behind its name, the next that no file has.
     fps : float
         Frames a second of the video.
 
@@ -89,8 +89,11 @@ class Recorder:
         self.close()
         self._parts += 1
         part = self.path
-        if self._parts > 1:
-            part = part.with_name(f"{part.stem}-{self._parts}{part.suffix}")
+        while self._parts > 1:
+            part = self.path.with_name(f"{self.path.stem}-{self._parts}{self.path.suffix}")
+            if not part.exists():
+                break
+            self._parts += 1
         self._look()
         hush()
         self._video = cv2.VideoWriter(

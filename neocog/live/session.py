@@ -18,7 +18,7 @@ from neocog.live.look import Roi
 from neocog.live.measures import Meter
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
-from neocog.live.sinks import LineFile
+from neocog.live.sinks import LineFile, check_outputs
 from neocog.live.sources import Source
 
 if TYPE_CHECKING:
@@ -113,8 +113,13 @@ class Session:
         Raises
         ------
         NeocogError
-            If the source cannot be opened or breaks off for good, or an output cannot be opened.
+            If the source cannot be opened or breaks off for good, or an output cannot be opened
+            or is what is read.
         """
+        check_outputs(
+            getattr(self.source, "files", ()),
+            {"--jsonl": self.outputs.jsonl, "--record": self.outputs.record},
+        )
         with ExitStack() as stack:
             if self.outputs.jsonl:
                 self._lines = stack.enter_context(LineFile(self.outputs.jsonl))

@@ -1,6 +1,9 @@
 """Where numbers go: stdout, and a file of JSON lines of which every line is complete."""
 
+import json
 import os
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +12,8 @@ from typing import Any
 from neocog.errors import InputError, UsageError
 from neocog.live.records import line
 
+_BEGINS = b'{"schema":'  # a record of ours
+
 
 class LineFile:
     """JSON lines appended to a file, each all at once or not at all.
@@ -16,26 +21,33 @@ class LineFile:
     Parameters
     ----------
     path : str or Path
-        The file; what stands there already is kept. A last line that was torn is taken off.
+        The file; what stands there already is kept. A last record that was torn is taken off. A
+        pipe is opened as soon as somebody reads it.
 
     Raises
     ------
     UsageError
-        If it cannot be written to.
+        If it cannot be written to, or holds something else than records.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
+        special = os.path.exists(path) and not os.path.isfile(path)
+        mode = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._handle = os.open(path, mode | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); give another --jsonl"
             ) from None
-        self._end = _whole_lines(self._handle)
+        try:
+            self._mend()
+        except UsageError:
+            os.close(self._handle)
+            raise
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append a record.
+        """Append a record, behind what others have appended meanwhile.
 
         Raises
         ------
@@ -43,22 +55,32 @@ class LineFile:
             If there is no room for it; the lines before stay whole.
         """
         data = (line(record) + "\n").encode()
+        end = os.fstat(self._handle).st_size
         try:
             done = 0
             while done < len(data):
-                done += self._put(data[done:], self._end + done)
+                done += os.write(self._handle, data[done:])
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._handle, self._end)
+                os.ftruncate(self._handle, end)
             raise InputError(
                 f"{self._path}: the reading could not be written ({error.strerror})"
             ) from None
-        self._end += len(data)
 
-    def _put(self, data: bytes, at: int) -> int:
-        if not _seekable(self._handle):
-            return os.write(self._handle, data)
-        return os.pwrite(self._handle, data, at)
+    def _mend(self) -> None:
+        """Take a torn record off the end; a whole one that lacks its newline gets it."""
+        about = os.fstat(self._handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size == 0:
+            return
+        start = _last_line(self._handle, about.st_size)
+        tail = os.pread(self._handle, about.st_size - start, start)
+        ours = tail[: len(_BEGINS)] == _BEGINS[: len(tail)]
+        if os.pread(self._handle, 1, 0) != b"{" or not ours:
+            raise UsageError(f"{self._path}: holds something else than records; give another file")
+        if _whole(tail):
+            os.write(self._handle, b"\n")
+        elif tail:
+            os.ftruncate(self._handle, start)
 
     def __enter__(self) -> "LineFile":
         return self
@@ -72,28 +94,54 @@ class LineFile:
         os.close(self._handle)
 
 
-def _seekable(handle: int) -> bool:
+def check_outputs(inputs: Iterable[str | Path], outputs: dict[str, str | None]) -> None:
+    """Refuse outputs that would destroy what is read, or each other.
+
+    Parameters
+    ----------
+    inputs : iterable of str or Path
+        The files that are read.
+    outputs : dict
+        Options, and the files that they name; None where an option was not given.
+
+    Raises
+    ------
+    UsageError
+        If a file is named twice.
+    """
+    taken = {_identity(path): "is what is read" for path in inputs}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        me = _identity(path)
+        if me in taken:
+            raise UsageError(f"{path}: {taken[me]}; give another {option}")
+        taken[me] = f"is the file of {option} already"
+
+
+def _identity(path: str | Path) -> tuple[int, int] | str:
+    """Return what two names of one file have in common."""
     try:
-        os.lseek(handle, 0, os.SEEK_CUR)
+        about = os.stat(path)
     except OSError:
-        return False
-    return True
+        return os.path.realpath(path)
+    return about.st_dev, about.st_ino
 
 
-def _whole_lines(handle: int) -> int:
-    """Cut a file after its last complete line; return its length."""
-    if not _seekable(handle):
-        return 0
-    end = os.lseek(handle, 0, os.SEEK_END)
+def _last_line(handle: int, end: int) -> int:
+    """Return where the line begins that ends at the file's end; its end if that is a newline."""
     at = end
     while at > 0:
         start = max(0, at - 4096)
-        piece = os.pread(handle, at - start, start)
-        newline = piece.rfind(b"\n")
+        newline = os.pread(handle, at - start, start).rfind(b"\n")
         if newline >= 0:
-            at = start + newline + 1
-            break
+            return start + newline + 1
         at = start
-    if at != end:
-        os.ftruncate(handle, at)
-    return at
+    return 0
+
+
+def _whole(tail: bytes) -> bool:
+    try:
+        return isinstance(json.loads(tail), dict)
+    except ValueError:
+        return False

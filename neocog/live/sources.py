@@ -44,7 +44,10 @@ class Wanted:
 
 
 class Source(Protocol):
-    """Gives frames, one after another."""
+    """Gives frames, one after another.
+
+    A source that reads files names them in an attribute ``files``: no output may be one of them.
+    """
 
     @property
     def name(self) -> str:
@@ -138,7 +141,7 @@ class FileSource:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self.fps: float | None = None
-        self._path = path
+        self.files = [path]
         self._video: Any = None
 
     def open(self) -> str:
@@ -146,7 +149,7 @@ class FileSource:
         import cv2
 
         hush()
-        self._video = cv2.VideoCapture(str(self._path), cv2.CAP_FFMPEG)
+        self._video = cv2.VideoCapture(self.name, cv2.CAP_FFMPEG)
         if not self._video.isOpened():
             raise InputError(f"{self.name}: is no video that can be decoded")
         fps = float(self._video.get(cv2.CAP_PROP_FPS))
@@ -225,23 +228,23 @@ class FolderSource(FrameSource):
         self.name = str(folder)
         if folder.is_dir():
             entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-            self._paths = [e for e in entries if is_picture_name(e.name) and e.is_file()]
+            self.files = [e for e in entries if is_picture_name(e.name) and e.is_file()]
         else:
-            self._paths = [folder]
-        if not self._paths:
+            self.files = [folder]
+        if not self.files:
             raise NothingToRead(f"{folder}: no pictures in it; give a folder that holds some")
         super().__init__(self._pictures(), fps=fps)
 
     def open(self) -> str:
         """Begin with the first picture."""
         self._rest = self._pictures()
-        return f"{len(self._paths)} pictures, {self.fps:g} a second"
+        return f"{len(self.files)} pictures, {self.fps:g} a second"
 
     def _pictures(self) -> Iterator[NDArray[np.uint8]]:
         import cv2
 
         hush()
-        for path in self._paths:
+        for path in self.files:
             picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
             if picture is not None:
                 yield np.asarray(picture, np.uint8)
