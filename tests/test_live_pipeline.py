@@ -4,7 +4,9 @@ import gc
 import threading
 import time
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -395,6 +397,20 @@ class TestMultipart:
             Multipart("f").feed(b"--f\r\nContent-Length: 99999999999\r\n\r\n")
 
 
+def jpeg(text: str) -> bytes:
+    return cv2.imencode(".jpg", picture(text))[1].tobytes()
+
+
+def endless(monkeypatch: pytest.MonkeyPatch, pictures: list[bytes]) -> MjpegSource:
+    """A stream of these pictures over and over, as fast as it is read."""
+    parts = cycle(b"--f\r\nContent-Length: %d\r\n\r\n%b\r\n" % (len(one), one) for one in pictures)
+    source = MjpegSource("http://127.0.0.1/")
+    source._parts = Multipart("f")
+    source._answer = SimpleNamespace(read1=lambda most: next(parts))  # type: ignore[assignment]
+    monkeypatch.setattr(source, "_more", lambda: True)
+    return source
+
+
 class TestHttp:
     @pytest.fixture
     def server(self) -> Iterator[MjpegServer]:
@@ -451,6 +467,30 @@ class TestHttp:
             grab_all(source)
         stop.set()
         source.close()
+
+    def test_a_server_that_never_pauses_holds_nothing_up(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = endless(monkeypatch, [jpeg("1")])
+        start = time.monotonic()
+        for _ in range(3):
+            assert source.grab()
+        assert time.monotonic() - start < 2
+        assert source.retrieve().shape == (240, 320, 3)
+
+    def test_a_broken_picture_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("neocog.live.streams._CATCH_UP", 0.0)
+        source = endless(monkeypatch, [b"broken", jpeg("1")])
+        for _ in range(3):
+            source.grab()
+            assert source.retrieve().shape == (240, 320, 3)
+
+    def test_broken_pictures_alone_are_no_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("neocog.live.streams._CATCH_UP", 0.0)
+        source = endless(monkeypatch, [b"broken"])
+        source.grab()
+        with pytest.raises(SourceLost, match="cannot be decoded"):
+            source.retrieve()
 
     def test_what_is_no_stream_is_told(self) -> None:
         with pytest.raises(InputError, match="refused"):

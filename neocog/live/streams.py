@@ -4,6 +4,7 @@ import http.client
 import os
 import select
 import socket
+import time
 from base64 import b64encode
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -18,6 +19,8 @@ SILENCE = 2.0
 """Seconds without a byte after which a stream counts as lost."""
 
 _PIECE = 2**16  # bytes read at a time
+_CATCH_UP = 0.03  # seconds that newer pictures are taken for; a quick server never runs out of them
+_MOST_BROKEN = 10  # pictures in a row that cannot be decoded
 _REDIRECTS = 5
 
 
@@ -60,26 +63,28 @@ class MjpegSource:
     def grab(self) -> bool:
         """Wait for a picture; if more are there already, take the newest."""
         assert self._answer is not None
-        pictures: list[bytes] = []
+        self._jpeg = b""
+        until = 0.0
         try:
-            while not pictures or self._more():
+            while not self._jpeg or (time.monotonic() < until and self._more()):
                 data = self._answer.read1(_PIECE)
                 if not data:
                     raise EOFError
-                pictures += self._parts.feed(data)
+                if pictures := self._parts.feed(data):
+                    until = until or time.monotonic() + _CATCH_UP
+                    self._jpeg = pictures[-1]
         except (EOFError, OSError, ValueError, http.client.HTTPException) as error:
             raise SourceLost(f"{self.name}: broke off ({_why(error)})") from None
-        self._jpeg = pictures[-1]
         return True
 
     def retrieve(self) -> Pixels:
-        """Decode it."""
-        import cv2
-
-        pixels = cv2.imdecode(np.frombuffer(self._jpeg, np.uint8), cv2.IMREAD_COLOR)
-        if pixels is None:
-            raise SourceLost(f"{self.name}: sent a picture that cannot be decoded")
-        return in_colours(pixels)
+        """Decode it; in place of one that is broken take the next."""
+        for _ in range(_MOST_BROKEN):
+            pixels = _decoded(self._jpeg)
+            if pixels is not None:
+                return pixels
+            self.grab()
+        raise SourceLost(f"{self.name}: sends pictures that cannot be decoded")
 
     def close(self) -> None:
         """Hang up; what was not read yet is forgotten."""
@@ -154,6 +159,16 @@ class RtspSource:
         """Hang up."""
         if self._video is not None:
             self._video.release()
+
+
+def _decoded(jpeg: bytes) -> "Pixels | None":
+    import cv2
+
+    try:
+        pixels = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:  # a header that tells a senseless size
+        return None
+    return None if pixels is None else in_colours(pixels)
 
 
 def without_password(address: str) -> str:
