@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -258,3 +259,39 @@ def test_a_list_in_a_pipe_is_read_once(tmp_path: Path) -> None:
     os.close(reader)
     assert result.exit_code == 0
     assert '"text":"7"' in (tmp_path / "out.jsonl").read_text()
+
+
+# --- archives that are not what they say --------------------------------------------------------
+
+
+def test_no_archive_ends_a_run(tmp_path: Path) -> None:
+    (tmp_path / "t.tar.gz").write_bytes(b"\x1f\x8b\x08\x04" + bytes(6))
+    (item,) = find_inputs([str(tmp_path / "t.tar.gz")])
+    with pytest.raises(InputError, match="no tar archive"):
+        item.picture()
+
+
+def test_a_zip_replaced_while_it_is_read(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {"a.png": b"1", "b.png": b"22", "c.png": b"3"})
+    first, second, third = find_inputs([str(path)])
+    assert first.picture() == b"1"
+    pack(path, "zip", {"z.png": b"1", "b.png": b"333"})
+    for item in (second, third):
+        with pytest.raises(InputError, match="cannot be taken out"):
+            item.picture()
+    assert [item.picture() for item in find_inputs([str(path)])] == [b"1", b"333"]
+
+
+def test_a_zip_that_understates_is_not_unpacked(tmp_path: Path) -> None:
+    path = pack(tmp_path / "bomb.zip", "zip", {"a.png": bytes(2**26)})
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        struct.pack_into("<I", data, data.rindex(mark) + place, 1000)
+    path.write_bytes(data)
+    (item,) = find_inputs([str(path)])
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        item.picture()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**22

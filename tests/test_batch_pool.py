@@ -213,6 +213,26 @@ def test_no_more_is_begun_than_can_be_done() -> None:
     dispatch.stop()
 
 
+def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
+    made: list[int] = []
+
+    def heavy() -> Iterator[Task]:
+        for number in range(20):
+            made.append(number)
+            yield Task(Place(number), (Item("x", "x"),), held=2**28)
+
+    hands = [Hand(), Hand(), Hand(), Hand()]
+    dispatch = Dispatch(heavy(), hands, depth=3)
+    deal(dispatch)
+    assert len(dispatch.under_way()) == 2
+    assert len(made) <= 2 + 4
+    for hand in hands:
+        hand.tasks.clear()
+    deal(dispatch)
+    assert len(dispatch.under_way()) == 2
+    dispatch.stop()
+
+
 def test_nothing_is_given_to_who_is_not_there() -> None:
     hands = [Hand(), Hand()]
     hands[0].open = False

@@ -1,8 +1,8 @@
 """Pictures in zip and tar archives, read where they lie: nothing is unpacked to the disk."""
 
+import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -20,10 +20,6 @@ MAX_BYTES = 2**28
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
 _OPEN = 4  # zip archives that a process keeps open
-_FAILURES = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError,
-    RuntimeError, NotImplementedError, OverflowError, MemoryError, UnicodeError,
-)  # fmt: skip
 
 
 class Member(NamedTuple):
@@ -78,8 +74,7 @@ def read_member(path: str, start: int, size: int) -> bytes:
     """
     with _broken("cannot be taken out of its archive"):
         if path.lower().endswith(ZIP):
-            archive = _zip(path)
-            return archive.read(archive.infolist()[start])
+            return _read_zipped(path, start, size)
         with open(path, "rb") as stream:
             stream.seek(start)
             data = stream.read(size)
@@ -88,23 +83,43 @@ def read_member(path: str, start: int, size: int) -> bytes:
         return data
 
 
+def _read_zipped(path: str, number: int, size: int) -> bytes:
+    """Unpack a member, never more of it than the archive says that there is."""
+    archive = _opened_zip(path)
+    info = archive.infolist()[number]
+    if info.file_size != size:
+        raise EOFError("the archive is another one by now")
+    with archive.open(info) as stream:
+        data = stream.read(size + 1)
+    if len(data) != size:
+        raise EOFError(f"{len(data):,} bytes came, {size:,} were told")
+    return data
+
+
 @contextmanager
 def _broken(what: str) -> Iterator[None]:
+    """Turn any failure into an `InputError`: a broken archive can fail in ways nobody lists."""
     try:
         yield
-    except _FAILURES as error:
+    except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise InputError(f"{what}: {reason.splitlines()[0][:120]}") from None
 
 
+def _opened_zip(path: str) -> zipfile.ZipFile:
+    """The archive, kept open as long as its file stays as it is."""
+    found = os.stat(path)
+    return _zip(path, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
 @lru_cache(maxsize=_OPEN)
-def _zip(path: str) -> zipfile.ZipFile:
+def _zip(path: str, *_state: int) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
 def _zip_members(path: str) -> Iterator[Member]:
     with _broken("no zip archive that can be opened"):
-        infos = _zip(path).infolist()
+        infos = _opened_zip(path).infolist()
     for number, info in enumerate(infos):
         if _wanted(info.filename):
             yield Member(info.filename, number, info.file_size, trouble=_zip_trouble(info))

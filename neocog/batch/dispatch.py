@@ -16,6 +16,7 @@ from neocog.batch.tasks import Place, Task
 from neocog.errors import NeocogError
 
 _AHEAD = 2  # tasks for each worker that are made before they are asked for
+_HELD = 2**29  # bytes of pictures in tasks that are made ahead; as many in those under way
 _FALSE_STARTS = 3  # workers that may die before they have done anything
 
 
@@ -79,7 +80,7 @@ class Dispatch:
         dry = dry if self._again else None
         while free := [w for w in self._workers if w is not dry and self._can_take(w)]:
             task = self._feeder.peek()
-            if task is None or not self._within_window(task):
+            if task is None or not (self._within_window(task) and self._within_memory(task)):
                 break
             _give(min(free, key=lambda worker: len(worker.tasks)), self._feeder.take())
         return bool(not self._feeder.done or self._again or self.under_way())
@@ -111,6 +112,10 @@ class Dispatch:
         begun = [t.place.number for t in (*self.under_way(), *self._again)]
         return task.place.number < min(begun, default=task.place.number) + self._window
 
+    def _within_memory(self, task: Task) -> bool:
+        held = sum(t.held for t in self.under_way()) if task.held else 0
+        return not held or held + task.held <= _HELD
+
 
 def _give(worker: Worker, task: Task) -> None:
     worker.tasks[task.place] = task
@@ -125,13 +130,15 @@ def _alone(worker: Worker) -> bool:
 class _Feeder:
     """Makes tasks a little ahead of their use, on a thread.
 
-    ``ahead`` is how many are made ahead at most, ``wake`` is called after each of them.
+    ``ahead`` is how many are made ahead at most, fewer where they carry many bytes; ``wake`` is
+    called after each of them.
     """
 
     def __init__(self, tasks: Iterable[Task], *, ahead: int, wake: Callable[[], None]) -> None:
         self.done = False
         self._queue: queue.Queue[Task | BaseException | None] = queue.Queue(maxsize=ahead)
         self._next: Task | None = None
+        self._made = self._taken = 0  # bytes; each is counted by one thread
         self._stopped = threading.Event()
         self._wake = wake
         threading.Thread(target=self._run, args=(iter(tasks),), daemon=True).start()
@@ -151,6 +158,7 @@ class _Feeder:
         """Take the task that `peek` showed."""
         task, self._next = self._next, None
         assert task is not None
+        self._taken += task.held
         return task
 
     def stop(self) -> None:
@@ -160,7 +168,10 @@ class _Feeder:
     def _run(self, tasks: Iterator[Task]) -> None:
         try:
             for task in tasks:
+                self._made += task.held
                 self._put(task)
+                while self._made - self._taken > _HELD and not self._stopped.wait(0.05):
+                    pass
                 if self._stopped.is_set():
                     return
             self._put(None)

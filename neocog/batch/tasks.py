@@ -40,11 +40,14 @@ class Task:
     items : tuple of Item
     deaths : int
         Workers that died over it: it then gets a worker of its own.
+    held : int
+        Bytes of pictures that it carries.
     """
 
     place: Place
     items: tuple[Item, ...]
     deaths: int = 0
+    held: int = 0
 
     def after_death(self, how: str) -> "list[Task]":
         """What to do once a worker has died over it, perhaps through no fault of its own.
@@ -56,7 +59,7 @@ class Task:
         if len(self.items) > 1:
             number, count = self.place.number, len(self.items)
             return [
-                Task(Place(number, part, count), (item,), deaths)
+                Task(Place(number, part, count), (item,), deaths, len(item.data or b""))
                 for part, item in enumerate(self.items)
             ]
         items = self.items
@@ -107,10 +110,10 @@ def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
         chunk.append(item)
         held += len(item.data or b"")
         if len(chunk) == size or held > _HELD:
-            yield Task(Place(number), tuple(chunk))
+            yield Task(Place(number), tuple(chunk), held=held)
             chunk, number, held = [], number + 1, 0
     if chunk:
-        yield Task(Place(number), tuple(chunk))
+        yield Task(Place(number), tuple(chunk), held=held)
 
 
 def in_order(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -99,8 +99,8 @@ def read_item(reader: "Reader", item: Item) -> Iterator[PageReading]:
     """Read all pages of one input; what fails is a record with its ``error``."""
     try:
         picture = item.picture()
-    except InputError as error:
-        yield PageReading(item.source, model=reader.model.id, error=str(error))
+    except Exception as error:
+        yield PageReading(item.source, model=reader.model.id, error=what_went_wrong(error))
         return
     for reading in reader.read_many([picture]):
         yield reading if reading.source == item.source else replace(reading, source=item.source)
