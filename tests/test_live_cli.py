@@ -151,6 +151,9 @@ class TestLive:
     @pytest.mark.parametrize(
         ("words", "code", "told"),
         [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: there is no"),
+         (["http://["], 2, "http://[: is no address"), (["rtsp://[x"], 2, "is no address"),
+         (["http://me:secret@[/"], 2, " http://[/: is"),
+         (["ftp://me:secret@a"], 2, " ftp://a: ftp"),
          (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
          (["--size", "big"], 2, "WIDTHxHEIGHT"), (["--pattern", "x"], 2, "pattern"),
          (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
@@ -165,6 +168,19 @@ class TestLive:
         assert result.exit_code == code
         assert told in result.stderr
         assert len(result.stderr.strip().splitlines()) <= 2
+
+    def test_pictures_that_cannot_be_decoded_are_left_out_unless_all_are(
+        self, model: str, tmp_path: Path
+    ) -> None:
+        for name in ("000.png", "001.png"):
+            (tmp_path / name).write_bytes(b"broken")
+        one, all_ = live(tmp_path / "000.png", model), live(tmp_path, model)
+        assert one.exit_code == all_.exit_code == 1
+        assert "000.png: is no picture that can be decoded" in one.stderr
+        assert "holds 2 files, none of them a picture" in all_.stderr
+        for number, frame in enumerate(clip(("471", 14)), 2):
+            cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
+        assert live(tmp_path, model).stdout == "471\n"
 
     def test_an_interrupt_ends_it_with_all_that_was_read(self, model: str, tmp_path: Path) -> None:
         server = MjpegServer(lambda: picture("471"))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -105,9 +106,10 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     ------
     NothingToRead
         If there is nothing of that name.
+    UsageError
+        If it is an address that makes no sense.
     """
     from neocog.live.cameras import CameraSource, find_camera
-    from neocog.live.streams import MjpegSource, RtspSource
 
     wanted = wanted or Wanted()
     if isinstance(what, int):
@@ -115,13 +117,8 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     if not isinstance(what, str | Path):
         return FrameSource(what, fps=wanted.fps)
     text = str(what)
-    scheme = text.partition("://")[0].lower() if "://" in text else ""
-    if scheme in ("http", "https"):
-        return MjpegSource(text)
-    if scheme in ("rtsp", "rtsps"):
-        return RtspSource(text)
-    if scheme:
-        raise UsageError(f"{text}: {scheme} streams are not known; http, https and rtsp are")
+    if "://" in text:
+        return _stream(text)
     if text.isdecimal() and not Path(text).exists():
         return CameraSource(int(text), wanted)
     path = Path(text)
@@ -130,6 +127,22 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     if path.is_file():
         return FolderSource(path, fps=wanted.fps) if is_picture_name(text) else FileSource(path)
     return CameraSource(find_camera(text), wanted)
+
+
+def _stream(address: str) -> Source:
+    from neocog.live.streams import MjpegSource, RtspSource
+
+    scheme, _, rest = address.partition("://")
+    shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
+    scheme = scheme.lower()
+    try:
+        if scheme in ("http", "https"):
+            return MjpegSource(address)
+        if scheme in ("rtsp", "rtsps"):
+            return RtspSource(address)
+    except ValueError as error:
+        raise UsageError(f"{shown}: is no address ({str(error).lower()}); correct it") from None
+    raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
 
 
 class FileSource:
@@ -216,7 +229,8 @@ class FrameSource:
 class FolderSource(FrameSource):
     """The pictures of a folder in the order of their names, or one picture.
 
-    Pictures that cannot be decoded are left out.
+    Pictures that cannot be decoded are left out; that none can be is an InputError when the first
+    frame is grabbed.
 
     Raises
     ------
@@ -244,10 +258,18 @@ class FolderSource(FrameSource):
         import cv2
 
         hush()
+        found = False
         for path in self.files:
-            picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+            picture = None
+            with suppress(cv2.error):  # a header that tells a senseless size
+                picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
             if picture is not None:
+                found = True
                 yield np.asarray(picture, np.uint8)
+        if not found:
+            count = len(self.files)
+            what = "is no picture" if count == 1 else f"holds {count} files, none of them a picture"
+            raise InputError(f"{self.name}: {what} that can be decoded")
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:
