@@ -342,6 +342,21 @@ class TestSources:
         while source.grab():
             assert source.retrieve().shape == (30, 40, 3)
 
+    def test_frames_may_come_in_one_array(self) -> None:
+        array = np.zeros((30, 40, 3), np.uint8)
+
+        def frames() -> Iterator[np.ndarray]:
+            for level in (10, 20, 30):
+                array[:] = level
+                yield array
+
+        source = FrameSource(frames())
+        source.open()
+        got = []
+        while source.grab():
+            got.append(source.retrieve())
+        assert [int(frame[0, 0, 0]) for frame in got] == [10, 20, 30]
+
     def test_what_is_not_there_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(NothingToRead, match="neocog cameras"):
             open_source(tmp_path / "nothing.avi")

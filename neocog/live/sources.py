@@ -217,9 +217,9 @@ class FrameSource:
         return self._at is not None
 
     def retrieve(self) -> Pixels:
-        """Return it in colours."""
+        """Return a copy of it in colours: its array may be used for the next frame as well."""
         assert self._at is not None
-        return in_colours(self._at)
+        return in_colours(self._at).copy()
 
     def close(self) -> None:
         """Take no more."""
