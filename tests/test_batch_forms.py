@@ -5,17 +5,22 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from neocog.batch.forms import Form, kind_of
+from neocog.batch.inputs import Item
+from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.report import Card, Report
+from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
 from neocog.cli import app
 from neocog.errors import UsageError
-from tests.support import save_page, tiny_model
+from neocog.vision import decode as vision_decode
+from tests.support import page, save_page, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +158,53 @@ def test_old_text_goes_though_every_page_fails(model: str, scans: Path, tmp_path
     out.write_text("of another day")
     assert run(scans / "b <i>.png", "--model", model, "-o", out).exit_code == 1
     assert out.read_text() == ""
+
+
+# --- pictures ---------------------------------------------------------------------------------
+
+
+def test_overlays_have_the_same_names_on_every_run(model: str, tmp_path: Path) -> None:
+    scans, other = tmp_path / "scans", tmp_path / "other"
+    for name in ("1/a.png", "2/a.png", "2/b.png", "2/b.bmp"):
+        (scans / name).parent.mkdir(parents=True, exist_ok=True)
+        save_page(scans / name, "7")
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.write(scans / "1/a.png", "../1/a.png")
+    words = (scans, tmp_path / "z.zip", "--model", model)
+    for folder, more in ((tmp_path / "seen", ()), (other, ("--shard", "1/2")),
+                         (other, ("--shard", "2/2"))):  # fmt: skip
+        assert run(*words, "--workers", "0", "--save-overlay", folder, *more).exit_code == 0
+    names = [p.relative_to(tmp_path / "seen") for p in sorted(tmp_path.glob("seen/*/*"))]
+    assert [re.sub("-[0-9a-f]{8}", "-#", name.as_posix()) for name in names] == [
+        "1/a-#.read.png", "1/a.read.png", "2/a.read.png", "2/b-#.read.png", "2/b-#.read.png"
+    ]  # fmt: skip
+    assert [p.relative_to(other) for p in sorted(other.glob("*/*"))] == names
+
+
+def test_a_picture_that_is_another_one_by_now(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture, decode = save_page(tmp_path / "a.png", "7"), vision_decode.decode
+
+    def once(source: object, **options: int) -> object:
+        if options.get("long_side") in (_THUMBNAIL, LONG_SIDE):
+            raise ZeroDivisionError("no more")
+        return decode(source, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(vision_decode, "decode", once)
+    html, seen = tmp_path / "r.html", tmp_path / "seen"
+    result = run(picture, "--model", model, "--report", html, "--save-overlay", seen)
+    assert (result.exit_code, result.stdout) == (0, "7\n")
+    assert "a.png: not drawn: cannot be read: ZeroDivisionError" in result.stderr
+    assert html.read_text().count("<article") == 1
+
+
+def test_a_page_that_fails_has_one_card(tmp_path: Path) -> None:
+    first, second = (Image.fromarray(page(text)) for text in ("1", "2"))
+    first.save(tmp_path / "a.tif", save_all=True, append_images=[second])
+    item = Item(str(tmp_path / "a.tif"), "a.tif")
+    odd = DigitReading("7", 0.9, 0.5, (0, 0))  # type: ignore[arg-type]
+    readings = (PageReading(item.source, 0, "1"), PageReading(item.source, 1, "7", (odd,)))
+    cards = list(cards_of(item, readings))
+    assert [card.reading.page for card in cards] == [0, 1]
+    assert [bool(card.picture) for card in cards] == [True, False]

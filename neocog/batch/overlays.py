@@ -1,7 +1,11 @@
 """Pictures for looking at: what was read drawn over the page, and the steps of the search."""
 
-from collections.abc import Iterable
-from pathlib import Path
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,53 +21,126 @@ if TYPE_CHECKING:
 
 LONG_SIDE = 2048  # larger pages are reduced: an overlay is for looking at
 _PER_ROW = 20  # digits in a row of the last step's picture
+_SHORT = 50  # letters that are kept of a folder's or a file's name that digits follow
+_UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 
 
-class _Folder:
+Names = Mapping[str, str | None]
+"""Names of pictures without their endings, and the one source that each is of, if it is one."""
+
+
+def names_of(inputs: Iterable[tuple[str, str]]) -> Names:
+    """Which names the pictures of some inputs have, and which of these are of several inputs.
+
+    Parameters
+    ----------
+    inputs : iterable of (str, str)
+        Sources and keys as of :class:`neocog.batch.inputs.Item`.
+    """
+    names: dict[str, str | None] = {}
+    for source, key in inputs:
+        stem = _stem(source, key)
+        names[stem] = source if names.get(stem, source) == source else None
+    return names
+
+
+class _Folder(ABC):
     """A folder that pictures are saved into; two pages never get the same name.
+
+    A picture is named after its input, below the folder that was named: the same on every run,
+    whatever else is read. Where inputs differ by their endings or folders alone, and where it is
+    not known beforehand what comes, eight digits of the SHA-256 of the source follow.
 
     It may be the folder that the pictures are read from: no source is ever written over.
     """
 
+    _what: str
+    _option: str
+
     def __init__(
-        self, folder: str | Path, *, what: str, option: str, sources: Iterable[str | Path]
+        self,
+        folder: str | Path,
+        *,
+        sources: Iterable[str | Path] = (),
+        names: Names | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self._option = option
         self._sources = Files(sources)
-        self._names: set[str] = set()
-        try:
+        self._names, self._taken = names, dict[str, str]()
+        with self._saving(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"{folder}: {what} cannot be saved there ({error.strerror}); give another {option}"
-            ) from None
 
-    def name(self, reading: PageReading) -> str:
+    def save(
+        self, reading: PageReading, picture: Path | bytes | None = None, key: str | None = None
+    ) -> None:
+        """Decode the page once more and save what there is to see.
+
+        Parameters
+        ----------
+        reading : PageReading
+            What was read.
+        picture : Path or bytes, optional
+            The file, where ``reading.source`` is not its name.
+        key : str, optional
+            Path of the input relative to the folder that was named.
+
+        Raises
+        ------
+        UsageError
+            If a file cannot be written, or is one that is read.
+        InputError
+            If the page cannot be had any more.
+        """
+        from neocog.vision.decode import decode
+
+        if reading.error is not None:
+            return
+        source = reading.source if picture is None else picture
+        pages = decode(source, long_side=self._long_side)
+        page = next((page for page in pages if page.index == reading.page), None)
+        if page is not None:
+            self._draw(page, reading, self._name(reading, key or reading.source))
+
+    @property
+    @abstractmethod
+    def _long_side(self) -> int:
+        """Larger pages are reduced to it."""
+
+    @abstractmethod
+    def _draw(self, page: "Page", reading: PageReading, name: str) -> None:
+        """Save the pictures of a page under names that begin with ``name``."""
+
+    def _name(self, reading: PageReading, key: str) -> str:
         """A name, without an ending, for the pictures of a page."""
-        stem = Path(reading.source).stem + (f"-p{reading.page}" if reading.page else "")
-        name, number = stem, 2
-        while name in self._names:
-            name, number = f"{stem}-{number}", number + 1
-        self._names.add(name)
-        return name
+        source, stem = reading.source, _stem(reading.source, key)
+        names: Names = self._taken if self._names is None else self._names
+        if self._names is None:
+            self._taken.setdefault(stem, source)
+        page = f"-p{reading.page}" if reading.page else ""
+        if names.get(stem) != source or (page and stem + page in names):
+            digest = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
+            short = "/".join(part[:_SHORT] for part in stem.split("/"))
+            stem = f"{short}-{digest[:8]}"
+        return stem + page
 
-    def place(self, reading: PageReading, name: str) -> Path:
+    def _place(self, reading: PageReading, name: str) -> Path:
         """Where a picture of that name goes, unless one that is read lies there."""
         path = self.folder / name
         if path in self._sources or path in Files([reading.source]):
             raise UsageError(f"{path}: is one of the inputs; give another {self._option}")
+        with self._saving(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-
-def _page_of(reading: PageReading, picture: Path | bytes | None, long_side: int) -> "Page | None":
-    """Decode the page of a reading once more; None where it could not be read."""
-    from neocog.vision.decode import decode
-
-    if reading.error is not None:
-        return None
-    pages = decode(reading.source if picture is None else picture, long_side=long_side)
-    return next((page for page in pages if page.index == reading.page), None)
+    @contextmanager
+    def _saving(self, place: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UsageError(
+                f"{place}: {self._what} cannot be saved there ({error.strerror}); "
+                f"give another {self._option}"
+            ) from None
 
 
 class OverlayFolder(_Folder):
@@ -75,6 +152,8 @@ class OverlayFolder(_Folder):
         Where to; it is made if it is not there.
     sources : iterable of str or Path
         All pictures that are read: files that must not be written over.
+    names : mapping, optional
+        As `names_of` tells of all inputs.
 
     Raises
     ------
@@ -82,34 +161,18 @@ class OverlayFolder(_Folder):
         If the folder cannot be made.
     """
 
-    def __init__(self, folder: str | Path, *, sources: Iterable[str | Path] = ()) -> None:
-        super().__init__(folder, what="overlays", option="--save-overlay", sources=sources)
+    _what, _option = "overlays", "--save-overlay"
 
-    def save(self, reading: PageReading, picture: Path | bytes | None = None) -> None:
-        """Decode the page once more, draw what was read over it, and save it.
+    @property
+    def _long_side(self) -> int:
+        return LONG_SIDE
 
-        Parameters
-        ----------
-        reading : PageReading
-            What was read.
-        picture : Path or bytes, optional
-            The file, where ``reading.source`` is not its name.
-
-        Raises
-        ------
-        UsageError
-            If the file cannot be written, or is one that is read.
-        """
+    def _draw(self, page: "Page", reading: PageReading, name: str) -> None:
         from neocog.vision.overlay import save_overlay
 
-        page = _page_of(reading, picture, LONG_SIDE)
-        if page is None:
-            return
-        path = self.place(reading, f"{self.name(reading)}.read.png")
-        try:
+        path = self._place(reading, f"{name}.read.png")
+        with self._saving(path):
             save_overlay(path, page.grey, reading.digits, scale=page.scale)
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 class StepFolder(_Folder):
@@ -126,6 +189,8 @@ class StepFolder(_Folder):
         What finds the digits.
     sources : iterable of str or Path
         All pictures that are read: files that must not be written over.
+    names : mapping, optional
+        As `names_of` tells of all inputs.
 
     Raises
     ------
@@ -133,40 +198,42 @@ class StepFolder(_Folder):
         If the folder cannot be made.
     """
 
+    _what, _option = "pictures", "--debug"
+
     def __init__(
-        self, folder: str | Path, reader: "Reader", *, sources: Iterable[str | Path] = ()
+        self,
+        folder: str | Path,
+        reader: "Reader",
+        *,
+        sources: Iterable[str | Path] = (),
+        names: Names | None = None,
     ) -> None:
-        super().__init__(folder, what="pictures", option="--debug", sources=sources)
+        super().__init__(folder, sources=sources, names=names)
         self._reader = reader
 
-    def save(self, reading: PageReading, picture: Path | bytes | None = None) -> None:
-        """Decode and search the page once more, and save what the search saw.
-
-        Parameters
-        ----------
-        reading : PageReading
-            What was read.
-        picture : Path or bytes, optional
-            The file, where ``reading.source`` is not its name.
-
-        Raises
-        ------
-        UsageError
-            If a file cannot be written, or is one that is read.
-        """
+    @property
+    def _long_side(self) -> int:
         from neocog.vision.find import LONG_SIDE
 
-        page = _page_of(reading, picture, LONG_SIDE)
-        if page is not None:
-            self._save_steps(page.grey, reading)
+        return LONG_SIDE
 
-    def _save_steps(self, grey: NDArray[np.uint8], reading: PageReading) -> None:
-        name = self.name(reading)
+    def _draw(self, page: "Page", reading: PageReading, name: str) -> None:
         steps: dict[str, NDArray[np.uint8]] = {}
-        lines = self._reader.find(grey, trace=steps.__setitem__)
+        lines = self._reader.find(page.grey, trace=steps.__setitem__)
         steps["digits"] = _sheet([found.digit for line in lines for found in line.digits])
         for number, (step, picture) in enumerate(steps.items(), 1):
-            _write(self.place(reading, f"{name}-{number}-{step}.png"), picture)
+            path = self._place(reading, f"{name}-{number}-{step}.png")
+            with self._saving(path):
+                _write(path, picture)
+
+
+def _stem(source: str, key: str) -> str:
+    """Name of an input's pictures: that of the file, below the folder that was named."""
+    if key == Path(source).as_posix():
+        return Path(source).stem
+    *folders, last = PurePosixPath(key).parts
+    kept = [folder for folder in folders if folder not in ("/", "..")]
+    return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
 
 
 def _sheet(digits: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -184,8 +251,5 @@ def _write(path: Path, picture: NDArray[Any]) -> None:
 
     from neocog.files import atomic_write
 
-    try:
-        with atomic_write(path) as stream:
-            Image.fromarray(picture).save(stream, format="PNG")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+    with atomic_write(path) as stream:
+        Image.fromarray(picture).save(stream, format="PNG")

@@ -6,6 +6,7 @@ import html
 import io
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from neocog.batch.forms import printable
 from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, PageReading
-from neocog.errors import InputError, UsageError
+from neocog.errors import UsageError
 from neocog.files import atomic_write
 
 if TYPE_CHECKING:
@@ -65,15 +66,14 @@ def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
     from neocog.vision.decode import decode
 
-    pages: Iterator[Page] = iter(())
-    try:
-        if any(reading.error is None for reading in readings):
-            pages = decode(item.picture(), long_side=_THUMBNAIL)
-        for reading in readings:
-            page = next(pages, None) if reading.error is None else None
-            yield Card(reading, b"" if page is None else _thumbnail(page, reading))
-    except (InputError, OSError):  # it has vanished since it was read
-        yield from (Card(reading) for reading in readings)
+    pages: Iterator[Page] | None = None
+    for reading in readings:
+        picture = b""
+        with suppress(Exception):  # it may have vanished since it was read, or be another one
+            if reading.error is None:
+                pages = decode(item.picture(), long_side=_THUMBNAIL) if pages is None else pages
+                picture = _thumbnail(next(pages), reading)
+        yield Card(reading, picture)
 
 
 def _thumbnail(page: "Page", reading: PageReading) -> bytes:

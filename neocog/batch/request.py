@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import Form
+from neocog.batch.forms import Form, printable
 from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inputs
-from neocog.batch.overlays import OverlayFolder, StepFolder
+from neocog.batch.overlays import OverlayFolder, StepFolder, names_of
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.run import Blocks, Tally, reading
@@ -17,7 +17,7 @@ from neocog.batch.shards import Shard
 from neocog.batch.sinks import Sink, open_sink
 from neocog.batch.sources import Files
 from neocog.batch.tasks import Block, Place
-from neocog.batch.work import Job
+from neocog.batch.work import Job, what_went_wrong
 from neocog.errors import NothingToRead, UsageError
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class Request:
                         pass
 
     @cached_property
-    def sources(self) -> list[str]:
-        """All files that are known to be read beforehand, archives unopened."""
+    def sources(self) -> list[tuple[str, str]]:
+        """All files that are known to be read beforehand, by their keys, archives unopened."""
         with suppress(NothingToRead):
-            return [item.source for item in self._files()]
+            return [(item.source, item.key) for item in self._files()]
         return []
 
     def items(self, done: Done) -> Iterator[Item]:
@@ -195,11 +195,11 @@ def read_all(
         for block in stack.enter_context(_reading(request, job, request.items(done), tally)):
             sink.put(block.text)
             tally.add(block)
+            _draw(block, folders)
             watch(block)
             if report is not None:
                 for card in block.cards:
                     report.add(card)
-            _draw(block, folders)
         if done.last is not None and not done.again:
             tally.add(Block(Place(-1), "", 1, done.last_pages, done.last_failed))
         tally.spend("output", sink.seconds)
@@ -227,16 +227,22 @@ def _reading(
 
 def _folders(request: Request, reader: "Reader") -> list[OverlayFolder | StepFolder]:
     folders: list[OverlayFolder | StepFolder] = []
+    if request.overlay is None and request.debug is None:
+        return folders
+    names, sources = names_of(request.sources), [source for source, _ in request.sources]
     if request.overlay is not None:
-        folders.append(OverlayFolder(request.overlay, sources=request.sources))
+        folders.append(OverlayFolder(request.overlay, sources=sources, names=names))
     if request.debug is not None:
-        folders.append(StepFolder(request.debug, reader, sources=request.sources))
+        folders.append(StepFolder(request.debug, reader, sources=sources, names=names))
     return folders
 
 
 def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
     for item, readings in block.readings:
         for page in readings:
-            for folder in folders:
-                if page.error is None:
-                    folder.save(page, item.picture())
+            for folder in folders if page.error is None else ():
+                try:
+                    folder.save(page, item.picture(), item.key)
+                except Exception as error:  # it may be another picture by now
+                    name = printable(item.source)
+                    block.said.append(f"{name}: not drawn: {what_went_wrong(error)}")
