@@ -1,7 +1,9 @@
 """Worker processes: the same records as without them, whatever becomes of the workers."""
 
 import json
+import multiprocessing
 import os
+import queue
 import random
 import signal
 import subprocess
@@ -16,15 +18,16 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
+from neocog.batch import worker
 from neocog.batch.dispatch import Dispatch
 from neocog.batch.forms import Form
 from neocog.batch.gather import Gatherer
 from neocog.batch.inputs import Item, find_inputs
-from neocog.batch.run import Tally, reading
+from neocog.batch.run import Tally, reading, usual_workers
 from neocog.batch.steady import SteadyEngine
 from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
 from neocog.batch.work import Job
-from neocog.errors import DeviceError, NeocogError, NothingToRead
+from neocog.errors import DeviceError, NeocogError, NothingToRead, UsageError
 from tests.support import digits_of, save_page, tiny_model
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
@@ -175,6 +178,62 @@ def test_a_picture_that_kills_becomes_a_record(reader: Reader, scans: Path) -> N
     assert [r["source"] for r in records if r["error"]] == [
         str(scans / "05.png"), str(scans / "07.png")
     ]  # fmt: skip
+
+
+class Ended(Exception):
+    """Stands for the end of a worker process."""
+
+
+def end_of(code: int) -> None:
+    raise Ended(code)
+
+
+def test_only_a_worker_at_its_own_work_can_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "PATIENCE", 0.05)
+    monkeypatch.setattr(worker.os, "_exit", end_of)
+    own, theirs = multiprocessing.Pipe()
+    link = worker.Link(theirs)
+    waits, steps = threading.Event(), threading.Event()
+
+    class Slow:
+        """Asks the network, and then does not get on."""
+
+        def do(self, task: Task, *, beat: object) -> Block:
+            worker._ask(link, np.zeros((1, 28, 28), np.uint8))
+            waits.set()
+            steps.wait(5.0)
+            return Block(task.place)
+
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    lane = worker._Lane(Slow(), link, tasks)  # type: ignore[arg-type]
+    lane.start()
+    tasks.put(Task(Place(0), ()))
+    kind, number, _ = own.recv()
+    time.sleep(0.1)
+    worker._watch([lane])  # the network takes its time
+    link.answer(number, None)  # type: ignore[arg-type]
+    waits.wait(5.0)
+    time.sleep(0.1)
+    with pytest.raises(Ended, match="75"):
+        worker._watch([lane])
+    steps.set()
+    assert (kind, own.recv()[0]) == (worker.DIGITS, worker.BLOCK)
+
+
+# --- how many ---------------------------------------------------------------------------------
+
+
+@posix
+def test_no_more_workers_than_there_are_files_for(
+    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 4096))
+    with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
+        read_all(reader, scans, workers=9)
+    monkeypatch.setattr("neocog.network.engine.cores", lambda: 64)
+    assert usual_workers() == 4
 
 
 # --- dealing out ------------------------------------------------------------------------------
@@ -330,6 +389,27 @@ def test_digits_are_gathered_while_the_network_is_busy(reader: Reader) -> None:
     assert len(sizes) <= 3
     assert gatherer.digits == sum(sizes) == 12
     assert [came[number].tolist() for number in range(10)] == [[number] for number in range(10)]
+
+
+def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
+    sizes: list[int] = []
+    begun, busy = threading.Event(), threading.Event()
+
+    class Slow(SteadyEngine):
+        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:  # type: ignore[override]
+            sizes.append(len(digits))
+            begun.set()
+            busy.wait(5.0)
+            return super().recognise(digits)
+
+    gatherer = Gatherer(Slow(reader.engine))  # type: ignore[arg-type]
+    many = digits_of("0" * gatherer._engine.batch)
+    for _ in range(5):
+        gatherer.submit(many, lambda answers: None)
+    begun.wait(5.0)
+    threading.Timer(0.1, busy.set).start()
+    gatherer.close()
+    assert len(sizes) == 1
 
 
 # --- as a process -----------------------------------------------------------------------------

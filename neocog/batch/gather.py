@@ -46,6 +46,7 @@ class Gatherer:
         self._engine = engine
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._held: _Request | None = None
+        self._closed = False
         self._error: BaseException | None = None
         self._on_error: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="neocog-network", daemon=True)
@@ -75,7 +76,8 @@ class Gatherer:
         self._on_error = call
 
     def close(self) -> None:
-        """End the thread once it is done with what it is at."""
+        """End the thread once it is done with the pass it is at; nobody waits for the others."""
+        self._closed = True
         self._requests.put(None)
         self._thread.join(timeout=10.0)
 
@@ -91,7 +93,7 @@ class Gatherer:
         """Wait for a request, and take what else is there as far as it fits into the pass."""
         first, self._held = self._held, None
         first = first or self._requests.get()
-        if first is None:
+        if first is None or self._closed:
             return None
         requests, count = [first], len(first.digits)
         while count < self._engine.batch:

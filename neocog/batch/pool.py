@@ -59,7 +59,8 @@ class _Process:
 
     def end(self) -> str:
         """Wait for its end, and say what became of it."""
-        self.connection.close()
+        with self._sending:
+            self.connection.close()
         self.process.join(5.0)
         code = self.process.exitcode
         if code is None:

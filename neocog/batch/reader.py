@@ -14,7 +14,7 @@ from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import check_file
-from neocog.errors import InputError, NeocogError
+from neocog.errors import InputError
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
@@ -199,20 +199,16 @@ class Reader:
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
+        from neocog.batch.work import what_went_wrong
+
         for picture in pictures:
             page = 0
             try:
                 for reading in self.read_pages(picture):
                     yield reading
                     page = reading.page + 1
-            except InputError as error:
-                yield self._failure(picture, page, str(error))
-            except NeocogError:
-                raise
             except Exception as error:  # whatever one picture does, the others are still read
-                what = str(error).strip().partition("\n")[0]
-                message = f"cannot be read: {type(error).__name__}: {what}; please report this"
-                yield self._failure(picture, page, message)
+                yield self._failure(picture, page, what_went_wrong(error))
 
     def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
         start = time.perf_counter()

@@ -12,7 +12,7 @@ from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inpu
 from neocog.batch.overlays import OverlayFolder, StepFolder, names_of
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
-from neocog.batch.run import Blocks, Tally, reading
+from neocog.batch.run import Blocks, Tally, reading, usual_workers
 from neocog.batch.shards import Shard
 from neocog.batch.sinks import Sink, open_sink
 from neocog.batch.sources import Files
@@ -215,13 +215,11 @@ def _reading(
 ) -> AbstractContextManager[Blocks]:
     if request.cluster is not None:
         return request.cluster.reading(job, items, ordered=request.ordered)
-    from neocog.network.engine import cores
-
     workers = request.workers
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
-        workers = cores()  # nobody knows how many names will come, nor when
+        workers = usual_workers()  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=request.ordered, tally=tally)
 
 

@@ -1,5 +1,6 @@
 """A whole run: inputs into tasks, tasks into records, by this process, by workers, by a cluster."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -21,6 +22,8 @@ WINDOW = 8
 """Tasks for each worker that may be begun before one that is not done, where order is kept."""
 
 _MOST_WORKERS = 512
+_FILES = 4  # that a worker keeps open in this process
+_FILES_LEFT = 64  # that are left for all else
 
 Blocks = Iterator[Block]
 
@@ -85,13 +88,10 @@ def reading(
     UsageError
         If there cannot be so many workers.
     """
-    from neocog.network.engine import cores
-
-    if workers is not None and not 0 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
     if workers is None:
         items, few = _begins(items)
-        workers = 0 if few else cores()
+        workers = 0 if few else usual_workers()
+    _check(workers)
     engine = steady_engine(job.reader.engine, isolated=job.isolated, batch=job.batch)
     reader = copy(job.reader)
     reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
@@ -110,6 +110,35 @@ def reading(
         gatherer.close()
         if tally is not None:
             tally.spend("network", gatherer.busy)
+
+
+def usual_workers() -> int:
+    """One for each core, as far as there can be so many."""
+    from neocog.network.engine import cores
+
+    return max(1, min(cores(), _room()))
+
+
+def _check(workers: int) -> None:
+    if not 0 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
+    if workers > (room := _room()):
+        raise UsageError(
+            f"{workers} workers came; the open files of a process are enough for {room}: take "
+            "fewer, or raise that limit (ulimit -n)"
+        )
+
+
+def _room() -> int:
+    """Workers that the system lets this process have."""
+    if sys.platform == "win32":
+        return _MOST_WORKERS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _MOST_WORKERS
+    return max(0, min(_MOST_WORKERS, (files - _FILES_LEFT) // _FILES))
 
 
 def _begins(items: Iterable[Item]) -> tuple[Iterator[Item], bool]:

@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +134,22 @@ class _Lane(threading.Thread):
     def _beat(self) -> None:
         self.step = time.monotonic()
 
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """While it waits for the network, however long that takes, no step is expected of it."""
+        self.step = None
+        try:
+            yield
+        finally:
+            self._beat()
+
+
+def _ask(link: Link, digits: NDArray[np.uint8]) -> "Answers":
+    """Have digits (N, 28, 28) recognised; called on a lane."""
+    lane = threading.current_thread()
+    with lane.resting() if isinstance(lane, _Lane) else nullcontext():
+        return link.ask(digits)
+
 
 def run_worker(connection: Connection, job: "Job", lanes: int) -> None:
     """Do tasks until the connection closes; the body of a worker process."""
@@ -139,7 +157,7 @@ def run_worker(connection: Connection, job: "Job", lanes: int) -> None:
     alone()
     link = Link(connection)
     reader = job.reader
-    reader.engine = RemoteEngine(reader.model, link.ask, batch=reader.batch)  # type: ignore[assignment]
+    reader.engine = RemoteEngine(reader.model, partial(_ask, link), batch=reader.batch)  # type: ignore[assignment]
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threads = [_Lane(job, link, tasks) for _ in range(lanes)]
     _bound_memory()

@@ -31,7 +31,8 @@ Overlay = Annotated[
     typer.Option(
         "--save-overlay",
         metavar="DIR",
-        help="Save NAME.read.png for each picture: the reading drawn over it.",
+        help="Save NAME.read.png for each picture, in DIR as in its folder: the reading drawn "
+        "over it.",
     ),
 ]
 Debug = Annotated[
