@@ -522,6 +522,14 @@ class TestHttp:
         with pytest.raises(SourceLost, match="broke off"):
             grab_all(source)
 
+    def test_files_opened_after_a_stream_keep_their_frames(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError):
+            RtspSource("rtsp://127.0.0.1:9/a", silence=0.5).open()
+        save_video(tmp_path / "clip.avi", clip(("1", 2)))
+        source = open_source(tmp_path / "clip.avi")
+        source.open()
+        assert [source.grab() for _ in range(3)] == [True, True, False]
+
     def test_passwords_are_not_shown(self) -> None:
         assert without_password("http://me:secret@host:80/a") == "http://host:80/a"
 

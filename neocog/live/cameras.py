@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.sources import Pixels, SourceLost, Wanted, hush, retrieved
+from neocog.live.sources import VideoSource, Wanted, hush
 
 SIZE = (1280, 720)
 """Asked for unless another size is."""
@@ -108,7 +107,7 @@ def probe(wanted: Wanted | None = None) -> Iterator[Camera]:
             yield Camera(number, name, grants)
 
 
-class CameraSource:
+class CameraSource(VideoSource):
     """Frames from a camera.
 
     Parameters
@@ -121,13 +120,12 @@ class CameraSource:
 
     live = True
     returns = True
+    ended = "gives no more pictures"
 
     def __init__(self, number: int, wanted: Wanted) -> None:
-        self.name = f"camera {number}"
-        self.fps: float | None = None
-        self._number = number
+        super().__init__(f"camera {number}")
+        self._which = number
         self._size, self._rate = wanted.size or SIZE, wanted.fps or FPS
-        self._video: Any = None
         self._waiting = False
 
     def open(self) -> str:
@@ -137,7 +135,7 @@ class CameraSource:
         self._check_node()
         hush()
         on_linux = sys.platform.startswith("linux")
-        self._video = cv2.VideoCapture(self._number, cv2.CAP_V4L2 if on_linux else cv2.CAP_ANY)
+        self._video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if on_linux else cv2.CAP_ANY)
         if not self._video.isOpened():
             self._refuse()
         for what, value in (
@@ -158,7 +156,7 @@ class CameraSource:
         """Say at once what opening would only fail on."""
         if not sys.platform.startswith("linux"):
             return
-        node = f"/dev/video{self._number}"
+        node = f"/dev/video{self._which}"
         if not os.path.exists(node):
             raise NothingToRead(
                 f"{self.name}: there is no {node}; `neocog cameras` lists those that are there"
@@ -174,29 +172,15 @@ class CameraSource:
     def _granted(self) -> str:
         import cv2
 
-        get = self._video.get
-        size = f"{int(get(cv2.CAP_PROP_FRAME_WIDTH))}x{int(get(cv2.CAP_PROP_FRAME_HEIGHT))}"
-        fps = float(get(cv2.CAP_PROP_FPS))
-        self.fps = fps if fps > 0 else None
-        code = int(get(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
+        self.fps = self._fps_told()
+        code = int(self._number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
         form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
-        rate = f"{fps:g} frames a second" if fps > 0 else "rate not told"
-        return ", ".join(part for part in (size, form, rate) if part)
+        rate = f"{self.fps:g} frames a second" if self.fps else "rate not told"
+        return ", ".join(part for part in (self._size_told(), form, rate) if part)
 
     def grab(self) -> bool:
-        """Wait for the next frame."""
+        """Wait for the next frame; the first came when it was opened."""
         if self._waiting:
             self._waiting = False
             return True
-        if not self._video.grab():
-            raise SourceLost(f"{self.name}: gives no more pictures")
-        return True
-
-    def retrieve(self) -> Pixels:
-        """Decode it."""
-        return retrieved(self._video, self.name)
-
-    def close(self) -> None:
-        """Let go of the camera."""
-        if self._video is not None:
-            self._video.release()
+        return super().grab()

@@ -145,17 +145,71 @@ def _stream(address: str) -> Source:
     raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
 
 
-class FileSource:
+class VideoSource:
+    """What cameras, streams and files that OpenCV reads have in common.
+
+    Parameters
+    ----------
+    name : str
+        As people call it.
+
+    Attributes
+    ----------
+    ended : str
+        What is said when it breaks off.
+    """
+
+    ended = "broke off"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fps: float | None = None
+        self._video: Any = None
+
+    def grab(self) -> bool:
+        """Wait for the next frame."""
+        if not self._video.grab():
+            raise SourceLost(f"{self.name}: {self.ended}")
+        return True
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        done, pixels = self._video.retrieve()
+        if not done:
+            raise SourceLost(f"{self.name}: a frame could not be decoded")
+        return in_colours(pixels)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._video is not None:
+            self._video.release()
+
+    def _number(self, what: int) -> float:
+        """Return a property of the video."""
+        return float(self._video.get(what))
+
+    def _size_told(self) -> str:
+        import cv2
+
+        width, height = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
+        return f"{int(self._number(width))}x{int(self._number(height))}"
+
+    def _fps_told(self) -> float | None:
+        import cv2
+
+        fps = self._number(cv2.CAP_PROP_FPS)
+        return fps if 0 < fps < 1000 else None
+
+
+class FileSource(VideoSource):
     """A video file, every frame of it."""
 
     live = False
     returns = False
 
     def __init__(self, path: Path) -> None:
-        self.name = str(path)
-        self.fps: float | None = None
+        super().__init__(str(path))
         self.files = [path]
-        self._video: Any = None
 
     def open(self) -> str:
         """Open it, and say what it holds."""
@@ -165,24 +219,12 @@ class FileSource:
         self._video = cv2.VideoCapture(self.name, cv2.CAP_FFMPEG)
         if not self._video.isOpened():
             raise InputError(f"{self.name}: is no video that can be decoded")
-        fps = float(self._video.get(cv2.CAP_PROP_FPS))
-        self.fps = fps if 0 < fps < 1000 else _USUAL_FPS
-        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
-        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
-        return f"{width}x{height}, {self.fps:g} frames a second"
+        self.fps = self._fps_told() or _USUAL_FPS
+        return f"{self._size_told()}, {self.fps:g} frames a second"
 
     def grab(self) -> bool:
         """Go on to the next frame."""
         return bool(self._video.grab())
-
-    def retrieve(self) -> Pixels:
-        """Decode it."""
-        return retrieved(self._video, self.name)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._video is not None:
-            self._video.release()
 
 
 class FrameSource:
@@ -291,14 +333,6 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
     if planes == 1:
         return np.asarray(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR), np.uint8)
     return np.ascontiguousarray(frame[:, :, :3])
-
-
-def retrieved(video: Any, name: str) -> Pixels:
-    """Decode what an OpenCV capture has grabbed."""
-    done, pixels = video.retrieve()
-    if not done:
-        raise SourceLost(f"{name}: a frame could not be decoded")
-    return in_colours(pixels)
 
 
 def hush() -> None:

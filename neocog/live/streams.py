@@ -6,14 +6,15 @@ import select
 import socket
 import time
 from base64 import b64encode
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import unquote, urljoin, urlsplit
 
 import numpy as np
 
 from neocog.errors import InputError
 from neocog.live.multipart import Multipart
-from neocog.live.sources import Pixels, SourceLost, hush, in_colours, retrieved
+from neocog.live.sources import Pixels, SourceLost, VideoSource, hush, in_colours
 
 SILENCE = 2.0
 """Seconds without a byte after which a stream counts as lost."""
@@ -22,6 +23,7 @@ _PIECE = 2**16  # bytes read at a time
 _CATCH_UP = 0.03  # seconds that newer pictures are taken for; a quick server never runs out of them
 _MOST_BROKEN = 10  # pictures in a row that cannot be decoded
 _REDIRECTS = 5
+_OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
 
 
 class MjpegSource:
@@ -100,7 +102,7 @@ class MjpegSource:
         return bool(select.select([self._socket], [], [], 0)[0])
 
 
-class RtspSource:
+class RtspSource(VideoSource):
     """Pictures from an RTSP server, over TCP.
 
     Parameters
@@ -115,50 +117,44 @@ class RtspSource:
     returns = True
 
     def __init__(self, address: str, *, silence: float = SILENCE) -> None:
-        self.name = without_password(address)
-        self.fps: float | None = None
+        super().__init__(without_password(address))
         self._address, self._silence = address, silence
-        self._video: Any = None
 
     def open(self) -> str:
         """Connect, and say what comes."""
         import cv2
 
         hush()
-        os.environ.setdefault(
-            "OPENCV_FFMPEG_CAPTURE_OPTIONS", "rtsp_transport;tcp|fflags;nobuffer|flags;low_delay"
-        )
         silence = round(1e3 * self._silence)
-        self._video = cv2.VideoCapture(
-            self._address,
-            cv2.CAP_FFMPEG,
-            [
-                *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 2 * silence),
-                *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, silence),
-            ],
-        )
+        with _low_delay():
+            self._video = cv2.VideoCapture(
+                self._address,
+                cv2.CAP_FFMPEG,
+                [
+                    *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 2 * silence),
+                    *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, silence),
+                ],
+            )
         if not self._video.isOpened():
             raise InputError(f"{self.name}: cannot be opened; check the address and the server")
-        fps = float(self._video.get(cv2.CAP_PROP_FPS))
-        self.fps = fps if 0 < fps < 1000 else None
-        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
-        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
-        return f"{width}x{height} over RTSP"
+        self.fps = self._fps_told()
+        return f"{self._size_told()} over RTSP"
 
-    def grab(self) -> bool:
-        """Wait for the next frame."""
-        if not self._video.grab():
-            raise SourceLost(f"{self.name}: broke off")
-        return True
 
-    def retrieve(self) -> Pixels:
-        """Decode it."""
-        return retrieved(self._video, self.name)
+@contextmanager
+def _low_delay() -> Iterator[None]:
+    """Let what is opened meanwhile keep no frames back, unless the user has options of their own.
 
-    def close(self) -> None:
-        """Hang up."""
-        if self._video is not None:
-            self._video.release()
+    OpenCV takes such options from the environment alone; a file opened with them loses frames.
+    """
+    if _OPTIONS in os.environ:
+        yield
+        return
+    os.environ[_OPTIONS] = "rtsp_transport;tcp|fflags;nobuffer|flags;low_delay"
+    try:
+        yield
+    finally:
+        os.environ.pop(_OPTIONS, None)
 
 
 def _decoded(jpeg: bytes) -> "Pixels | None":
