@@ -1,6 +1,7 @@
 """Going on where a run broke off: nothing is lost, nothing comes twice."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,18 @@ def test_a_torn_line_is_cut_off_though_nothing_comes(tmp_path: Path) -> None:
     with open_sink(Form("jsonl"), out, done=read_done(out, model="m")):
         pass
     assert out.read_bytes() == whole
+
+
+def test_what_is_not_written_anew_returns(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    old, new = (PageReading(name, model="m") for name in ("a", "b"))
+    for more in ([], [old]):
+        out.write_bytes(lines_of(old))
+        done = read_done(out, model="m")
+        with suppress(KeyboardInterrupt), open_sink(Form("jsonl"), out, done=done) as sink:
+            assert not done.take("a")
+            for reading in (new, *more):
+                sink.write(reading)
+            assert out.read_bytes() == lines_of(new, *more)
+            raise KeyboardInterrupt
+        assert out.read_bytes() == lines_of(new, old)

@@ -33,7 +33,7 @@ class Done:
     last_pages, last_failed : int
         Its records, and how many of these tell of a failure.
     again : bool
-        Whether the last input has come up again: its records are written anew.
+        Whether the last input has been written anew.
     """
 
     end: int = 0
@@ -48,6 +48,12 @@ class Done:
     _known: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
+    def note(self, text: str) -> None:
+        """Look for the last input among records that are written."""
+        if self.last is not None and not self.again:
+            begin = PageReading(self.last).to_json().partition(',"page":')[0]
+            self.again = text.startswith(begin) or f"\n{begin}" in text
+
     def take(self, source: str) -> bool:
         """Whether an input is done already; named as often as it has records, it is so often.
 
@@ -57,7 +63,6 @@ class Done:
         name = np.uint64(_hash(source))
         place = int(np.searchsorted(self._known, name))
         if place == len(self._known) or self._known[place] != name or not self._left[place]:
-            self.again = self.again or source == self.last
             return False
         self._left[place] -= 1
         return True

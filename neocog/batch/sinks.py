@@ -38,7 +38,7 @@ class Sink:
     def __init__(self, form: Form, path: str | Path | None = None, *, done: Done | None = None):
         self.form, self.seconds = form, 0.0
         self._path, self._done = path, done
-        self._last = ""  # records of the last input, until it is clear whether it is read again
+        self._last = ""  # records of the last input, until it is clear whether they come anew
         self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
         self._stream: TextIO | None = None
         self._files = ExitStack()
@@ -74,6 +74,8 @@ class Sink:
             if self._stream is None:
                 self._stream = self._open()
             self._stream.write(text)
+            if self._done is not None:
+                self._done.note(text)
             self._stream.flush()
             self._sync()
 
@@ -123,7 +125,7 @@ def open_sink(
         A file, written over if it is there, when the first record comes.
     done : Done, optional
         Go on behind what the file has: a torn line is cut off at once, the last input's records
-        leave with the first new record, and return at the end unless it has come up again.
+        leave with the first new record, and return at the end unless it has been written anew.
 
     Raises
     ------
