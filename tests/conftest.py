@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,8 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.fail(f"NEOCOG_DATA names {folder}, which is not a folder")
     return folder
+
+
+# A background job of a shell ignores Ctrl-C, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
