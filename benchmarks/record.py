@@ -22,7 +22,7 @@ def write_results(
 ) -> None:
     """Write one result file, readable by ``tables.py``."""
     result = {
-        "command": "python " + " ".join([Path(sys.argv[0]).as_posix(), *_options()]),
+        "command": "python " + " ".join([_script(), *_options()]),
         "machine": machine(gpu),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": commit(),
@@ -35,6 +35,11 @@ def write_results(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def _script() -> str:
+    """The script as seen from the top folder, however it was called."""
+    return f"benchmarks/{Path(sys.argv[0]).name}"
 
 
 def _options() -> list[str]:
