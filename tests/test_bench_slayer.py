@@ -37,7 +37,7 @@ def fed() -> Fed:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path))
-    slayer_cpu.library.cache_clear()
+    slayer_cpu.built.cache_clear()
     return tmp_path
 
 
@@ -76,7 +76,7 @@ def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
     assert len(rows) == 16
     (built, counting) = sorted(cache.glob("s-layer-*.so"))
     before = built.stat().st_mtime_ns, counting.stat().st_mtime_ns
-    slayer_cpu.library.cache_clear()
+    slayer_cpu.built.cache_clear()
     rivals(Fed(fed.model, fed.digits[:1]), quick=True, log=said)
     assert before == (built.stat().st_mtime_ns, counting.stat().st_mtime_ns)
 
@@ -109,7 +109,7 @@ def test_without_a_compiler_a_line_says_so(
         rivals(fed, quick=True, log=said)
     assert "\n" not in str(caught.value)
     compiler.cache_clear()
-    slayer_cpu.library.cache_clear()
+    slayer_cpu.built.cache_clear()
 
 
 # -- silence ---------------------------------------------------------------------------------------

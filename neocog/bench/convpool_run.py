@@ -191,7 +191,7 @@ def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
     """Return what makes the ways of a system; None where it is not asked for."""
     case = operands.case
     if system in ("naive", "fused"):
-        return (partial(_itself, way) for way in operands.library(system))
+        return (partial(_itself, way) for way in operands.ways_of(system))
     if system == "winograd":
         return (partial(_winograd, device, operands, fused) for fused in (True, False))
     if system == "compiled":

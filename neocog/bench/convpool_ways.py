@@ -80,7 +80,7 @@ class Operands:
         return naive(self.x[pictures].double(), self.w.double())
 
     # -- the library ---------------------------------------------------------------------------
-    def library(self, system: str) -> list[Way]:
+    def ways_of(self, system: str) -> list[Way]:
         """Return a library's ways, in both memory formats."""
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
         ways = []

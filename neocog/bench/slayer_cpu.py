@@ -62,7 +62,7 @@ def compiler() -> tuple[str, str]:
 
 
 @cache
-def library(counting: bool = False) -> ctypes.CDLL:
+def built(counting: bool = False) -> ctypes.CDLL:
     """Return the rivals' library, built on first use and kept in the cache folder.
 
     Parameters
@@ -115,7 +115,7 @@ class Rival:
 
     def run(self, way: str, u: NDArray[np.float32], *, counting: bool = False) -> float:
         """Compute by ``S``, ``F``, ``F blocked`` or ``G``; return the seconds of processor time."""
-        code = library(counting)
+        code = built(counting)
         given = (ctypes.byref(self._shape), *map(_address, (u, self._a, self._c, self._silence)))
         theta = ctypes.c_float(float(self._theta))
         start = time.thread_time()  # other programs do not count
@@ -134,9 +134,9 @@ class Rival:
     def counts(self, way: str, u: NDArray[np.float32]) -> dict[str, int]:
         """Return how often each kind of array is read and written, and the operations."""
         out = (ctypes.c_longlong * len(_KINDS))()
-        library(True).s_counts(out, 1)
+        built(True).s_counts(out, 1)
         self.run(way, u, counting=True)
-        library(True).s_counts(out, 1)
+        built(True).s_counts(out, 1)
         return dict(zip(_KINDS, map(int, out), strict=True))
 
 
