@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.record import write_results
 from neocog.errors import UsageError
-from neocog.learning.calibrate import RiskRow, risk_row
+from neocog.learning.calibrate import RiskRow, risk_row, threshold_of
 from neocog.learning.datasets import open_digits
 from neocog.learning.marks.held import font_files
 from neocog.learning.negatives import negatives
@@ -52,11 +52,10 @@ FORMATS = {"p": ".5f", "coverage": ".2%", "risk": ".3%", "p_marks": ".5f", "refu
 
 def threshold(model: Model, coverage: float) -> float:
     """The highest threshold of a card's table that answers so many validation digits."""
-    rows = model.card.get("rejection", {}).get("table", [])
-    fit = [row["p"] for row in rows if row["coverage"] >= coverage]
-    if not fit:
+    rows = tuple(RiskRow(**row) for row in model.card.get("rejection", {}).get("table", []))
+    if not rows:
         raise UsageError(f"{model.id}: no table of thresholds; make it with benchmarks/ship.py")
-    return float(max(fit))
+    return threshold_of(rows, coverage)
 
 
 def read(model: Model, images: np.ndarray, xp: Any) -> Answers:

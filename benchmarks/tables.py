@@ -128,7 +128,12 @@ def models(result: dict[str, Any]) -> dict[str, Any]:
                "photos_exact": "exact", "strings_cer": "strings, error rate",
                "strings_exact": "exact"}  # fmt: skip
     shares = {key: ".2%" for key in columns if key not in ("model", "planes", "size")}
-    return result | {"columns": columns, "formats": shares}
+    devices = {part: about["device"] for row in result["rows"]
+               for part, about in row["measured"].items()}  # fmt: skip
+    where = ", ".join(f"{part} on {device}" for part, device in devices.items())
+    command = "python benchmarks/cards.py DATA models/*.safetensors"
+    about = {"command": command, "machine": where}
+    return result | about | {"columns": columns, "formats": shares}
 
 
 def models_robustness(result: dict[str, Any]) -> dict[str, Any]:

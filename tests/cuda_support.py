@@ -33,6 +33,13 @@ def thinned(cases: Iterable[tuple[Any, ...]], quick: Callable[..., bool]) -> lis
     return [case if quick(*case) else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
+#: A test that asks for no fixture but runs kernels on the CPU.
+emulated = pytest.mark.skipif(
+    shutil.which("g++") is None,
+    reason="the emulator builds kernels with g++, which is not installed",
+)
+
+
 @pytest.fixture(scope="session")
 def emulator() -> Emulator:
     """A machine that runs kernels on the CPU."""

@@ -41,6 +41,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+compiled = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="the CPU rivals are built with a C compiler"
+)
+
+
 def said(line: str) -> None:
     pass
 
@@ -68,7 +73,7 @@ def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 # -- one CPU core ----------------------------------------------------------------------------------
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@compiled
 def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
     rows = rivals(fed, quick=True, log=said)
     assert {row["system"] for row in rows} == {"CPU S", "CPU F", "CPU F blocked", "CPU G"}
@@ -81,7 +86,7 @@ def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
     assert before == (built.stat().st_mtime_ns, counting.stat().st_mtime_ns)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@compiled
 def test_counts_are_those_of_the_loops(fed: Fed, cache: Path) -> None:
     u = np.ascontiguousarray(fed.maps["UC2"][0])
     layer, spec = fed.model.s[2], fed.model.spec

@@ -1,7 +1,6 @@
 """``bench winograd``: lanes, counts, report; the whole of it dry on a GPU that is not there."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -24,8 +23,8 @@ from neocog.cuda import launcher
 from neocog.cuda.emulator import Emulator
 from neocog.errors import InputError
 from tests import cuda_fake
+from tests.cuda_support import emulated
 
-emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 SMALL = Layer(5, 8, 8)
 
 

@@ -1,7 +1,6 @@
 """Decomposed Winograd convolution against float64, its kernels run by the emulator."""
 
 import itertools
-import shutil
 from dataclasses import replace
 from fractions import Fraction
 
@@ -29,10 +28,8 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_maps import poisoned as maps_poisoned
+from tests.cuda_support import emulated, thinned
 from tests.cuda_support import nvrtc as nvrtc
-from tests.cuda_support import thinned
-
-emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,11 +124,7 @@ def bench_slayer(
     )
     result = run(wanted, log=_told, keep=lambda found: _kept(found, output))
     print(json.dumps(result) if as_json else "\n".join(lines(result)))
-    wrong = faults(result)
-    for line in wrong:
-        _told(f"WRONG {line}")
-    if wrong:
-        raise typer.Exit(1)
+    _end(faults(result))
 
 
 @app.command("convpool")
@@ -158,11 +156,7 @@ def bench_convpool(
     from neocog.bench import convpool as bench
     from neocog.bench.convpool_report import section, write_figures
 
-    def save(found: dict[str, Any]) -> None:
-        if output is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
+    save = partial(_written, path=output)
     if cpu:
         result = bench.run_on_cpu()
     else:
@@ -173,11 +167,7 @@ def bench_convpool(
     if tilings is not None:
         tilings.write_text(json.dumps(bench.tilings(result)) + "\n", encoding="utf-8")
     print(json.dumps(result) if as_json else section(result))
-    wrong = bench.faults(result)
-    for line in wrong:
-        _told(f"WRONG {line}")
-    if wrong:
-        raise typer.Exit(1)
+    _end(bench.faults(result))
 
 
 @app.command("winograd")
@@ -215,11 +205,7 @@ def bench_winograd(
         bench.progress(f"{bench.run_launches()} transforms launched")
         return
 
-    def save(found: dict[str, Any]) -> None:
-        if output is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
+    save = partial(_written, path=output)
     if profile is not None:
         result = bench.with_profile(output, profile)
         save(result)
@@ -230,11 +216,7 @@ def bench_winograd(
     if figures is not None:
         write_figures(result, figures)
     print(json.dumps(result) if as_json else section(result))
-    wrong = bench.faults(result)
-    for line in wrong:
-        _told(f"WRONG {line}")
-    if wrong:
-        raise typer.Exit(1)
+    _end(bench.faults(result))
 
 
 @app.command("all")
@@ -267,11 +249,7 @@ def bench_all(
         log=_told,
         keep=lambda found: _written(found, json_path),
     )
-    wrong = faults(results)
-    for line in wrong:
-        _told(f"WRONG {line}")
-    if wrong:
-        raise typer.Exit(1)
+    _end(faults(results))
 
 
 @app.command("report")
@@ -290,9 +268,23 @@ def bench_report(
         print(path)
 
 
-def _written(found: Any, path: Path) -> None:
+def _written(found: Any, path: Path | None) -> None:
+    """Write a result, whole or not at all, if a file was named."""
+    from neocog.files import atomic_write
+
+    if path is None:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    with atomic_write(path) as stream:
+        stream.write(json.dumps(found, indent=1).encode() + b"\n")
+
+
+def _end(wrong: Sequence[str]) -> None:
+    """Tell what is wrong, and end with exit code 1 if anything is."""
+    for line in wrong:
+        _told(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _told(line: str) -> None:
