@@ -1,7 +1,11 @@
 """Going on where a run broke off: nothing is lost, nothing comes twice."""
 
 import json
-from contextlib import suppress
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
-from neocog.batch.resume import read_done
+from neocog.batch.resume import Done, read_done
 from neocog.batch.sinks import open_sink
 from neocog.cli import app
 from neocog.errors import UsageError
@@ -136,7 +140,7 @@ def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_pat
     assert result.exit_code == 1  # 3.png is among the records still
     assert result.stderr.endswith("neocog: 1 of 3 could not be read\n")
     names = [Path(json.loads(line)["source"]).name for line in out.read_text().splitlines()]
-    assert names == ["0.png", "1.png", "3.png"]
+    assert names == ["0.png", "3.png", "1.png"]
     assert run(scans / "3.png", *words).exit_code == 1
     assert set(before.splitlines()) < set(out.read_bytes().splitlines())
     assert len(out.read_bytes().splitlines()) == 3
@@ -151,16 +155,91 @@ def test_a_torn_line_is_cut_off_though_nothing_comes(tmp_path: Path) -> None:
     assert out.read_bytes() == whole
 
 
-def test_what_is_not_written_anew_returns(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "anew", "others"),
+    [
+        ("b0", "", "b0"),
+        ("a0", "a0", ""),
+        ("a1", "", "a1"),
+        ("b0a0a1b1", "a0a1", "b0b1"),
+        ("a0a1a0a1", "a0a1", "a0a1"),
+    ],
+)
+def test_records_of_the_last_input_are_told_apart(text: str, anew: str, others: str) -> None:
+    def records(names: str) -> str:
+        pages = zip(names[::2], names[1::2], strict=True)
+        return lines_of(*(PageReading(name, int(page)) for name, page in pages)).decode()
+
+    done = Done(last="a")
+    assert done.part(records(text)) == (records(anew), records(others))
+    assert done.again == bool(anew)
+    if done.again:
+        assert done.part(records("a0")) == ("", records("a0"))
+
+
+def test_old_records_make_way_in_one_step(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    old, new = (PageReading(name, model="m") for name in ("a", "b"))
-    for more in ([], [old]):
-        out.write_bytes(lines_of(old))
-        done = read_done(out, model="m")
-        with suppress(KeyboardInterrupt), open_sink(Form("jsonl"), out, done=done) as sink:
+    other, old = (PageReading(name, model="m") for name in "ba")
+    new = PageReading("a", 1, model="m")
+    for more in ([], [old], [old, new]):
+        out.write_bytes(lines_of(other, old))
+        out.chmod(0o640)
+        before = out.read_bytes()
+        with open_sink(Form("jsonl"), out, done=(done := read_done(out, model="m"))) as sink:
             assert not done.take("a")
-            for reading in (new, *more):
-                sink.write(reading)
-            assert out.read_bytes() == lines_of(new, *more)
-            raise KeyboardInterrupt
-        assert out.read_bytes() == lines_of(new, old)
+            sink.write(other)
+            assert out.read_bytes() == before + lines_of(other)
+            sink.put(lines_of(*more).decode())
+            sink.write(new)
+        anew = lines_of(*more) if more else lines_of(old)
+        assert out.read_bytes() == before[: done.end] + anew + lines_of(other, new)
+        assert out.stat().st_mode & 0o777 == 0o640
+        assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_record_that_lacks_but_its_line_end_is_whole(end: bytes, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    old, new = PageReading("a", model="m"), PageReading("b", model="m")
+    out.write_bytes(lines_of(old)[:-1] + end)
+    with open_sink(Form("jsonl"), out, done=read_done(out, model="m")) as sink:
+        sink.write(new)
+    assert out.read_bytes() == lines_of(old, new)
+
+
+def test_killed_before_the_last_input_comes_again(model: str, scans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert run(scans / "2b.tif", "--model", model, "-o", out).exit_code == 0
+    before = out.read_bytes()
+    words = ["read", "-", "--model", model, "--workers", "0", "-o", str(out), "--resume"]
+    command = [sys.executable, "-m", "neocog", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write(f"{scans / '0.png'}\n".encode())
+        process.stdin.flush()
+        until = time.monotonic() + 60
+        while out.read_bytes() == before and time.monotonic() < until:
+            time.sleep(0.01)
+        process.kill()
+    assert out.read_bytes().startswith(before)
+    assert len(out.read_bytes().splitlines()) == 3
+
+
+def test_killed_while_old_records_make_way(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    old, new = PageReading("a", model="m"), PageReading("b", model="m")
+    out.write_bytes(lines_of(old))
+    program = f"""
+import os, signal
+from neocog.batch.forms import Form
+from neocog.batch.records import PageReading
+from neocog.batch.resume import read_done
+from neocog.batch.sinks import open_sink
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with open_sink(Form("jsonl"), {str(out)!r}, done=read_done({str(out)!r}, model="m")) as sink:
+    sink.write(PageReading("b", model="m"))
+    sink.put("".join(PageReading("a", n, model="m").to_json() + "\\n" for n in range(2)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert out.read_bytes() == lines_of(old, new)

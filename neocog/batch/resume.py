@@ -25,7 +25,8 @@ class Done:
     end : int
         Bytes of the file up to the last input.
     size : int
-        Bytes of the file with the last input, without what was torn.
+        Bytes of the file with the last input, without what was torn; one more than there are
+        where nothing but the last line's end is missing.
     inputs, pages, failed : int
         Inputs and records before ``end``, and how many of these tell of a failure.
     last : str or None
@@ -48,11 +49,21 @@ class Done:
     _known: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def note(self, text: str) -> None:
-        """Look for the last input among records that are written."""
-        if self.last is not None and not self.again:
-            begin = PageReading(self.last).to_json().partition(',"page":')[0]
-            self.again = text.startswith(begin) or f"\n{begin}" in text
+    def part(self, text: str) -> tuple[str, str]:
+        """Part records that are to be written: those of the last input, and the others.
+
+        Only the first time that it comes up; later it is an input like any other.
+        """
+        if self.last is None or self.again:
+            return "", text
+        begin = PageReading(self.last).to_json().partition('"page":')[0] + '"page":'
+        start = 0 if text.startswith(f"{begin}0,") else text.find(f"\n{begin}0,") + 1
+        if not start and not text.startswith(f"{begin}0,"):
+            return "", text
+        self.again, end = True, text.index("\n", start) + 1
+        while text.startswith(begin, end) and not text.startswith(f"{begin}0,", end):
+            end = text.index("\n", end) + 1
+        return text[start:end], text[:start] + text[end:]
 
     def take(self, source: str) -> bool:
         """Whether an input is done already; named as often as it has records, it is so often.
@@ -71,9 +82,9 @@ class Done:
 def read_done(path: str | Path, *, model: str) -> Done:
     """Read an output file of JSON lines back.
 
-    A last line that was torn goes. The last input may have more pages: where it comes up again its
-    records are written anew. Inputs are written one after another, all pages together, so every
-    other input is whole.
+    A last line that was torn goes. The last input may have more pages: where it comes up again it
+    is read again. Inputs are written one after another, all pages together, so every other input
+    is whole.
 
     Parameters
     ----------
@@ -117,7 +128,7 @@ def read_done(path: str | Path, *, model: str) -> Done:
                 names.append(_hash(record["source"]))
             block.pages += 1
             block.failed += record["error"] is not None
-            start += len(line)
+            start += len(line.rstrip(b"\n")) + 1
     if torn and not names and not _is_torn_first(path):
         raise UsageError(f"{path}: holds no records of neocog; give another -o")
     whole.inputs, whole.size = max(0, len(names) - 1), start
@@ -135,9 +146,7 @@ def _is_torn_first(path: str | Path) -> bool:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """One whole line as a record, or None."""
-    if not line.endswith(b"\n"):
-        return None
+    """One line as a record, or None where it is none, or not all of one."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -17,6 +17,7 @@ from neocog.batch.forms import Form, lay_out
 from neocog.batch.records import PageReading
 from neocog.batch.resume import Done
 from neocog.errors import UsageError
+from neocog.files import atomic_write
 
 _SYNC = 5.0  # seconds after which what is written is brought to the disk
 
@@ -38,7 +39,6 @@ class Sink:
     def __init__(self, form: Form, path: str | Path | None = None, *, done: Done | None = None):
         self.form, self.seconds = form, 0.0
         self._path, self._done = path, done
-        self._last = ""  # records of the last input, until it is clear whether they come anew
         self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
         self._stream: TextIO | None = None
         self._files = ExitStack()
@@ -65,17 +65,16 @@ class Sink:
                 width = shutil.get_terminal_size().columns if self._on_screen() else None
                 rows, self._rows = "".join(self._rows), []
                 self._put(lay_out(rows, width=width))
-            if self._last and self._done is not None and not self._done.again:
-                self._put(self._last)
             self._sync(at_once=True)
 
     def _put(self, text: str) -> None:
         with unbroken():
+            if self._done is not None:
+                anew, text = self._done.part(text)
+                self._replace_last(anew)
             if self._stream is None:
                 self._stream = self._open()
             self._stream.write(text)
-            if self._done is not None:
-                self._done.note(text)
             self._stream.flush()
             self._sync()
 
@@ -84,14 +83,26 @@ class Sink:
             stream = self._stdout
         else:
             with _writing(self._path):
-                if self._done is not None and os.path.isfile(self._path):
-                    self._last = _cut_off(self._path, self._done.end)
                 mode = "w" if self._done is None else "a"
                 stream = open(self._path, mode, encoding="utf-8", newline="")  # noqa: SIM115
                 self._files.enter_context(stream)
         if self._done is None:
             stream.write(self.form.head)
         return stream
+
+    def _replace_last(self, anew: str) -> None:
+        """Put records of the last input where its old ones stand, in one step.
+
+        A run that is killed leaves the old ones or the new ones, never neither.
+        """
+        if not anew or self._path is None or self._done is None:
+            return
+        with _writing(self._path):
+            if _holds(self._path, self._done, anew.encode()):
+                return
+            self._files.close()  # the stream is of the file that goes
+            self._stream = None
+            _exchange(self._path, self._done, anew.encode())
 
     def _on_screen(self) -> bool:
         return self._path is None and self._stdout.isatty()
@@ -124,8 +135,8 @@ def open_sink(
     path : str or Path, optional
         A file, written over if it is there, when the first record comes.
     done : Done, optional
-        Go on behind what the file has: a torn line is cut off at once, the last input's records
-        leave with the first new record, and return at the end unless it has been written anew.
+        Go on behind what the file has: a torn line is cut off at once, and the last input's
+        records leave only when new ones take their place, in one step.
 
     Raises
     ------
@@ -137,7 +148,7 @@ def open_sink(
         with _writing(path):
             _check(Path(path))
             if done is not None and os.path.isfile(path):
-                os.truncate(path, done.size)
+                _mend(path, done.size)
     try:
         yield sink
     finally:
@@ -160,13 +171,34 @@ def unbroken() -> Iterator[None]:
             before(*came[0])
 
 
-def _cut_off(path: str | Path, size: int) -> str:
-    """Cut a file to ``size`` bytes, and return what stood behind them."""
+def _mend(path: str | Path, size: int) -> None:
+    """Cut off what was torn behind ``size`` bytes, or end a line that lacks but its end."""
     with open(path, "r+b") as stream:
-        stream.seek(size)
-        rest = stream.read().decode("utf-8")
-        stream.truncate(size)
-    return rest
+        held = stream.seek(0, os.SEEK_END)
+        if held > size:
+            stream.truncate(size)
+        stream.write(b"\n" * (size - held))  # none where that is negative
+
+
+def _holds(path: str | Path, done: Done, records: bytes) -> bool:
+    """Whether the last input's old records are the same."""
+    with open(path, "rb") as stream:
+        stream.seek(done.end)
+        return stream.read(done.size - done.end) == records
+
+
+def _exchange(path: str | Path, done: Done, records: bytes) -> None:
+    """Write a file anew, with other records of the last input."""
+    place = os.path.realpath(path)
+    mode = os.stat(place).st_mode
+    with open(place, "rb") as old, atomic_write(place) as new:
+        shutil.copyfileobj(old, new)
+        new.truncate(done.end)
+        new.seek(done.end)
+        new.write(records)
+        old.seek(done.size)
+        shutil.copyfileobj(old, new)
+    os.chmod(place, mode)
 
 
 @contextmanager
