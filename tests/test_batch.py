@@ -59,6 +59,18 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
         np.testing.assert_allclose(np.array(nine.box) / 9, box, atol=1.5)
 
 
+def test_pixels_are_reduced_as_a_file_is(reader: Reader, tmp_path: Path) -> None:
+    strip = Image.fromarray(page("3810479265")[60:180])
+    large = strip.resize((strip.width * 4, strip.height * 4), Image.Resampling.BICUBIC)
+    large.save(tmp_path / "large.png")
+    wanted = reader.read(tmp_path / "large.png")
+    assert wanted.text == "3810479265"
+    deep = np.asarray(large).astype(np.uint16) * 257
+    for pixels in (large, np.asarray(large), np.asarray(large.convert("RGB")), deep):
+        reading = reader.read(pixels)
+        assert (reading.text, reading.digits) == (wanted.text, wanted.digits)
+
+
 def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     first, second = (Image.fromarray(page(text)) for text in ("12", "345"))
     first.save(tmp_path / "two.tif", save_all=True, append_images=[second])

@@ -267,7 +267,7 @@ class _Once(Once):
 
 
 def _pages(picture: Picture) -> "Iterator[Page]":
-    from neocog.vision.decode import Page, decode, to_grey
+    from neocog.vision.decode import decode
     from neocog.vision.find import LONG_SIDE
 
     if isinstance(picture, str | Path):
@@ -276,7 +276,22 @@ def _pages(picture: Picture) -> "Iterator[Page]":
     if isinstance(picture, bytes):
         return decode(picture, long_side=LONG_SIDE)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
-    return iter((Page(0, to_grey(pixels), 1.0),))
+    return iter((_page(pixels, LONG_SIDE),))
+
+
+def _page(pixels: NDArray[Any], long_side: int) -> "Page":
+    """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
+    from PIL import Image
+
+    from neocog.vision.decode import Page, to_grey
+
+    full = max(pixels.shape[:2], default=0)
+    if full <= long_side:
+        return Page(0, to_grey(pixels), 1.0)
+    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
+    image = Image.fromarray(pixels if plain else to_grey(pixels))
+    image.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
+    return Page(0, to_grey(np.asarray(image)), max(image.size) / full)
 
 
 def _pixels(image: "Image") -> NDArray[Any]:
