@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from neocog.bench.network_bench import TOLERANCES
-from neocog.bench.timing import made_digits
 from neocog.network import reference
+from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from neocog.bench.network_bench import GpuComparison, compare_on_gpu, differences_from_cpu
 from neocog.bench.race import race, trips
-from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.kernel import Layout
 from neocog.cuda.passes import as_float32
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
+from neocog.network.made import made_digits
 from tests.support import tiny_model
 
 

@@ -17,10 +17,10 @@ from neocog.bench.slayer_counters import launched, read
 from neocog.bench.slayer_cpu import Rival, compiler, rivals
 from neocog.bench.slayer_inputs import STAGES, Fed, find_digits, networks, sized
 from neocog.bench.slayer_report import headline, section, verdict, write_figures
-from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
 from neocog.errors import DeviceError, InputError, UsageError
+from neocog.network.made import made_digits
 from neocog.network.spec import REJECT
 from tests import cuda_fake
 from tests.cuda_support import emulator, shipped

@@ -18,7 +18,6 @@ import pytest
 from typer.testing import CliRunner
 
 from neocog.batch import device as batch_device
-from neocog.bench.timing import made_digits
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
@@ -30,6 +29,7 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Answers, Decision
 from neocog.network.engine import Engine, open_engine
+from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 from tests import cuda_fake, cuda_maps
@@ -582,7 +582,7 @@ def test_engines_in_two_threads() -> None:
 _PROCESS = """
 import time; start = time.perf_counter()
 import json
-from neocog.bench.timing import made_digits
+from neocog.network.made import made_digits
 from neocog.network.engine import open_engine
 from neocog.network.model import load_model
 digits = made_digits(8)

@@ -7,12 +7,12 @@ import pytest
 
 from neocog.bench import slayer_gpu
 from neocog.bench.slayer_inputs import SIZES, STAGES, Fed, networks
-from neocog.bench.timing import made_digits
 from neocog.cuda.compiler import build
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_paper import VERSIONS, Ladder, connecting_area, paper_layouts
 from neocog.errors import UsageError
 from neocog.network import reference
+from neocog.network.made import made_digits
 from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
 from tests.cuda_support import ARCHITECTURES, emulator, machine, nvrtc, thinned
 

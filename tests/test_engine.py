@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from support import digits_of, tiny_model
 
-from neocog.bench.timing import made_digits
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Decision
 from neocog.network.engine import Engine
 from neocog.network.layers import Patch
+from neocog.network.made import made_digits
 from neocog.network.u0 import u0_from_digits
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from neocog.batch.records import PageReading
 from neocog.bench.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
-from neocog.bench.timing import StageTime, Timing, made_digits, made_page, page_times
+from neocog.bench.timing import StageTime, Timing, made_page, page_times
 from neocog.learning.formats import Digits
 from neocog.network.decision import answers
 from neocog.network.engine import Bound, Engine
+from neocog.network.made import made_digits
 from neocog.vision.find import find_digits
 from tests.support import digits_of, tiny_model
 

@@ -17,7 +17,6 @@ from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch")
 
-from neocog.bench.timing import made_digits  # noqa: E402
 from neocog.cli import app  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402
@@ -32,6 +31,7 @@ from neocog.learning.torch_network import Network  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
+from neocog.network.made import made_digits  # noqa: E402
 from neocog.network.model import Model, from_bytes, load_model, to_bytes  # noqa: E402
 from neocog.network.u0 import u0_from_digits  # noqa: E402
 

@@ -7,9 +7,9 @@ import pytest
 
 from neocog.bench import compare as comparing
 from neocog.bench.compare import compare
-from neocog.bench.timing import made_digits
 from neocog.errors import NeocogError, UsageError
 from neocog.network import fields, reference
+from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import PRESETS, preset
 from neocog.network.u0 import u0_from_digits

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from support import tiny_model
 
-from neocog.bench.timing import made_digits
 from neocog.network import reference
 from neocog.network.fields import bell, c_kernel
+from neocog.network.made import made_digits
 from neocog.network.spec import preset
 from neocog.network.u0 import u0_from_digits
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.bench.timing import WARM_UP, made_digits
+from neocog.bench.timing import WARM_UP
 from neocog.errors import NeocogError, UsageError
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.engine import Engine
+from neocog.network.made import made_digits
 from neocog.network.model import Model
 from neocog.network.u0 import u0_from_digits
 

@@ -57,8 +57,8 @@ def verify_model(name: str) -> str:
     ModelError
         If it cannot be loaded or answers wrongly.
     """
-    from neocog.bench.timing import made_digits
     from neocog.network.engine import Engine
+    from neocog.network.made import made_digits
     from neocog.network.model import load_model
 
     model = load_model(name)
@@ -190,8 +190,8 @@ def verify_kernels(device: str) -> str:
     DeviceError
         If it cannot answer, or answers otherwise.
     """
-    from neocog.bench.timing import made_digits
     from neocog.network.engine import Engine, open_engine
+    from neocog.network.made import made_digits
     from neocog.network.model import load_model
     from neocog.network.registry import DEFAULT
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.bench.race import INPUT_SETS, Side, race, trips
-from neocog.bench.timing import made_digits
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
+from neocog.network.made import made_digits
 from neocog.network.model import Model
 
 Log = Callable[[str], None]

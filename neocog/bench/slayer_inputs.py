@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.bench.timing import made_digits
 from neocog.errors import NeocogError, UsageError
 from neocog.network import reference
 from neocog.network.engine import Engine
+from neocog.network.made import made_digits
 from neocog.network.model import Model, SWeights, load_model
 from neocog.network.spec import REJECT
 from neocog.network.u0 import u0_from_digits

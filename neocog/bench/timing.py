@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.network.made import made_digits
+from neocog.network.u0 import DIGIT_SIZE
+
 if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine, Bound
 
@@ -17,7 +20,6 @@ WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
 MOST_STAGES = 50  # passes that are taken apart into stages
 PERCENTILES = (50.0, 95.0, 99.0)
-_SIDE = 28
 _ENLARGED = 2  # of the digits on the made page
 _ROW = 10  # digits of a line of the made page
 _MOST_ON_PAGE = 50
@@ -173,7 +175,7 @@ def page_times(count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
 
 def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A grey page with digits (N, 28, 28) at twice their size, in lines of ten."""
-    step = _SIDE * _ENLARGED
+    step = DIGIT_SIZE * _ENLARGED
     lines = -(-len(digits) // _ROW)
     page = np.full(((2 * lines + 2) * step, (_ROW + 4) * step), _PAPER, np.uint8)
     for i, digit in enumerate(digits):
@@ -191,28 +193,3 @@ def _milliseconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - start)
-
-
-def made_digits(count: int, *, seed: int = 0) -> NDArray[np.uint8]:
-    """Digits made of three random strokes of a pen 2.3 pixels wide.
-
-    Their longer side is 20 pixels, as MNIST's is, so that a network that skips silence is not
-    flattered.
-
-    Returns
-    -------
-    (count, 28, 28) ndarray of uint8
-    """
-    random = np.random.default_rng(seed)
-    ends = random.uniform(size=(count, 4, 1, 1, 2))  # strokes join end to end
-    low, high = ends.min(axis=1, keepdims=True), ends.max(axis=1, keepdims=True)
-    ends = (ends - (low + high) / 2) / (high - low).max(axis=-1, keepdims=True)
-    ends = _SIDE / 2 - 0.5 + (20.0 - 2.3) * ends
-    place = np.moveaxis(np.mgrid[:_SIDE, :_SIDE].astype(np.float64), 0, -1)
-    distance = np.full((count, _SIDE, _SIDE), np.inf)
-    for stroke in range(3):
-        start, step = ends[:, stroke], ends[:, stroke + 1] - ends[:, stroke]
-        along = ((place - start) * step).sum(-1) / np.maximum((step**2).sum(-1), 1e-9)
-        nearest = start + np.clip(along, 0.0, 1.0)[..., None] * step
-        distance = np.minimum(distance, np.linalg.norm(place - nearest, axis=-1))
-    return (255.0 * np.clip(1.65 - distance, 0.0, 1.0)).astype(np.uint8)

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.bench.timing import made_digits
 from neocog.cuda.lanes import Lane, captured, elapsed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
 from neocog.cuda.plan import ANCHORS, MOST_CHUNK, STAGES, Plan, Shelf, kernels_of
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import to_numpy
+from neocog.network.made import made_digits
 
 if TYPE_CHECKING:
     from neocog.cuda.runner import Runner
