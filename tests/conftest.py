@@ -19,6 +19,16 @@ def data_dir() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a tiny model."""
+    from tests.support import tiny_model
+
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    tiny_model().save(path)
+    return str(path)
+
+
 # A background job of a shell ignores Ctrl-C, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Digits of straight strokes, pages of them, and a tiny model that reads them."""
+"""Digits of straight strokes, pages of them, a tiny model that reads them, and the commands."""
 
 from functools import cache
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from typer.testing import CliRunner, Result
 
+from neocog.cli import app
 from neocog.learning.edges import edge_references
 from neocog.network import fields, reference
 from neocog.network.model import Model, SWeights
@@ -67,6 +69,11 @@ def save_page(path: Path, text: str) -> Path:
 def digits_of(labels: str) -> NDArray[np.uint8]:
     """(N, 28, 28) digits in MNIST's form."""
     return np.stack([normalise(glyph(int(label))) for label in labels])
+
+
+def run(*words: str | Path) -> Result:
+    """Run a command as a user types it: ``run("read", path)``."""
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @cache

@@ -10,24 +10,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 from neocog.batch.forms import Form, kind_of
 from neocog.batch.inputs import Item
 from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
-from neocog.cli import app
 from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
-from tests.support import page, save_page, tiny_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
+from tests.support import page, run, save_page
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +31,18 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["read", *map(str, words)])
-
-
 def test_the_file_says_the_form(model: str, scans: Path, tmp_path: Path) -> None:
     assert [kind_of(name) for name in (None, "a", "a.JSONL", "a.ndjson", "a.csv")] == [
         "text", "text", "jsonl", "jsonl", "csv"
     ]  # fmt: skip
-    run(scans, "--model", model, "-o", tmp_path / "out.jsonl")
+    run("read", scans, "--model", model, "-o", tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["text"] == "07\n1"
 
 
 def test_pandas_reads_both_forms(model: str, scans: Path, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     for name in ("out.jsonl", "out.csv"):
-        run(scans, "--model", model, "-o", tmp_path / name)
+        run("read", scans, "--model", model, "-o", tmp_path / name)
     lines = pandas.read_json(tmp_path / "out.jsonl", lines=True, dtype={"text": str})
     rows = pandas.read_csv(tmp_path / "out.csv", dtype={"text": str}, keep_default_na=False)
     for table in (lines, rows):
@@ -79,12 +66,12 @@ def test_jq_reads_json_lines(model: str, scans: Path) -> None:
 
 
 def test_a_table_for_people(model: str, scans: Path, tmp_path: Path) -> None:
-    result = run(scans, "--model", model, "--format", "table")
+    result = run("read", scans, "--model", model, "--format", "table")
     assert result.exit_code == 1
     words = " ".join(result.stdout.split())
     for word in ("source page text n_digits", "a.png", "07", "38", "no picture that can be"):
         assert word in words
-    run(scans, "--model", model, "--format", "table", "-o", tmp_path / "table.txt")
+    run("read", scans, "--model", model, "--format", "table", "-o", tmp_path / "table.txt")
     assert "a.png" in (tmp_path / "table.txt").read_text()
 
 
@@ -120,7 +107,7 @@ def test_doubts_come_first(tmp_path: Path) -> None:
 def test_the_page_stands_alone(model: str, scans: Path, tmp_path: Path) -> None:
     for workers in ("0", "2"):
         path = tmp_path / f"r{workers}.html"
-        run(scans, "--model", model, "--report", path, "--workers", workers)
+        run("read", scans, "--model", model, "--report", path, "--workers", workers)
         page = path.read_text(encoding="utf-8")
         assert page.startswith("<!DOCTYPE html>")
         assert page.count("data:image/jpeg;base64,") == 3
@@ -130,7 +117,7 @@ def test_the_page_stands_alone(model: str, scans: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written(model: str, scans: Path, tmp_path: Path) -> None:
-    result = run(scans, "--model", model, "--report", tmp_path / "no" / "r.html")
+    result = run("read", scans, "--model", model, "--report", tmp_path / "no" / "r.html")
     assert result.exit_code == 2
     assert "give another --report" in result.stderr
     with pytest.raises(UsageError):
@@ -140,14 +127,14 @@ def test_a_page_that_cannot_be_written(model: str, scans: Path, tmp_path: Path) 
 def test_an_old_page_stays_where_nothing_is_read(model: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "r.html").write_text("dear")
-    result = run(tmp_path / "empty", "--model", model, "--report", tmp_path / "r.html")
+    result = run("read", tmp_path / "empty", "--model", model, "--report", tmp_path / "r.html")
     assert result.exit_code == 3
     assert (tmp_path / "r.html").read_text() == "dear"
 
 
 def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path) -> None:
     for other in (f"{tmp_path}/x", f"{tmp_path}/./x"):
-        result = run(scans, "--model", model, "-o", tmp_path / "x", "--report", other)
+        result = run("read", scans, "--model", model, "-o", tmp_path / "x", "--report", other)
         assert result.exit_code == 2
         assert "give another --report" in result.stderr
     assert not (tmp_path / "x").exists()
@@ -156,7 +143,7 @@ def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path)
 def test_old_text_goes_though_every_page_fails(model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     out.write_text("of another day")
-    assert run(scans / "b <i>.png", "--model", model, "-o", out).exit_code == 1
+    assert run("read", scans / "b <i>.png", "--model", model, "-o", out).exit_code == 1
     assert out.read_text() == ""
 
 
@@ -173,7 +160,7 @@ def test_overlays_have_the_same_names_on_every_run(model: str, tmp_path: Path) -
     words = (scans, tmp_path / "z.zip", "--model", model)
     for folder, more in ((tmp_path / "seen", ()), (other, ("--shard", "1/2")),
                          (other, ("--shard", "2/2"))):  # fmt: skip
-        assert run(*words, "--workers", "0", "--save-overlay", folder, *more).exit_code == 0
+        assert run("read", *words, "--workers", "0", "--save-overlay", folder, *more).exit_code == 0
     names = [p.relative_to(tmp_path / "seen") for p in sorted(tmp_path.glob("seen/*/*"))]
     assert [re.sub("-[0-9a-f]{8}", "-#", name.as_posix()) for name in names] == [
         "1/a-#.read.png", "1/a.read.png", "2/a.read.png", "2/b-#.read.png", "2/b-#.read.png"
@@ -193,7 +180,7 @@ def test_a_picture_that_is_another_one_by_now(
 
     monkeypatch.setattr(vision_decode, "decode", once)
     html, seen = tmp_path / "r.html", tmp_path / "seen"
-    result = run(picture, "--model", model, "--report", html, "--save-overlay", seen)
+    result = run("read", picture, "--model", model, "--report", html, "--save-overlay", seen)
     assert (result.exit_code, result.stdout) == (0, "7\n")
     assert "a.png: not drawn: cannot be read: ZeroDivisionError" in result.stderr
     assert html.read_text().count("<article") == 1

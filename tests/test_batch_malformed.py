@@ -15,14 +15,7 @@ from benchmarks.batch_cases import write_malformed
 from neocog.cli import app
 from neocog.errors import InputError
 from neocog.vision.decode import FORMATS, decode
-from tests.support import page, save_page, tiny_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
+from tests.support import page, save_page
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX files")

@@ -40,13 +40,6 @@ def reader() -> Reader:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scans")
     for number in range(24):

@@ -10,22 +10,13 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sinks import open_sink
-from neocog.cli import app
 from neocog.errors import UsageError
-from tests.support import page, save_page, tiny_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
+from tests.support import page, run, save_page
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +29,6 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, second = (Image.fromarray(page(text)) for text in ("12", "345"))
     first.save(folder / "2b.tif", save_all=True, append_images=[second])
     return folder
-
-
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["read", *map(str, words)])
 
 
 def lines_of(*readings: PageReading) -> bytes:
@@ -95,7 +82,7 @@ def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> N
 
 def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path) -> None:
     for words in ([], ["-o", tmp_path / "out.csv"], ["-o", tmp_path / "x", "--format", "text"]):
-        result = run(scans, "--model", model, "--resume", *words)
+        result = run("read", scans, "--model", model, "--resume", *words)
         assert result.exit_code == 2
         assert "give --format jsonl and -o" in result.stderr
 
@@ -104,13 +91,13 @@ def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path)
 def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     words = (scans, "--model", model, "--workers", workers, "-o")
-    assert run(*words, whole).exit_code == 1
+    assert run("read", *words, whole).exit_code == 1
     data = whole.read_bytes()
     ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
     cuts = (0, 5, len(data) // 2, ends[2], ends[3] + 1, len(data)) if workers == 0 else (ends[3],)
     for cut in cuts:
         out.write_bytes(data[:cut])
-        result = run(*words, out, "--resume")
+        result = run("read", *words, out, "--resume")
         assert result.exit_code == 1  # the broken picture counts, whichever run met it
         assert sorted(out.read_bytes().splitlines()) == sorted(data.splitlines())
         assert result.stderr.endswith("neocog: 1 of 7 could not be read\n")
@@ -118,12 +105,10 @@ def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path
 
 def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    run(scans / "0.png", scans / "1.png", "--model", model, "-o", out)
+    words = ("read", scans / "0.png", scans / "1.png", "--model", model, "-o", out)
+    run(*words)
     before = out.read_bytes()
-    assert (
-        run(scans / "0.png", scans / "1.png", "--model", model, "-o", out, "--resume").exit_code
-        == 0
-    )
+    assert run(*words, "--resume").exit_code == 0
     assert out.read_bytes() == before
     assert [json.loads(line)["text"] for line in before.splitlines()] == ["0", "1"]
 
@@ -131,17 +116,17 @@ def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path)
 def test_nothing_leaves_before_it_is_read_again(model: str, scans: Path, tmp_path: Path) -> None:
     out, empty = tmp_path / "out.jsonl", tmp_path / "empty"
     empty.mkdir()
-    run(scans / "0.png", scans / "3.png", "--model", model, "-o", out)
+    run("read", scans / "0.png", scans / "3.png", "--model", model, "-o", out)
     before = out.read_bytes()
     words = ("--model", model, "-o", out, "--resume")
-    assert run(empty, *words).exit_code == 3
+    assert run("read", empty, *words).exit_code == 3
     assert out.read_bytes() == before
-    result = run(scans / "1.png", *words)
+    result = run("read", scans / "1.png", *words)
     assert result.exit_code == 1  # 3.png is among the records still
     assert result.stderr.endswith("neocog: 1 of 3 could not be read\n")
     names = [Path(json.loads(line)["source"]).name for line in out.read_text().splitlines()]
     assert names == ["0.png", "3.png", "1.png"]
-    assert run(scans / "3.png", *words).exit_code == 1
+    assert run("read", scans / "3.png", *words).exit_code == 1
     assert set(before.splitlines()) < set(out.read_bytes().splitlines())
     assert len(out.read_bytes().splitlines()) == 3
 
@@ -209,7 +194,7 @@ def test_a_record_that_lacks_but_its_line_end_is_whole(end: bytes, tmp_path: Pat
 
 def test_killed_before_the_last_input_comes_again(model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    assert run(scans / "2b.tif", "--model", model, "-o", out).exit_code == 0
+    assert run("read", scans / "2b.tif", "--model", model, "-o", out).exit_code == 0
     before = out.read_bytes()
     words = ["read", "-", "--model", model, "--workers", "0", "-o", str(out), "--resume"]
     command = [sys.executable, "-m", "neocog", *words]

@@ -20,20 +20,13 @@ import pytest
 from PIL import Image
 from typer.core import TyperGroup
 from typer.main import get_command
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from neocog.cli import app
 from neocog.network.model import Model
-from tests.support import digits_of, save_page, tiny_model
+from tests.support import digits_of, run, save_page, tiny_model
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +45,6 @@ def write_idx(folder: Path, prefix: str, count: int) -> None:
         head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
         data = gzip.compress(head + array.tobytes(), 1)
         (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(data)
-
-
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def said(result: Result) -> str:

@@ -21,16 +21,9 @@ from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
 from neocog.live.sinks import LineFile
 from neocog.live.sources import SourceLost, Wanted
 from tests.live_support import MjpegServer, clip, picture, save_video
-from tests.support import tiny_model
+from tests.support import run
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +34,8 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["live", *(str(word) for word in words)])
-
-
 def live(video: Path | str, model: str, *words: str | Path) -> Result:
-    return run(video, "--model", model, "--device", "cpu", "--headless", *words)
+    return run("live", video, "--model", model, "--device", "cpu", "--headless", *words)
 
 
 class TestLive:
@@ -62,7 +51,7 @@ class TestLive:
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(sys, "platform", "linux")
-        result = run(video, "--model", model, "--device", "cpu")
+        result = run("live", video, "--model", model, "--device", "cpu")
         assert result.exit_code == 0
         assert result.stdout == "471\n2086\n"
         assert "there is no display: reading without a window" in result.stderr
@@ -163,7 +152,7 @@ class TestLive:
         self, video: Path, model: str, words: list[str], code: int, told: str
     ) -> None:
         source = [] if not words[0].startswith("--") else [str(video)]
-        result = run(*source, *words, "--headless", "--device", "cpu",
+        result = run("live", *source, *words, "--headless", "--device", "cpu",
                      *([] if "--model" in words else ["--model", model]))  # fmt: skip
         assert result.exit_code == code
         assert told in result.stderr

@@ -18,10 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from neocog.cli import app
-from tests.support import page, save_page, tiny_model
+from tests.support import page, run, save_page, tiny_model
 
 Maker = Callable[[Path], None]
 PICTURES: dict[str, Maker] = {}
@@ -41,22 +39,11 @@ def a_set(name: str) -> Callable[[Maker], Maker]:
     return lambda make: SETS.setdefault(name, make)
 
 
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 def check_line(line: str) -> None:
     assert line.startswith("neocog: ")
     assert "Traceback" not in line
     assert "please report" not in line
     assert len(line) > 30
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return str(path)
 
 
 # --- pictures that cannot be read -------------------------------------------------------------

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from neocog.batch.reader import Reader
 from neocog.bench.figures import Axis, Line, chart
 from neocog.bench.report import find_sets, measure, write
-from neocog.cli import app
 from neocog.errors import InputError
-from tests.support import save_page, tiny_model
+from tests.support import run, save_page, tiny_model
 from tests.test_cli import write_idx
 
 
@@ -31,17 +30,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_page(photos / "b.png", "56")
     (photos / "labels.csv").write_text("file,text\na.png,12\nb.png,57\nno.png,89\n")
     return folder
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
-    tiny_model().save(path)
-    return path
-
-
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 class Page(HTMLParser):
@@ -73,9 +61,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def report(
-    data: Path, model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Result, Path]:
+def report(data: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     folder = tmp_path_factory.mktemp("out") / "deep" / "report"
     result = run("eval", data, "--report", folder, "--model", model, "--device", "cpu",
                  "--limit", "20", "--json")  # fmt: skip
