@@ -201,15 +201,16 @@ def test_the_whole_run_on_a_device_that_is_made_up(
         monkeypatch.setattr(torch.cuda, name, fake)
     monkeypatch.setattr(convpool_device.Device, "name", "cpu")
     monkeypatch.setattr(convpool_device, "gpu", launcher.Gpu)
+    monkeypatch.setattr(convpool_device, "build_all", lambda gpu, kernels: None)
     monkeypatch.setattr(convpool_device, "_MOST_REPEATS", 1)
     monkeypatch.setattr(convpool_device, "_FLUSHED", 1)
     monkeypatch.setattr("neocog.bench.peers._WARM_UP", 1)
-    monkeypatch.setattr("neocog.bench.machine.machine", lambda gpu: "a fake")
+    monkeypatch.setattr("neocog.bench.machine.machine", lambda gpu, number=0: "a fake")
     monkeypatch.setattr("neocog.bench.convpool_run.contenders", lambda *a, **more: [SMALL])
     saved: list[Any] = []
     cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]
     result = convpool.run_on_gpu(cases=cases, save=saved.append, log=str)
-    assert len(saved) == 2 * len(result["rows"]) == 4  # some systems come last
+    assert len(saved) == 1 + 2 * len(result["rows"]) == 5  # some systems come last
     assert [s.name for s in SYSTEMS if s.name in result["rows"][0]["systems"]][1] == "winograd"
     assert not convpool.faults(result)
     assert result["facts"]["multiprocessors"] == 132

@@ -10,9 +10,11 @@ a matrix product. Ours is the direct sum in one kernel (:mod:`neocog.cuda.convpo
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
+from neocog.bench.attended import Watch, attend, faults_of, need_device
 from neocog.bench.machine import about
 from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError
@@ -26,7 +28,8 @@ CHECK = 1_209_925_632
 PAPER: dict[str, float] = {"fp32": 1.8, "fp16": 4.4}
 MISSING = "not in our copy"  # values of Tables II and III
 _QUICK_SECONDS = 45.0
-COMMAND = "neocog bench convpool -o benchmarks/results/convpool.json"
+#: Seconds that the standard run may take.
+SECONDS = 600.0
 
 Result = dict[str, Any]
 Log = Callable[[str], None]
@@ -147,9 +150,10 @@ def run_on_cpu(
     quick: bool = False,
     save: Callable[[Result], None] = lambda result: None,
     log: Log = progress,
+    command: str = "neocog bench convpool --cpu",
 ) -> Result:
     """Return what needs no GPU: operation counts, and the paper's check of them."""
-    result = {**_head(gpu=False), "rows": []}
+    result = {**_head(command), "rows": []}
     ours = operations("direct", ci=512, co=512, n=SIZE)
     log(f"direct sum, 512 channels: {ours} operations, the paper says {CHECK}")
     save(result)
@@ -160,9 +164,13 @@ def run_on_gpu(
     *,
     quick: bool = False,
     cases: Iterable[Case] | None = None,
-    seconds: float = 600.0,
+    seconds: float = SECONDS,
     save: Callable[[Result], None] = lambda result: None,
     log: Log = progress,
+    command: str = "neocog bench convpool",
+    number: int = 0,
+    watch: Watch | None = None,
+    earlier: Result | None = None,
 ) -> Result:
     """Check every system against float64, then time it, at each configuration.
 
@@ -178,6 +186,14 @@ def run_on_gpu(
         Takes the result after each configuration.
     log : callable
         Takes lines of progress.
+    command : str
+        What was asked for, as the result tells it.
+    number : int
+        Which GPU.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
+    earlier : dict, optional
+        A result whose rows stay.
     """
     try:
         from neocog.bench.convpool_device import Device
@@ -187,12 +203,49 @@ def run_on_gpu(
             f"{missing.name} is not installed, and neocog bench convpool compares with it: "
             "install neocog[bench] and neocog[cuda13], or use --cpu"
         ) from None
-    device = Device()
+    device = Device(number)
     chosen = list(cases) if cases is not None else quick_cases() if quick else standard_cases()
     seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
-    result = _head(gpu=True) | {"facts": device.facts()}
-    run_cases(device, chosen, result, seconds=seconds, save=save, log=log)
+    result = _head(command, number) | {"facts": device.facts()} | (earlier or {})
+    run_cases(device, chosen, result, seconds=seconds, save=save, log=log, watch=watch)
     return result
+
+
+def run_attended(
+    *,
+    quick: bool,
+    seconds: float = SECONDS,
+    save: Callable[[Result], None],
+    log: Log = progress,
+    command: str,
+    number: int = 0,
+) -> Result:
+    """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
+    need_device("convpool", number)
+    seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
+    work = partial(_attended, quick=quick, command=command, number=number)
+    return attend(work, {}, seconds=seconds, save=save, log=log)
+
+
+def _attended(
+    watch: Watch,
+    earlier: Result,
+    seconds: float,
+    save: Callable[[Result], None],
+    *,
+    quick: bool,
+    command: str,
+    number: int,
+) -> None:
+    run_on_gpu(
+        quick=quick,
+        seconds=seconds,
+        save=save,
+        command=command,
+        number=number,
+        watch=watch,
+        earlier=earlier,
+    )
 
 
 def tilings(result: Result) -> list[Result]:
@@ -203,7 +256,7 @@ def tilings(result: Result) -> list[Result]:
 
 def faults(result: Result) -> list[str]:
     """Return what is wrong: counts that are not the paper's, systems of ours that err or fail."""
-    wrong = []
+    wrong = faults_of(result)
     counted = {row["channels"]: row["direct"] for row in result.get("counts", ())}
     if counted.get(512, CHECK) != CHECK:
         wrong.append(f"direct sum at 512 channels counts {counted[512]}, the paper {CHECK}")
@@ -215,10 +268,10 @@ def faults(result: Result) -> list[str]:
     return wrong
 
 
-def _head(*, gpu: bool) -> Result:
+def _head(command: str, number: int | None = None) -> Result:
     return {
         "experiment": "convpool",
-        **about(COMMAND, gpu=gpu),
+        **about(command, gpu=number is not None, number=number or 0),
         "sizes": {"size": SIZE, "kernel": KERNEL, "pool": POOL, "padding": PADDING},
         "counts": counts(),
         "paper": {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from neocog.bench.builds import build_all
 from neocog.bench.peers import Graph, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
@@ -26,7 +27,12 @@ _FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
 
 
 class Device:
-    """The GPU 0 through PyTorch and CuPy.
+    """A GPU through PyTorch and CuPy, from then on the current one of both.
+
+    Parameters
+    ----------
+    number : int
+        Which.
 
     Raises
     ------
@@ -36,13 +42,16 @@ class Device:
 
     name = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         if not torch.cuda.is_available():
             raise DeviceError(
                 "PyTorch finds no GPU: neocog bench convpool --cpu tells what needs none"
             )
-        self.machine: Machine = gpu(0)
-        properties = torch.cuda.get_device_properties(0)
+        self.machine: Machine = gpu(number)
+        if number:
+            torch.cuda.set_device(number)
+            self.machine.xp.cuda.Device(number).use()
+        properties = torch.cuda.get_device_properties(number)
         self.cache = int(getattr(properties, "L2_cache_size", 60 << 20))
         self._flushed = torch.empty(int(self.cache * _FLUSH), dtype=torch.uint8, device=self.name)
         self._flush_ms: float | None = None
@@ -66,7 +75,8 @@ class Device:
         set_precision(precision)
 
     def warm(self, kernels: Any) -> None:
-        """Build and load kernels, several at a time."""
+        """Build kernels, in processes of their own, and load them."""
+        build_all(self.machine, kernels)
         self.machine.prepare(kernels)  # type: ignore[attr-defined]
 
     def array(self, tensor: Tensor) -> Array:

@@ -22,6 +22,8 @@ Tensor = Any
 Run = Callable[[], Tensor]
 
 _THREADS, _ROWS = 256, 8  # as kernels/box_sums.cu
+#: Memory formats of a library.
+LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,11 @@ class Operands:
         return naive(self.x[pictures].double(), self.w.double())
 
     # -- the library ---------------------------------------------------------------------------
-    def ways_of(self, system: str) -> list[Way]:
-        """Return a library's ways, in both memory formats."""
+    def library(self, system: str, how: str) -> Way:
+        """Return a library's way, "naive" or "fused", in one of ``LAYOUTS``."""
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
-        ways = []
-        for name, layout in (("last", torch.channels_last), ("first", torch.contiguous_format)):
-            x, w = (t.contiguous(memory_format=layout) for t in (self.x, filters))
-            ways.append(Way(system, f"channels {name}", partial(function, x, w)))
-        return ways
+        x, w = (t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters))
+        return Way(system, how, partial(function, x, w))
 
     def compiled(self) -> Way:
         """Return the naive form by torch.compile."""

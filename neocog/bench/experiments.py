@@ -8,6 +8,7 @@ import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,16 @@ class Request:
         """Whether there is a GPU to measure."""
         return self.device != "cpu"
 
+    @property
+    def number(self) -> int:
+        """Which GPU, where one is enough."""
+        return int(self.device.partition(":")[2] or 0)
+
+    def command(self, name: str) -> str:
+        """Return what runs one of the experiments again."""
+        words = [f"neocog bench all --device {self.device} --only {name}"]
+        return " ".join(words + ["--quick"] * self.quick)
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
@@ -81,15 +92,29 @@ def _network(request: Request) -> Result:
 def _convpool(request: Request) -> Result:
     from neocog.bench import convpool
 
-    run: Callable[..., Result] = convpool.run_on_gpu if request.on_gpu else convpool.run_on_cpu
-    return run(quick=request.quick, save=request.keep, log=request.log)
+    if not request.on_gpu:
+        command = request.command("convpool")
+        return convpool.run_on_cpu(save=request.keep, log=request.log, command=command)
+    return convpool.run_attended(
+        quick=request.quick,
+        save=request.keep,
+        log=request.log,
+        command=request.command("convpool"),
+        number=request.number,
+    )
 
 
 def _winograd(request: Request) -> Result:
     from neocog.bench import winograd
 
-    run: Callable[..., Result] = winograd.run_on_gpu if request.on_gpu else winograd.run_on_cpu
-    return run(quick=request.quick, save=request.keep, log=request.log)
+    run = partial(
+        winograd.run_attended if request.on_gpu else winograd.run_on_cpu,
+        quick=request.quick,
+        save=request.keep,
+        log=request.log,
+        command=request.command("winograd"),
+    )
+    return run(number=request.number) if request.on_gpu else run()
 
 
 def _slayer(request: Request) -> Result:

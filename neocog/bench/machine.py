@@ -12,7 +12,7 @@ PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-py
             "onnxruntime", "torch")  # fmt: skip
 
 
-def about(command: str, *, gpu: bool) -> dict[str, Any]:
+def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
     """Return command, machine, date, commit and versions, as a result file holds them.
 
     Parameters
@@ -21,20 +21,23 @@ def about(command: str, *, gpu: bool) -> dict[str, Any]:
         What makes the measurement again.
     gpu : bool
         Whether it is of the GPU; ``cpu`` is told in any case.
+    number : int
+        Which GPU.
     """
-    facts: dict[str, Any] = {"command": command, "machine": machine(gpu), "cpu": machine(False)}
+    facts: dict[str, Any] = {"command": command}
+    facts |= {"machine": machine(gpu, number), "cpu": machine(False)}
     if gpu:
         facts["driver"] = driver()
     facts["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {**facts, "commit": commit(), "versions": versions()}
 
 
-def machine(gpu: bool) -> str:
+def machine(gpu: bool, number: int = 0) -> str:
     """Return the GPU's name, or the processor and the cores that may be used."""
     if gpu:
         import cupy
 
-        name: str = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        name: str = cupy.cuda.runtime.getDeviceProperties(number)["name"].decode()
         return name
     return f"{len(os.sched_getaffinity(0))} cores of {processor()}"
 

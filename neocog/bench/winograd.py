@@ -6,11 +6,15 @@ convolution with filters that change; the four layers with fixed filters beside 
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from neocog.bench import machine
+from neocog.bench.attended import Watch, attend, faults_of, need_device
+from neocog.bench.builds import build_all
 from neocog.bench.winograd_lanes import (
     add_profile,
     lane_kernels,
@@ -31,7 +35,7 @@ from neocog.bench.winograd_layers import (
     count_rows,
 )
 from neocog.cuda.kernel import Machine
-from neocog.errors import DeviceError, InputError, UsageError
+from neocog.errors import InputError, UsageError
 
 Rows = list[dict[str, Any]]
 Save = Callable[[dict[str, Any]], None]
@@ -41,10 +45,17 @@ Log = Callable[[str], None]
 _EMULATED_CHANNELS = 1
 
 
-def facts(gpu: Any = None, *, quick: bool = False) -> dict[str, Any]:
+#: Seconds that the standard run may take.
+SECONDS = 600.0
+_QUICK_SECONDS = 60.0
+#: Seconds that references and building, and the lane census, may take at most.
+_BUILDING, _LANES = 240.0, 90.0
+
+
+def facts(command: str, gpu: Any = None) -> dict[str, Any]:
     """Return what a result depends on: machine, driver, CUDA, libraries, code, day."""
-    options = " --quick" * quick + " --cpu" * (gpu is None)
-    found = machine.about(f"neocog bench winograd{options}", gpu=gpu is not None)
+    number = getattr(gpu, "number", 0)
+    found = machine.about(command, gpu=gpu is not None, number=number)
     if gpu is not None:
         found |= {"multiprocessors": gpu.processors, "compute capability": f"{gpu.arch / 10:.1f}"}
         for name, get in (("driver's CUDA", "driverGetVersion"), ("CUDA", "runtimeGetVersion")):
@@ -53,7 +64,9 @@ def facts(gpu: Any = None, *, quick: bool = False) -> dict[str, Any]:
     return found
 
 
-def run_on_cpu(*, quick: bool, save: Save, log: Log) -> dict[str, Any]:
+def run_on_cpu(
+    *, quick: bool, save: Save, log: Log, command: str = "neocog bench winograd --cpu"
+) -> dict[str, Any]:
     """Count operations and bytes, and take the lane census in the emulator: no GPU is needed.
 
     Parameters
@@ -64,8 +77,10 @@ def run_on_cpu(*, quick: bool, save: Save, log: Log) -> dict[str, Any]:
         Takes the result so far, after each part.
     log : callable
         Takes lines of progress.
+    command : str
+        What was asked for, as the result tells it.
     """
-    result: dict[str, Any] = {"facts": facts(quick=quick), "quick": quick, "device": "cpu"}
+    result: dict[str, Any] = {"facts": facts(command), "quick": quick, "device": "cpu"}
     result["counts"] = count_rows(BATCHES[:1] if quick else BATCHES)
     save(result)
     if not quick:
@@ -87,6 +102,11 @@ def run_on_gpu(
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
+    seconds: float = SECONDS,
+    command: str = "neocog bench winograd",
+    number: int = 0,
+    watch: Watch | None = None,
+    earlier: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Check and time everything on a GPU.
 
@@ -99,69 +119,145 @@ def run_on_gpu(
     log : callable
         Takes lines of progress.
     gpu : Gpu, optional
-        Device 0 if not given.
+        Device ``number`` if not given.
     peers : bool
         Whether PyTorch runs beside.
     layers, batches, ways : tuple
         What is run.
+    seconds : float
+        When this much time has gone no layer and batch is begun; ``not_run`` names those left.
+    command : str
+        What was asked for, as the result tells it.
+    number : int
+        Which GPU.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
+    earlier : dict, optional
+        A result whose layers and batches are done.
 
     Raises
     ------
     DeviceError
         If there is no GPU.
     """
-    if gpu is None:
-        from neocog.cuda.devices import trouble
-        from neocog.cuda.launcher import gpu as device
+    end = time.monotonic() + seconds
+    gpu = gpu or _device(number)
+    from neocog.bench.winograd_gpu import ROUNDS, Ours
 
-        why = trouble()
-        if why:
-            raise DeviceError(
-                f"bench winograd: {why.partition(';')[0]}; add --cpu for counts alone"
-            )
-        gpu = device()
-    from neocog.bench.winograd_gpu import ROUNDS, Ours, build_all
-
+    watch = watch or Watch()
+    watch.doing("building", _BUILDING)
     batches = tuple(b for b in batches if not quick or b <= 16)
     ways = ways or (QUICK_WAYS if quick else WAYS)
     rounds = 3 if quick else ROUNDS
-    result: dict[str, Any] = {"facts": facts(gpu, quick=quick), "quick": quick, "device": "cuda"}
+    result: dict[str, Any] = {"facts": facts(command, gpu), "quick": quick, "device": "cuda"}
     result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
     result["peers"] = _torch_facts(log) if peers else None
+    result |= earlier or {}
     peers = bool(result["peers"])
+    if number and peers:
+        _set_torch_device(number)
 
+    done = {(row["layer"], row["batch"]) for row in result.get("summary", ())}
+    left = [
+        (layer, batch) for batch in batches for layer in layers if (layer.name, batch) not in done
+    ]
     log("float64 references")
     ours = [
-        Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds)
-        for batch in batches
-        for layer in layers
+        Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds, watch=watch) for layer, batch in left
     ]
     log("building kernels")
     kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
-    build_all(gpu, kernels | lane_kernels())
-    log("active lanes")
     try:
-        result["lanes"] = list(lane_rows(gpu))
-    except Exception as error:  # told at the end; the layers are still timed
-        result["wrong"] = [f"lanes: {type(error).__name__}: {error}"]
-    save(result)
-    for one in ours:
-        data = one.data
-        log(f"{data.layer.name}, batch {data.batch}")
-        every, changing = _ways(data, ways)
-        result["layers"] += one.rows(every, chosen_way(data.layer, data.batch))
-        result["changing"] += one.changing(changing)
-        if data.batch == batches[0]:
-            result["filters"] += one.filters(changing)
+        build_all(gpu, kernels | lane_kernels())
+    except Exception as error:  # each is built when it is launched, then
+        log(f"kernels are not built together: {type(error).__name__}: {error}")
+    if "lanes" not in result:
+        _add_lanes(result, gpu, watch, log)
+        save(result)
+    while ours and time.monotonic() < end:
+        one = ours.pop(0)
+        log(f"{one.data.layer.name}, batch {one.data.batch}")
+        every, changing = _ways(one.data, ways)
+        rows = list(one.rows(every, chosen_way(one.data.layer, one.data.batch)))
+        changed = list(one.changing(changing))
+        alone = list(one.filters(changing)) if one.data.batch == batches[0] else []
+        one.free()
         _free(gpu)
         if peers:
-            try:
-                result["layers"] += _peer_rows(data, rounds, quick)
-            except Exception as error:  # ours are still timed
-                log(f"PyTorch: {type(error).__name__}: {error}")
+            rows += _peer_rows(one.data, rounds, quick, watch, log)
+        for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
+            result[name] += found  # all of a layer and batch, or none
         result["summary"] = summary(result["layers"])
         save(result)
+    result["not_run"] = [f"{one.data.layer.name}, batch {one.data.batch}" for one in ours]
+    save(result)
     return result
+
+
+def run_attended(
+    *,
+    quick: bool,
+    save: Save,
+    log: Log,
+    seconds: float = SECONDS,
+    command: str,
+    number: int = 0,
+) -> dict[str, Any]:
+    """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
+    need_device("winograd", number)
+    seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
+    work = partial(_attended, quick=quick, command=command, number=number)
+    return attend(work, {}, seconds=seconds, save=save, log=log, start=_BUILDING)
+
+
+def _attended(
+    watch: Watch,
+    earlier: dict[str, Any],
+    seconds: float,
+    save: Save,
+    *,
+    quick: bool,
+    command: str,
+    number: int,
+) -> None:
+    run_on_gpu(
+        quick=quick,
+        save=save,
+        log=progress,
+        seconds=seconds,
+        command=command,
+        number=number,
+        watch=watch,
+        earlier=earlier,
+    )
+
+
+def _device(number: int) -> Any:
+    from neocog.cuda.launcher import gpu
+
+    need_device("winograd", number)
+    found = gpu(number)
+    if number:
+        found.xp.cuda.Device(number).use()
+    return found
+
+
+def _set_torch_device(number: int) -> None:
+    import torch
+
+    torch.cuda.set_device(number)
+
+
+def _add_lanes(result: dict[str, Any], gpu: Any, watch: Watch, log: Log) -> None:
+    log("active lanes")
+    why = watch.why_not("active lanes")
+    watch.doing("active lanes", _LANES)
+    try:
+        result["lanes"] = [] if why else list(lane_rows(gpu))
+    except Exception as error:  # told at the end; the layers are still timed
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        result["wrong"] = [f"lanes: {why}"]
 
 
 def _ways(data: Data, ways: tuple[Way, ...]) -> tuple[list[Way], list[Way]]:
@@ -179,13 +275,20 @@ def _torch_facts(log: Log) -> dict[str, str] | None:
     return torch_facts()
 
 
-def _peer_rows(data: Data, rounds: int, quick: bool) -> Iterator[dict[str, Any]]:
+def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch, log: Log) -> Rows:
+    """Return the rows of PyTorch; none if it cannot be had at all."""
     import torch
 
     from neocog.bench.winograd_peers import PRECISIONS, Peers
 
-    yield from Peers(data, rounds=rounds).rows(PRECISIONS[:1] if quick else PRECISIONS)
-    torch.cuda.empty_cache()
+    try:
+        peers = Peers(data, rounds=rounds, watch=watch)
+        found = list(peers.rows(PRECISIONS[:1] if quick else PRECISIONS))
+        torch.cuda.empty_cache()
+    except Exception as error:  # ours are still timed
+        log(f"PyTorch: {type(error).__name__}: {error}")
+        return []
+    return found
 
 
 def _free(gpu: Any) -> None:
@@ -224,6 +327,7 @@ def faults(result: dict[str, Any]) -> list[str]:
     rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
     failed = (row for row in rows if "failed" in row and "multiplications" in row)
     return [
+        *faults_of(result),
         *result.get("wrong", ()),
         *(f"{r['layer']}, batch {r['batch']}, {r['way']}: {r['failed']}" for r in failed),
     ]

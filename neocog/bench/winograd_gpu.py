@@ -5,15 +5,13 @@ that no pass finds what it reads there; a real network would have other layers i
 """
 
 import math
-import multiprocessing
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from neocog.bench.attended import Watch
 from neocog.bench.ours import Recording
 from neocog.bench.winograd_layers import (
     CACHED_BYTES,
@@ -66,10 +64,16 @@ class Ours:
     data : Data
     rounds : int
         Measurements that a time is the median of.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
     """
 
-    def __init__(self, gpu: Gpu, data: Data, *, rounds: int = ROUNDS) -> None:
+    def __init__(
+        self, gpu: Gpu, data: Data, *, rounds: int = ROUNDS, watch: Watch | None = None
+    ) -> None:
         self.gpu, self.data, self.rounds = gpu, data, rounds
+        self._watch = watch or Watch()
+        self._inputs: dict[bool, Array] = {}
 
     def rows(self, ways: Sequence[Way], chosen: Way) -> Iterator[dict[str, Any]]:
         """Yield a row for each way with filters transformed before."""
@@ -77,24 +81,28 @@ class Ours:
             convolution = self.convolution(way)
             if way.cached and len(self._nothing(convolution)) <= 3:
                 continue  # one piece: the same as without
-            yield {**self._about(way), "chosen": way == chosen, **self._tried(self._fixed, way)}
+            yield {
+                **self._about(way),
+                "chosen": way == chosen,
+                **self._tried("fixed", self._fixed, way),
+            }
 
     def changing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the convolution with filters that change, in each order of threads."""
         for way in ways:
             for indexing in ORDERS:
-                row = self._tried(self._changing, way, indexing)
+                row = self._tried("changing", self._changing, way, indexing)
                 yield {**self._about(way), "indexing": indexing, **row}
 
     def filters(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the transform of the filters alone, in each way that there is."""
         for way in ways:
             for indexing in ORDERS:
-                row = self._tried(self._split_alone, way, indexing)
+                row = self._tried("filters", self._split_alone, way, indexing)
                 kernel = "Algorithm 1, filters (K, C, 7, 7)"
                 yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
             for number, indexing in enumerate(INDEXINGS):
-                row = self._tried(self._transform_alone, way, number)
+                row = self._tried("transform", self._transform_alone, way, number)
                 kernel = "filters in the order of the products"
                 yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
 
@@ -143,25 +151,44 @@ class Ours:
             "multiplications": way.plan(layer).split.per_output(way.m, layer.size),
         }
 
-    def _tried(self, what: Any, *args: Any) -> dict[str, Any]:
+    def _tried(self, what: str, run: Any, way: Way, *more: Any) -> dict[str, Any]:
         """The row's figures, or why there are none."""
+        kind = ", ".join(map(str, (what, way.name, way.precision, *more)))
+        words = f"{self.data.layer.name}, batch {self.data.batch}: {kind}"
+        why = self._watch.why_not(words, kind)
+        if why is not None:
+            return {"us": None, "failed": why}
+        self._watch.doing(words)
         try:
-            found: dict[str, Any] = what(*args)
+            found: dict[str, Any] = run(way, *more)
             return found
         except Exception as error:  # one way's failure is its row; the others still run
+            self._watch.check(words, self._healthy)
             line = str(error).strip().partition("\n")[0]
             known = isinstance(error, NeocogError)
             return {"us": None, "failed": line if known else f"{type(error).__name__}: {line}"}
+
+    def _healthy(self) -> None:
+        """Raise if the device no longer works."""
+        runtime = self.gpu.xp.cuda.runtime
+        getattr(runtime, "deviceSynchronize", lambda: None)()
 
     # -- arrays ------------------------------------------------------------------------------------
     def _maps(self, way: Way, copies: int) -> tuple[list[Array], Array]:
         """Copies of the input, and an output that holds no answer yet."""
         xp, layer = self.gpu.xp, self.data.layer
         half = way.operand == "fp16"
-        x = self.data.x.astype(np.float16) if half else self.data.x
+        if half not in self._inputs:
+            self._inputs[half] = xp.asarray(self.data.x.astype(np.float16) if half else self.data.x)
+        x = self._inputs[half]
         shape = (self.data.batch, layer.size, layer.size, layer.planes)
-        y = xp.asarray(np.full(shape, np.nan, np.float16 if half else np.float32))
-        return [xp.asarray(x) for _ in range(copies)], y
+        y = xp.zeros(shape, np.float16 if half else np.float32)
+        y[...] = np.nan
+        return [x, *(x.copy() for _ in range(copies - 1))], y
+
+    def free(self) -> None:
+        """Forget the arrays that all ways share."""
+        self._inputs.clear()
 
     def _scratch(self, convolution: WinogradConvolution) -> dict[str, Array]:
         forms = convolution.scratch(self.data.batch)
@@ -209,7 +236,8 @@ class Ours:
         u = self.gpu.xp.zeros(u_shape(convolution.plan), np.float32)
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
         x, y = self._maps(way, copies)
-        w = [self.gpu.xp.asarray(self.data.w) for _ in range(copies)]
+        w = [self.gpu.xp.asarray(self.data.w)]
+        w += [w[0].copy() for _ in range(copies - 1)]
         scratch = self._scratch(convolution)
         transforms = [[filter_split(convolution.plan, wi, u, indexing)] for wi in w]
         passes = [
@@ -245,23 +273,3 @@ class Ours:
         us = self._time(passes, passes_of(copies, 1.0))
         moved = given.nbytes + wanted.nbytes
         return {"us": us, "error": error, "gigabytes_s": moved / us / 1e3}
-
-
-def build_all(gpu: Gpu, kernels: set[Kernel]) -> None:
-    """Build kernels in processes of their own and keep them, so that each is only loaded later."""
-    workers = min(len(os.sched_getaffinity(0)), 32)
-    context = multiprocessing.get_context("spawn")
-    task = partial(_build, arch=gpu.arch, programmatic=gpu.programmatic)
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        list(pool.map(task, kernels))
-
-
-def _build(kernel: Kernel, arch: int, programmatic: bool) -> str:
-    """Build one kernel as ``Gpu`` does; why it failed is told when it is to be launched."""
-    from neocog.cuda.compiler import build
-
-    try:
-        build(kernel, arch, defines=(("PROGRAMMATIC", 1),) if programmatic else ())
-    except NeocogError as error:
-        return str(error)
-    return ""

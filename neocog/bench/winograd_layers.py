@@ -145,7 +145,15 @@ class Data:
         self._wanted = self._expected(xp)
 
     def _expected(self, xp: Any) -> NDArray[np.float64]:
-        """The convolution in float64, tap by tap; on the GPU if ``xp`` is cupy."""
+        """The convolution in float64, tap by tap; on the GPU if ``xp`` is cupy, if it can."""
+        try:
+            return self._convolved(xp)
+        except (RuntimeError, ImportError, OSError):  # its library of products is not there, say
+            if xp is np:
+                raise
+            return self._convolved(np)
+
+    def _convolved(self, xp: Any) -> NDArray[np.float64]:
         size = self.layer.size
         w = xp.asarray(self.w.astype(np.float64))
         x = xp.asarray(self.x[self.checked].astype(np.float64))

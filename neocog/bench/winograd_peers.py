@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from neocog.bench.attended import Watch
 from neocog.bench.peers import TYPES, Graph, set_precision
 from neocog.bench.winograd_gpu import ROUNDS, copies_of, passes_of
 from neocog.bench.winograd_layers import KERNEL, TOLERANCE, Data
@@ -16,6 +17,7 @@ from neocog.errors import NeocogError
 Tensor = Any
 PRECISIONS = ("fp32", "tf32", "fp16")
 _TURN = 3.0  # milliseconds of one measurement, about
+_MOST_SECONDS = 60.0  # of one way, cuDNN's trials of its algorithms with it
 _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
@@ -27,10 +29,13 @@ class Peers:
     data : Data
     rounds : int
         Measurements that a time is the median of.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
     """
 
-    def __init__(self, data: Data, *, rounds: int = ROUNDS) -> None:
+    def __init__(self, data: Data, *, rounds: int = ROUNDS, watch: Watch | None = None) -> None:
         self.data, self.rounds = data, rounds
+        self._watch = watch or Watch()
         border, size = KERNEL // 2, data.layer.size
         inside = slice(border, border + size)
         x = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2))
@@ -41,17 +46,24 @@ class Peers:
     def rows(self, precisions: tuple[str, ...] = PRECISIONS) -> Iterator[dict[str, Any]]:
         """Yield a row for each precision of cuDNN, in its better memory format, and FFT's."""
         for precision in precisions:
-            yield self._about("cuDNN", precision) | self._tried(partial(self._cudnn, precision))
-        yield self._about("FFT", "fp32") | self._tried(self._fft)
+            run = partial(self._cudnn, precision)
+            yield self._about("cuDNN", precision) | self._tried(f"cuDNN {precision}", run)
+        yield self._about("FFT", "fp32") | self._tried("FFT", self._fft)
 
     def _about(self, way: str, precision: str) -> dict[str, Any]:
         about = {"layer": self.data.layer.name, "batch": self.data.batch}
         return {**about, "way": way, "precision": precision}
 
-    def _tried(self, what: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _tried(self, what: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        words = f"{self.data.layer.name}, batch {self.data.batch}: {what}"
+        why = self._watch.why_not(words)
+        if why is not None:
+            return {"us": None, "failed": why}
+        self._watch.doing(words, _MOST_SECONDS)
         try:
-            return what()
+            return run()
         except Exception as error:  # told in the row
+            self._watch.check(words, torch.cuda.synchronize)
             line = str(error).strip().partition("\n")[0]
             known = isinstance(error, NeocogError)
             return {"us": None, "failed": line if known else f"{type(error).__name__}: {line}"}

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neocog.cli import options
+from neocog.errors import UsageError
 
 if TYPE_CHECKING:
     from neocog.bench.compare import Comparison
     from neocog.bench.network_bench import GpuComparison
+
+_USUAL_SECONDS = 600.0
 
 app = typer.Typer(help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -141,11 +144,14 @@ def bench_convpool(
     ] = None,
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
-    ] = 600.0,
+    ] = _USUAL_SECONDS,
     tilings: Annotated[
         Path | None,
         typer.Option("--tilings", metavar="JSON", help="Write the quickest tilings of ours there."),
     ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")
+    ] = "cuda",
     as_json: options.Json = False,
 ) -> None:
     """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
@@ -157,10 +163,13 @@ def bench_convpool(
     from neocog.bench.convpool_report import section, write_figures
 
     save = partial(_written, path=output)
+    words = _said("convpool", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if cpu:
-        result = bench.run_on_cpu()
+        result = bench.run_on_cpu(command=words)
     else:
-        result = bench.run_on_gpu(quick=quick, seconds=seconds, save=save)
+        result = bench.run_attended(
+            quick=quick, seconds=seconds, save=save, command=words, number=_number(device)
+        )
     save(result)
     if figures is not None:
         write_figures(result, figures)
@@ -182,6 +191,12 @@ def bench_winograd(
     figures: Annotated[
         Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
     ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
+    ] = _USUAL_SECONDS,
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")
+    ] = "cuda",
     launches: Annotated[
         bool, typer.Option("--launches", help="Only launch the transforms, for a profiler.")
     ] = False,
@@ -206,13 +221,21 @@ def bench_winograd(
         return
 
     save = partial(_written, path=output)
+    words = _said("winograd", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if profile is not None:
         result = bench.with_profile(output, profile)
         save(result)
     elif cpu:
-        result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress)
+        result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress, command=words)
     else:
-        result = bench.run_on_gpu(quick=quick, save=save, log=bench.progress)
+        result = bench.run_attended(
+            quick=quick,
+            save=save,
+            log=bench.progress,
+            seconds=seconds,
+            command=words,
+            number=_number(device),
+        )
     if figures is not None:
         write_figures(result, figures)
     print(json.dumps(result) if as_json else section(result))
@@ -266,6 +289,24 @@ def bench_report(
 
     for path in write_page(load(results), output):
         print(path)
+
+
+def _number(device: str) -> int:
+    """Return which GPU is meant."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise UsageError(f"--device {device}: wanted cuda or cuda:N; add --cpu to do without one")
+    return int(number or 0)
+
+
+def _said(
+    name: str, *, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None
+) -> str:
+    """Return the command that was given; of the output the file's name alone."""
+    words = [f"neocog bench {name}", *["--cpu"] * cpu, *["--quick"] * quick]
+    words += [f"--device {device}"] * (device != "cuda")
+    words += [f"--seconds {seconds:g}"] * (seconds != _USUAL_SECONDS)
+    return " ".join(words + ([f"-o {output.name}"] if output is not None else []))
 
 
 def _written(found: Any, path: Path | None) -> None:
