@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from neocog.bench import ours, slayer_cpu, slayer_future, slayer_gpu, slayer_silence
+from neocog.bench.attended import Watch
 from neocog.bench.slayer import ON_CPU, ON_GPU, Options, check_sections, faults, merged, run
 from neocog.bench.slayer_counters import launched, read
 from neocog.bench.slayer_cpu import Rival, compiler, rivals
@@ -160,6 +161,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     cupy.RawKernel = lambda *given: lambda *launch: None
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.0)
+    monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
     monkeypatch.setattr("neocog.bench.machine.driver", lambda: "1.2")
@@ -179,7 +181,8 @@ def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = run(options, log=said, keep=lambda found: kept.append(json.dumps(found)))
     assert (result["failures"], faults(result)) == ({}, [])
     assert list(result["sections"]) == [*ON_GPU, "cpu_frame"]
-    assert len(kept) == len(ON_GPU) + 1
+    assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
+    assert [json.loads(found).get("partial") for found in kept[:4]] == [*["ladder"] * 3, None]
     back = json.loads(kept[-1])
     text = section(back)
     for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "Fig. 6", "GPU's time", "watts",
@@ -202,6 +205,26 @@ def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatc
     failed = faults(run(options, log=said))
     assert len(failed) == 3
     assert "ZeroDivisionError" in failed[0]
+
+
+@pytest.mark.usefixtures("device")
+def test_a_run_goes_on_without_what_broke_it() -> None:
+    def partial_of(sections: dict[str, Any], **broken: str) -> Any:
+        options = Options(
+            device="cuda", quick=True, sizes=("3/4/5",), sections=("compact", "ladder")
+        )
+        earlier = {"sections": sections, "partial": "ladder"}
+        return run(options, log=said, watch=Watch(broken), earlier=earlier)
+
+    lost = "neocog-small 3/4/5, US3, T4, fp32"
+    found = partial_of({"compact": [], "ladder": {"trial": [], "rows": []}}, **{lost: "hung"})
+    assert found["sections"]["compact"] == []  # it was done
+    assert "partial" not in found
+    rows = [row for row in found["sections"]["ladder"]["rows"] if "failed" in row]
+    assert [(row["stage"], row["system"], row["failed"]) for row in rows] == [("US3", "T4", "hung")]
+    found = partial_of({}, **{"section compact": "hung too"})
+    assert found["failures"] == {"compact": "DeviceError: hung too"}
+    assert found["sections"]["ladder"]["rows"]
 
 
 def test_sections_are_checked_before_anything_runs() -> None:

@@ -118,10 +118,10 @@ def _winograd(request: Request) -> Result:
 
 
 def _slayer(request: Request) -> Result:
-    from neocog.bench.slayer import Options, run
+    from neocog.bench.slayer import Options, run_attended
 
     options = Options(device=request.device, data=request.data, quick=request.quick)
-    return run(options, log=request.log, keep=request.keep)
+    return run_attended(options, log=request.log, keep=request.keep)
 
 
 #: By name, in the order of the page.

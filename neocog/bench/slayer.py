@@ -4,19 +4,21 @@ Ikeda et al. (2011) and what they name as future work. Every system is checked a
 before it is timed; a section that fails is noted, and the next begins.
 """
 
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neocog.bench import slayer_cpu
+from neocog.bench.attended import Watch, attend, faults_of, need_device
 from neocog.bench.machine import about
 from neocog.bench.slayer_inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from neocog.bench.slayer_silence import silence
-from neocog.errors import UsageError
+from neocog.errors import DeviceError, UsageError
 from neocog.network.model import Model, load_model
 
 if TYPE_CHECKING:
@@ -62,12 +64,19 @@ class Options:
     sections: tuple[str, ...] = ()
     quick: bool = False
 
+    @property
+    def number(self) -> int:
+        """Which GPU, where one is enough."""
+        return int(self.device.partition(":")[2] or 0)
+
 
 class Bench:
     """The sections, and what they share."""
 
-    def __init__(self, options: Options, log: Log) -> None:
-        self.options, self.log = options, log
+    def __init__(self, options: Options, log: Log, watch: Watch | None = None) -> None:
+        self.options, self.log, self.watch = options, log, watch or Watch()
+        #: Takes the rows of the section at work, before it is through.
+        self.so_far: Callable[[Any], None] = lambda rows: None
         self.quick = options.quick
         self.digits, self.source = find_digits(
             options.data, _FED if options.quick else PAPER_DIGITS
@@ -83,7 +92,7 @@ class Bench:
         """The GPU that single kernels run on."""
         from neocog.cuda.launcher import gpu
 
-        return gpu(int(self.options.device.partition(":")[2] or 0))
+        return gpu(self.options.number)
 
     @cached_property
     def model(self) -> Model:
@@ -129,14 +138,21 @@ class Bench:
         from neocog.bench import slayer_gpu
 
         batches = (1,) if self.quick else _BATCHES
+        self.tried = []
         found: dict[str, list[Row]] = {"trial": self.tried, "rows": []}
+
+        def keep(name: str, size: str, rows: list[Row]) -> None:
+            found[name] += [{"planes": size, **row} for row in rows]
+            self.so_far(found)
+
+        told: Any = {"log": self.log, "watch": self.watch}
         for size, fed in self.fed.items():
+            self.watch.doing(f"kernels of {size}", _BUILDING)
             slayer_gpu.prepare(self.gpu, fed, batches=batches, log=self.log)
-            best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, log=self.log)
-            rows = slayer_gpu.ladder(self.gpu, fed, best, batches=batches, log=self.log)
-            rows += slayer_gpu.ours(self.gpu, fed, batches=batches, log=self.log)
-            found["trial"] += [{"planes": size, **row} for row in tried]
-            found["rows"] += [{"planes": size, **row} for row in rows]
+            best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, **told)
+            keep("trial", size, tried)
+            keep("rows", size, slayer_gpu.ladder(self.gpu, fed, best, batches=batches, **told))
+            keep("rows", size, slayer_gpu.ours(self.gpu, fed, batches=batches, **told))
         return found
 
     def counters(self) -> list[Row]:
@@ -161,7 +177,7 @@ class Bench:
         return [
             {"planes": size, **row}
             for size, fed in self.fed.items()
-            for row in compact(self.gpu, fed, batches=batches, log=self.log)
+            for row in compact(self.gpu, fed, batches=batches, log=self.log, watch=self.watch)
         ]
 
     def character(self) -> list[Row]:
@@ -197,17 +213,26 @@ class Bench:
         from neocog.bench.slayer_future import energy
 
         seconds = 0.4 if self.quick else 4.0
-        number = int(self.options.device.partition(":")[2] or 0)
+        number = self.options.number
         return energy(self.engine, self.digits, seconds=seconds, number=number, log=self.log)
 
 
+#: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.
+_BUILDING, _ON_GPU, _ON_CPU = 180.0, 120.0, 900.0
+#: Seconds until everything is ended, whatever it does.
+_MOST_SECONDS = 3600.0
 #: Sections that need no GPU, and those that do, in order.
 ON_CPU = ("silence", "cpu", "cpu_frame")
 ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
 
 
 def run(
-    options: Options, *, log: Log, keep: Callable[[dict[str, Any]], None] | None = None
+    options: Options,
+    *,
+    log: Log,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    watch: Watch | None = None,
+    earlier: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the sections.
 
@@ -217,7 +242,12 @@ def run(
     log : callable
         Takes a line for people.
     keep : callable, optional
-        Takes the result after each section.
+        Takes the result after each section and, of long ones, before they are through
+        (``partial`` names such a section).
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
+    earlier : dict, optional
+        A result whose sections are done.
 
     Returns
     -------
@@ -232,28 +262,83 @@ def run(
     on_gpu = options.device != "cpu"
     names = options.sections or (ON_CPU + ON_GPU if on_gpu else ON_CPU)
     check_sections(names, on_gpu)
-    bench = Bench(options, log)
+    watch = watch or Watch()
+    watch.doing("digits and their maps", _ON_CPU)
+    bench = Bench(options, log, watch)
     result: dict[str, Any] = {
         "experiment": "slayer",
-        **about(_command(options), gpu=on_gpu),
+        **about(_command(options), gpu=on_gpu, number=options.number),
         "model": bench.model.id,
         "precision": options.precision,
         "digits": bench.source,
         "networks": {size: fed.model.name for size, fed in bench.fed.items()},
         "sections": {},
         "failures": {},
+        **(earlier or {}),
     }
+    done = {*result["sections"], *result["failures"]} - {result.pop("partial", None)}
+    ladder = result["sections"].get("ladder", {})
+    bench.tried = list(ladder.get("trial", ()))
+    keep = keep or (lambda found: None)
     for name in names:
+        if name in done:
+            continue
         log(f"section {name}")
+
+        def so_far(rows: Any, name: str = name) -> None:
+            result["sections"][name] = rows
+            keep({**result, "partial": name})
+
+        bench.so_far = so_far
+        why = watch.why_not(f"section {name}")
+        watch.doing(f"section {name}", _ON_GPU if name in ON_GPU else _ON_CPU)
         try:
+            if why is not None:
+                raise DeviceError(why)
             with bench.gpu.current() if name in ON_GPU else nullcontext():
                 result["sections"][name] = getattr(bench, name)()
         except Exception as failure:  # the other sections still run; it is told at the end
             traceback.print_exc()
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
-        if keep is not None:
-            keep(result)
+            if name in ON_GPU and why is None:
+                watch.check(f"section {name}", partial(_healthy, bench))
+        keep(result)
     return result
+
+
+def run_attended(
+    options: Options, *, log: Log, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Run :func:`run`, on a GPU in a process that is begun again if a kernel hangs or breaks it."""
+    if options.device == "cpu":
+        return run(options, log=log, keep=keep)
+    check_sections(options.sections, on_gpu=True)
+    need_device("slayer", options.number)
+    work = _Attended(options)
+    return attend(work, {}, seconds=_MOST_SECONDS, save=keep, log=log, start=_ON_CPU)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attended:
+    options: Options
+
+    def __call__(
+        self,
+        watch: Watch,
+        earlier: dict[str, Any],
+        seconds: float,
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        run(self.options, log=_told, keep=save, watch=watch, earlier=earlier)
+
+
+def _told(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _healthy(bench: Bench) -> None:
+    """Raise if the device no longer works."""
+    getattr(bench.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
 
 
 def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
@@ -268,8 +353,9 @@ def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     before = {key: earlier.get(key) for key in keys}
     origins = {name: earlier.get("from", {}).get(name, before) for name in older}
     first = earlier if earlier.get("machine") and len(older) > len(made) else result
+    of_one_run = ("partial", "broken")
     return {
-        **earlier,
+        **{key: value for key, value in earlier.items() if key not in of_one_run},
         **result,
         **{key: first.get(key) for key in keys},
         "sections": {**older, **result["sections"]},
@@ -289,8 +375,9 @@ def check_sections(names: Sequence[str], on_gpu: bool) -> None:
 
 def faults(result: dict[str, Any]) -> list[str]:
     """Return a line for every section that failed and every row that is wrong."""
-    lines = [f"section {name}: {text}" for name, text in result["failures"].items()]
-    for name, section in result["sections"].items():
+    lines = faults_of(result)
+    lines += [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
+    for name, section in result.get("sections", {}).items():
         rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \
             else section  # fmt: skip
         for row in rows:

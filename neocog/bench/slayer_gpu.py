@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from neocog.bench.attended import Watch
+from neocog.bench.builds import build_all
 from neocog.bench.network_bench import TOLERANCES
 from neocog.bench.ours import StepRun
 from neocog.bench.slayer_inputs import STAGES, Fed, error
@@ -72,15 +74,48 @@ def spent(
     return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs]))
 
 
-@contextmanager
-def noted(rows: list[Row], about: Row, log: Log) -> Iterator[None]:
-    """Make a row of what fails within the block, so that the others still run."""
-    try:
-        yield
-    except Exception as failure:  # CuPy's own errors cannot be named before it is imported
-        first = (str(failure).splitlines() or [""])[0]
-        rows.append({**about, "failed": f"{type(failure).__name__}: {first}", "passed": False})
-        log(f"{about}: {rows[-1]['failed']}")
+class Rows:
+    """Rows of a section, and who is told of them.
+
+    Parameters
+    ----------
+    log : callable
+        Takes lines of progress.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
+    """
+
+    def __init__(self, log: Log, watch: Watch | None = None) -> None:
+        self.found: list[Row] = []
+        self.log, self._watch = log, watch or Watch()
+
+    def left_out(self, about: Row, network: str) -> bool:
+        """Whether a row is left out since it broke a process; else tell that it comes."""
+        what = _words(about, network)
+        why = self._watch.why_not(what)
+        if why is None:
+            self._watch.doing(what)
+            return False
+        self.found.append({**about, "failed": why, "passed": False})
+        return True
+
+    @contextmanager
+    def noted(self, about: Row, gpu: Gpu, network: str) -> Iterator[None]:
+        """Make a row of what fails within the block, so that the others still run."""
+        try:
+            yield
+        except Exception as failure:  # CuPy's own errors cannot be named before it is imported
+            first = (str(failure).splitlines() or [""])[0]
+            told = f"{type(failure).__name__}: {first}"
+            self.found.append({**about, "failed": told, "passed": False})
+            self.log(f"{about}: {told}")
+            synchronize = getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
+            self._watch.check(_words(about, network), synchronize)
+
+
+def _words(about: Row, network: str) -> str:
+    names = ("stage", "system", "batch", "precision")
+    return ", ".join([network, *(str(about[name]) for name in names if name in about)])
 
 
 def prepare(gpu: Gpu, fed: Fed, *, batches: Sequence[int], log: Log) -> None:
@@ -96,13 +131,20 @@ def prepare(gpu: Gpu, fed: Fed, *, batches: Sequence[int], log: Log) -> None:
     kernels = [kernel for kernel in kernels if runs_on(kernel, gpu.arch)]
     log(f"{fed.model.name}: {len(set(kernels))} kernels")
     try:
+        build_all(gpu, set(kernels))
         gpu.prepare(kernels)
-    except DeviceError as failure:  # told again where the version is timed
-        log(str(failure))
+    except Exception as failure:  # told again where the version is timed
+        log(f"{type(failure).__name__}: {failure}")
 
 
 def trial(
-    gpu: Gpu, fed: Fed, *, stages: Sequence[str] = tuple(STAGES), quick: bool = False, log: Log
+    gpu: Gpu,
+    fed: Fed,
+    *,
+    stages: Sequence[str] = tuple(STAGES),
+    quick: bool = False,
+    log: Log,
+    watch: Watch | None = None,
 ) -> tuple[dict[tuple[str, str], int], list[Row]]:
     """Time every block size of every rung that has a choice (Fig. 6).
 
@@ -114,19 +156,22 @@ def trial(
         ``stage, system, places, threads, us`` of each.
     """
     best: dict[tuple[str, str], int] = {}
-    rows: list[Row] = []
+    rows = Rows(log, watch)
     for stage in stages:
         for version in TRIED:
-            with noted(rows, {"stage": stage, "system": version}, log):
+            about: Row = {"stage": stage, "system": version}
+            if rows.left_out(about, fed.model.name):
+                continue
+            with rows.noted(about, gpu, fed.model.name):
                 choices = Ladder(gpu, fed.model).step(stage, version).choices()
                 if quick:
                     choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
                 found = [_tried(gpu, fed, stage, version, n) for n in choices]
-                rows += found
+                rows.found += found
                 least = min(found, key=lambda row: row["us"])
                 best[stage, version] = least["places"]
                 log(f"{stage} {version}: best of {len(found)} is {least['threads']} threads")
-    return best, rows
+    return best, rows.found
 
 
 def _tried(gpu: Gpu, fed: Fed, stage: str, version: str, places: int) -> Row:
@@ -149,22 +194,25 @@ def ladder(
     stages: Sequence[str] = tuple(STAGES),
     batches: Sequence[int] = (1,),
     log: Log,
+    watch: Watch | None = None,
 ) -> list[Row]:
     """Check and time every rung on every stage; ``us`` is of a character, by batch."""
-    rows: list[Row] = []
+    rows = Rows(log, watch)
     shelf = Ladder(gpu, fed.model, best)
     for stage in stages:
         for version in VERSIONS:
             about: Row = {"stage": stage, "system": version, "precision": "fp32"}
-            with noted(rows, about, log):
+            if rows.left_out(about, fed.model.name):
+                continue
+            with rows.noted(about, gpu, fed.model.name):
                 step = shelf.step(stage, version)
                 wrong = checked(shelf, stage, version, fed)
                 about |= {"threads": step.threads, "places": step.places, "error": wrong}
                 about["passed"] = wrong <= limit("fp32", version)
                 us = {str(n): spent(shelf, stage, version, fed, batch=n) / n for n in batches}
-                rows.append({**about, "us": us})
+                rows.found.append({**about, "us": us})
                 log(f"{stage} {version}: {us} us, error {wrong:.1e}")
-    return rows
+    return rows.found
 
 
 def ours(
@@ -175,6 +223,7 @@ def ours(
     batches: Sequence[int] = (1,),
     precisions: Sequence[Precision] = PRECISIONS,
     log: Log,
+    watch: Watch | None = None,
 ) -> list[Row]:
     """Check and time every version of our S-layers; say which the plans take.
 
@@ -186,14 +235,17 @@ def ours(
     for precision in precisions:
         shelf = Shelf(gpu, fed.model, precision)
         for stage in stages:
-            found: list[Row] = []
+            own = Rows(log, watch)
+            found = own.found
             for version in shelf.usable(stage, 1):
                 about: Row = {
                     "stage": stage,
                     "system": f"ours {version}",
                     "precision": precision,
                 }
-                with noted(found, about, log):
+                if own.left_out(about, fed.model.name):
+                    continue
+                with own.noted(about, gpu, fed.model.name):
                     wrong = checked(shelf, stage, version, fed)
                     about |= {"error": wrong, "passed": wrong <= limit(precision, version)}
                     us = {str(n): spent(shelf, stage, version, fed, batch=n) / n for n in batches}
@@ -219,17 +271,20 @@ def compact(
     batches: Sequence[int] = (1, 8, 256),
     precision: Precision = "fp16",
     log: Log,
+    watch: Watch | None = None,
 ) -> list[Row]:
     """Time our tensor-core S-kernel with silent cells left out and with all cells computed.
 
     The tiling is that of the plan; the other way takes the same one, the list put in or left out.
     """
-    rows: list[Row] = []
+    rows = Rows(log, watch)
     base = Shelf(gpu, fed.model, precision)
     for stage in stages:
         for batch in batches:
             about: Row = {"stage": stage, "batch": batch, "precision": precision}
-            with noted(rows, about, log):
+            if rows.left_out(about, fed.model.name):
+                continue
+            with rows.noted(about, gpu, fed.model.name):
                 step = base.step(stage, "tensor")
                 assert isinstance(step, TensorS)
                 tiling = step.tiling(batch)
@@ -248,6 +303,6 @@ def compact(
                     key = "silent cells left out" if on else "all cells"
                     us[key] = spent(shelf, stage, "tensor", fed, batch=batch) / batch
                 about["passed"] = about["error"] <= limit(precision, "tensor")
-                rows.append({**about, "us": us, "plan_leaves_out": tiling.compact})
+                rows.found.append({**about, "us": us, "plan_leaves_out": tiling.compact})
                 log(f"{stage} tensor, batch {batch}: {us} us a character")
-    return rows
+    return rows.found

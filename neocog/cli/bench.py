@@ -111,7 +111,7 @@ def bench_slayer(
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
     """
     from neocog.batch.device import choose_device
-    from neocog.bench.slayer import Options, faults, run
+    from neocog.bench.slayer import Options, faults, run_attended
     from neocog.bench.slayer_report import lines
 
     where = choose_device(device)
@@ -125,7 +125,7 @@ def bench_slayer(
         quick=quick,
         **({"sizes": tuple(sizes.split(","))} if sizes else {}),
     )
-    result = run(wanted, log=_told, keep=lambda found: _kept(found, output))
+    result = run_attended(wanted, log=_told, keep=lambda found: _kept(found, output))
     print(json.dumps(result) if as_json else "\n".join(lines(result)))
     _end(faults(result))
 
