@@ -32,32 +32,71 @@ def sparse_maps(rng: np.random.Generator, batch: int, size: int, planes: int) ->
     return u
 
 
+def s_layer(
+    rng: np.random.Generator, size: int, kernel: int, padding: int, planes: int
+) -> tuple[SLayer, SWeights]:
+    """A layer of five planes with random reference vectors."""
+    spec = SSpec(kernel, padding, Bell.gaussian(2.0), threshold=0.4)
+    x = rng.random((5, planes, kernel, kernel), dtype=np.float32)
+    weights = SWeights(x, bell(kernel, spec.c).astype(np.float32), 0.4, 100.0)
+    return SLayer(spec, weights, size), weights
+
+
+def s_error(layer: SLayer, weights: SWeights, u: np.ndarray, padding: int) -> float:
+    want = reference.s_response(
+        u.transpose(0, 3, 1, 2).astype(np.float64),
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=padding,
+    )
+    return error(layer(Patch.whole(u).tight()).full(), want)
+
+
 @given(
     seed=st.integers(0, 10**6),
     size=st.integers(5, 14),
     kernel=st.integers(2, 9),
     padding=st.integers(0, 5),
-    planes=st.sampled_from([1, 2, 3, 8]),
+    planes=st.sampled_from([1, 2, 3, 8, 11]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_s_layer(seed: int, size: int, kernel: int, padding: int, planes: int) -> None:
     if size + 2 * padding < kernel or padding >= kernel:
         return
     rng = np.random.default_rng(seed)
-    spec = SSpec(kernel, padding, Bell.gaussian(2.0), threshold=0.4)
-    x = rng.random((5, planes, kernel, kernel), dtype=np.float32)
-    weights = SWeights(x, bell(kernel, spec.c).astype(np.float32), 0.4, 100.0)
-    u = sparse_maps(rng, 2, size, planes)
-    want = reference.s_response(
-        u.transpose(0, 3, 1, 2).astype(np.float64),
-        x.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=0.4,
-        q=100.0,
-        padding=padding,
-    )
-    got = SLayer(spec, weights, size)(Patch.whole(u).tight()).full()
-    assert error(got, want) < 1e-5
+    layer, weights = s_layer(rng, size, kernel, padding, planes)
+    assert s_error(layer, weights, sparse_maps(rng, 2, size, planes), padding) < 1e-5
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(7, 14), few=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_s_layer_of_few_cells(seed: int, size: int, few: int) -> None:
+    rng = np.random.default_rng(seed)
+    layer, weights = s_layer(rng, size, size - few + 1, 0, 12)
+    assert layer.out == few
+    assert s_error(layer, weights, sparse_maps(rng, 2, size, 12), 0) < 1e-5
+
+
+def test_a_faint_corner_is_heard_beside_a_strong_one() -> None:
+    rng = np.random.default_rng(6)
+    layer, weights = s_layer(rng, 13, 9, 0, 20)
+    u = np.zeros((1, 13, 13, 20), dtype=np.float32)
+    u[0, 12, 12], u[0, 0, 0] = 1, 1e-3
+    assert s_error(layer, weights, u, 0) < 1e-5
+
+
+@pytest.mark.parametrize(("kernel", "padding"), [(6, 3), (9, 0)])
+def test_what_stands_beside_a_digit_changes_nothing(kernel: int, padding: int) -> None:
+    rng = np.random.default_rng(7)
+    layer, _ = s_layer(rng, 13, kernel, padding, 16)
+    u = np.concatenate([sparse_maps(rng, 5, 13, 16), np.zeros((1, 13, 13, 16), np.float32)])
+    whole = layer(Patch.whole(u).tight()).full()
+    for order in (rng.permutation(6) for _ in range(4)):
+        got = layer(Patch.whole(np.ascontiguousarray(u[order])).tight()).full()
+        assert np.array_equal(got, whole[order])
+    assert not whole[5].any()
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(6, 15), stage=st.integers(0, 2))

@@ -1,0 +1,99 @@
+"""S-cells where any can respond, and nowhere else: the way of US2 and US3 on the CPU.
+
+A cell responds where sum a' u > theta' v. By Cauchy and Schwarz, tap by tap,
+
+    sum a'(nu, k) u(n + nu, k)  <=  sum |a'(nu)| |u(n + nu)|,
+
+the norms taken over the planes k before. The right side is a product with kernel^2 inputs instead
+of kernel^2 K'. Where it leaves no plane above its threshold no cell responds, and the window is
+left out: of the windows that hear anything half are, and of all windows of a layer two thirds.
+The others are copied out and multiplied digit by digit: what stands beside a digit in a batch
+changes nothing.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from neocog.network.patch import Patch, Span, extent
+from neocog.network.windows import Windows
+
+Floats = NDArray[np.float32]
+Places = tuple[NDArray[np.intp], ...]  # digit, row, column of each place
+
+#: What rounding may add to a bound of some hundred terms in float32, and more.
+_SLACK = np.float32(1 - 1e-4)
+
+
+class PrunedCells:
+    """S-cells of one layer, NumPy only.
+
+    Parameters
+    ----------
+    windows : Windows
+        What each cell sees.
+    a, c : ndarray
+        a' (K, K', kernel, kernel) and the inhibitory weights (kernel, kernel), float32.
+    theta : float
+        theta'.
+    silence : (K,) ndarray of float32
+        s, as in :func:`neocog.network.s_layer.s_constants`.
+    """
+
+    def __init__(
+        self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats
+    ) -> None:
+        self._windows, self._theta, self._silence = windows, theta, silence
+        self._taps = np.ascontiguousarray(a.transpose(2, 3, 1, 0)).reshape(-1, len(a))
+        self._profiles = np.sqrt((a * a).sum(axis=1)).reshape(len(a), -1)
+        self._c = c.ravel()
+
+    def __call__(self, u: Patch) -> Patch:
+        """Respond to the layer before."""
+        rows, columns, seen = self._windows.surroundings(u)
+        places, v = self._candidates(seen)
+        responses = self._excitation(seen, places)
+        responses -= (self._theta * v)[:, None]
+        np.maximum(responses, np.zeros_like(self._silence), out=responses)
+        responses /= v[:, None] + self._silence
+        return self._laid_out(responses, places, (len(u.values), rows, columns))
+
+    def _candidates(self, seen: Floats) -> tuple[Places, Floats]:
+        """Return the places where a cell may respond, and v there."""
+        energy = np.einsum("bhwk,bhwk->bhw", seen, seen)
+        side = self._windows.kernel
+        windows = sliding_window_view(energy, (side, side), axis=(1, 2))
+        flat = windows.reshape(-1, side * side)
+        v: Floats = np.sqrt(flat @ self._c)
+        heard = np.flatnonzero(v)
+        v = v[heard]
+        bound = self._profiles @ np.sqrt(flat[heard]).T
+        may = bound.max(axis=0) > self._theta * _SLACK * v
+        return np.unravel_index(heard[may], windows.shape[:3]), v[may]
+
+    def _excitation(self, seen: Floats, places: Places) -> Floats:
+        """Return sum a' u at the places, (places, K)."""
+        windows = self._windows.of(seen)
+        out = np.empty((len(places[0]), len(self._silence)), dtype=np.float32)
+        ends = np.searchsorted(places[0], np.arange(len(seen) + 1))
+        for first, last in pairwise(ends):
+            digit, row, column = (index[first:last] for index in places)
+            lines = windows[digit, row, column].reshape(-1, len(self._taps))
+            np.matmul(lines, self._taps, out=out[first:last])
+        return out
+
+    def _laid_out(
+        self, responses: Floats, places: Places, reached: tuple[int, Span, Span]
+    ) -> Patch:
+        """Return responses (places, K) as the smallest patch that holds them."""
+        digits, rows, columns = reached
+        heard = responses.any(axis=1)
+        digit, row, column = (index[heard] for index in places)
+        high = extent(np.bincount(row) > 0)
+        wide = extent(np.bincount(column) > 0)
+        shape = (digits, high.length, wide.length, responses.shape[1])
+        values = np.zeros(shape, dtype=np.float32)
+        values[digit, row - high.start, column - wide.start] = responses[heard]
+        return Patch(values, high.moved(rows.start), wide.moved(columns.start), self._windows.out)

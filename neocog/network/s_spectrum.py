@@ -1,0 +1,118 @@
+"""S-cells by the discrete Fourier transform: the way of US4 on the CPU.
+
+US4 has 5 x 5 cells whose windows are 9 x 9 places of 13 x 13, so nearly every place is seen by
+nearly every cell: 25 products with each place's planes. A correlation is one product for each
+frequency instead, out(f) = u(f) conj(a(f)), 85 complex ones for the 169 places of a real map. Four
+real multiplications each, they are a sixth of 25 x 81.
+
+Transforms are products with real matrices: cosines and sines of the frequencies that are not
+conjugates of others. Complex products are real ones of the stacked real and imaginary parts.
+"""
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from neocog.network.patch import Patch, Span
+from neocog.network.windows import Windows
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+#: Most bytes of transformed weights: what is read for every few digits should lie in a cache.
+_MOST_BYTES = 32 * 2**20
+
+
+class SpectralCells:
+    """S-cells of one layer, NumPy only.
+
+    Parameters as for :class:`neocog.network.s_places.PrunedCells`.
+    """
+
+    def __init__(
+        self, windows: Windows, a: Floats, c: Floats, theta: np.float32, silence: Floats
+    ) -> None:
+        self._windows, self._theta, self._silence = windows, theta, silence
+        self._c = c.ravel()
+        side = windows.out + windows.kernel - 1
+        forward, weight = _transform(side)
+        self._forward = forward.astype(np.float32)
+        self._weights = _spectra(a, forward.reshape(-1, side, side))
+        cells = forward.reshape(-1, side, side)[:, : windows.out, : windows.out]
+        self._backward = (cells.reshape(len(forward), -1) * weight[:, None]).T.astype(np.float32)
+
+    @staticmethod
+    def suits(windows: Windows, planes: int, before: int) -> bool:
+        """Whether a layer of K and K' planes is faster this way, its weights of a fair size."""
+        side = windows.out + windows.kernel - 1
+        few = 2 * windows.out <= windows.kernel + 1
+        return few and side * side * 2 * planes * before * 4 <= _MOST_BYTES
+
+    def __call__(self, u: Patch) -> Patch:
+        """Respond to the layer before."""
+        n, side = len(u.values), self._windows.out
+        d = self._excitation(u).reshape(n, side * side, -1)
+        v = self._inhibition(u)
+        d -= self._theta * v
+        np.maximum(d, np.zeros_like(self._silence), out=d)
+        d /= v + self._silence
+        d *= v > 0  # a window that hears nothing: what rounding left there is no response
+        whole = Span(0, side)
+        return Patch(d.reshape(n, side, side, -1), whole, whole, side)
+
+    def _inhibition(self, u: Patch) -> Floats:
+        """Return v, (B, cells, 1)."""
+        energy = np.einsum("bhwk,bhwk->bhw", u.values, u.values)
+        side, k = self._windows.out + self._windows.kernel - 1, self._windows.kernel
+        rows, columns = (span.moved(self._windows.padding) for span in (u.rows, u.columns))
+        seen = np.zeros((len(energy), side, side), dtype=np.float32)
+        seen[:, rows.slice, columns.slice] = energy
+        windows = sliding_window_view(seen, (k, k), axis=(1, 2)).reshape(-1, k * k)
+        v: Floats = np.sqrt(windows @ self._c).reshape(len(energy), -1, 1)
+        return v
+
+    def _excitation(self, u: Patch) -> Floats:
+        """Return sum a' u, (B, cells, K)."""
+        n, h, w, before = u.values.shape
+        spectrum = self._heard(u) @ u.values.reshape(n, h * w, before)
+        frequencies = len(self._weights)
+        parts = spectrum.reshape(n, frequencies, 2, before).transpose(1, 0, 2, 3)
+        products = parts.reshape(frequencies, 2 * n, before) @ self._weights
+        products = products.reshape(frequencies, n, 2, 2, -1).transpose(1, 0, 2, 3, 4)
+        out = np.empty((n, frequencies, 2, products.shape[-1]), dtype=np.float32)
+        np.add(products[:, :, 0, 0], products[:, :, 1, 1], out=out[:, :, 0])
+        np.subtract(products[:, :, 1, 0], products[:, :, 0, 1], out=out[:, :, 1])
+        cells: Floats = self._backward @ out.reshape(n, 2 * frequencies, -1)
+        return cells
+
+    def _heard(self, u: Patch) -> Floats:
+        """Return the transform of the places of a patch, (2 frequencies, h w)."""
+        side, padding = self._windows.out + self._windows.kernel - 1, self._windows.padding
+        transform = self._forward.reshape(-1, side, side)
+        rows, columns = u.rows.moved(padding), u.columns.moved(padding)
+        return transform[:, rows.slice, columns.slice].reshape(len(transform), -1)
+
+
+def _transform(side: int) -> tuple[Doubles, Doubles]:
+    """Return the transform of real maps (side, side), (2 F, side^2), and its weights.
+
+    Two rows for each frequency that is not the conjugate of an earlier one: the real and the
+    imaginary part. ``weights * transform`` is the transpose of its inverse.
+    """
+    place = np.arange(side * side)
+    y, x = np.divmod(place, side)
+    conjugate = (-y % side) * side + -x % side
+    kept = place <= conjugate
+    angle = 2 * np.pi / side * ((np.outer(y, y) + np.outer(x, x)) % side)[kept]
+    transform = np.stack([np.cos(angle), -np.sin(angle)], axis=1).reshape(-1, side * side)
+    counted = np.where(place == conjugate, 1, 2)[kept] / side**2
+    return transform, np.repeat(counted, 2)
+
+
+def _spectra(a: Floats, transform: Doubles) -> Floats:
+    """Return a' transformed, real parts beside imaginary ones: (F, K', 2 K)."""
+    planes, before, k, _ = a.shape
+    basis = transform[:, :k, :k].reshape(len(transform), -1).astype(np.float32)
+    spectra = basis @ a.transpose(2, 3, 1, 0).reshape(k * k, before * planes)
+    parts = spectra.reshape(-1, 2, before, planes).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(parts).reshape(-1, before, 2 * planes)
