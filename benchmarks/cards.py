@@ -1,6 +1,6 @@
 """Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
 
-    python benchmarks/cards.py DATA models/*.safetensors [--device cuda] [--reports DIR]
+    python benchmarks/cards.py DATA models/*.safetensors [--device cuda] [--reports DIR] [--jobs N]
 
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is
 going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.record import write_results
+from benchmarks.spread import spread
 from neocog.batch.reader import Reader
 from neocog.bench.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
@@ -149,6 +151,11 @@ def write_card(
     return saved
 
 
+def _row_of(path: Path, **how: Any) -> dict[str, Any]:
+    """Write a model's card; its row of the result file."""
+    return result(write_card(path, **how), path.stat().st_size)
+
+
 def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows with those of other models that a result file holds already."""
     kept = json.loads(path.read_text())["rows"] if path.is_file() else []
@@ -169,6 +176,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
     parser.add_argument("--reports", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--jobs", type=int, default=1, help="models that are measured at a time")
     parser.add_argument("--name", help="the model's name from now on")
     for option in ("recipe", "learned-from", "command"):
         parser.add_argument(f"--{option}", help="what the card says of it")
@@ -181,14 +189,13 @@ def main() -> None:
         sets = replace(sets, pictures={})
     for name, why in sets.missing.items():
         print(f"{name}: {why}", file=sys.stderr)
+    work = partial(_row_of, sets=sets, device=args.device, precision=args.precision,
+                   limit=args.limit, name=args.name, reports=args.reports,
+                   about={key: words for key, words in given.items() if words})  # fmt: skip
     rows = []
-    for named in args.models:
-        path = find_model(named)
-        model = write_card(path, sets, device=args.device, precision=args.precision,
-                           limit=args.limit, name=args.name, reports=args.reports,
-                           about={key: words for key, words in given.items() if words})  # fmt: skip
-        rows.append(result(model, path.stat().st_size))
-        print(model.id, {k: v for k, v in rows[-1].items() if isinstance(v, float)}, flush=True)
+    for row in spread(work, [find_model(named) for named in args.models], args.jobs):
+        rows.append(row)
+        print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)
     write_results(args.output, merged(args.output, rows), columns={"model": "model"},
                   gpu=args.device.startswith("cuda"), limit=args.limit,
                   command="python benchmarks/cards.py DATA models/*.safetensors"

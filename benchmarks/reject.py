@@ -11,6 +11,7 @@ made with pieces of validation digits. --quick reads a tenth.
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.record import write_results
+from benchmarks.spread import spread
 from neocog.errors import UsageError
 from neocog.learning.calibrate import RiskRow, risk_row, threshold_of
-from neocog.learning.datasets import open_digits
+from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.marks.held import font_files
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import Answers, answers
+from neocog.network.engine import cores
 from neocog.network.model import Model, load_model
 
 MARKS = 2000
@@ -62,8 +65,9 @@ def read(model: Model, images: np.ndarray, xp: Any) -> Answers:
     return answers(score(model, images, xp), temperature=model.temperature)
 
 
-def measure(model: Model, digits: Any, marks: np.ndarray, kinds: np.ndarray, xp: Any) -> Any:
+def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, gpu: bool) -> Any:
     """One row of the table, and the share of each kind that passes."""
+    model, xp = load_model(name), module_of_device("cuda" if gpu else "cpu")
     found, other = read(model, digits.images, xp), read(model, marks, xp)
     labels = digits.labels.astype(np.int64)
     sure: RiskRow = risk_row(threshold(model, SURE), found, labels)
@@ -87,10 +91,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--jobs", type=int, default=cores(), help="models at a time, on a CPU")
     args = parser.parse_args()
     if not font_files():
         raise SystemExit("matplotlib's fonts are held back to measure with: install matplotlib")
-    xp = module_of_device("cuda" if args.gpu else "cpu")
     digits = open_digits(args.data / "mnist", split="test")
     kept = open_digits(args.data / "mnist", split="validation")
     count = MARKS // 10 if args.quick else MARKS
@@ -98,9 +102,9 @@ def main() -> None:
     marks, kind, names = negatives(
         count, kept.images, kept.labels.astype(np.int64), seed=SEED, held=True
     )
+    work = partial(measure, digits=digits, marks=marks, kinds=np.array(names)[kind], gpu=args.gpu)
     rows, by_kind = [], []
-    for name in args.models:
-        row, kinds = measure(load_model(name), digits, marks, np.array(names)[kind], xp)
+    for row, kinds in spread(work, args.models, 1 if args.gpu else args.jobs):
         rows.append(row)
         by_kind.append({"model": row["model"], **kinds})
         print(row, kinds, flush=True)

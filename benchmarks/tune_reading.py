@@ -1,18 +1,20 @@
-"""Sets the reader's thresholds for a model file, on tuning data alone, and writes them to its card.
+"""Sets the reader's thresholds for model files, on tuning data alone, and writes them to the cards.
 
-    python benchmarks/tune_reading.py DATA MODEL.safetensors [--pages N] [--dry]
+    python benchmarks/tune_reading.py DATA MODEL.safetensors ... [--pages N] [--dry]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions and pages without digits of the tuned kinds, of another seed than
 ``benchmarks/reading.py`` measures with. Of all settings for which at most one page in twenty
 without digits gives one, that with the lowest mean error rate of the three sets wins. The model
-must have been through ``benchmarks/ship.py``; its id does not change.
+must have been through ``benchmarks/ship.py``; its id does not change. Models are tuned side by
+side, each by a process of its own (``--jobs``).
 """
 
 import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.reading import made, pictures
+from benchmarks.reading import GROUPS, made, pictures
+from benchmarks.spread import spread
 from neocog.batch.policy import Policy
 from neocog.batch.reader import Reader
 from neocog.bench.evaluate import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset
-from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
+from neocog.network.engine import cores
 from neocog.network.model import load_model
 from neocog.network.once import Once
 
@@ -48,13 +51,12 @@ def samples(data: Path, pages: int) -> Iterator[tuple[str, np.ndarray, str]]:
     for name, every in (("photos", 1), ("strings", 2)):
         labelled = open_dataset(data / name)
         assert isinstance(labelled, LabelledPictures)
-        for _, grey, written in pictures(labelled[::every]):
-            yield name, grey, written
-    apart = {*HELD_BACK, *WITHOUT_DIGITS}
-    for group, names in (("made", [n for n in CONDITIONS if n not in apart]), ("blank", BLANK)):
+        for place in pictures(labelled[::every]):
+            yield name, *place()[1:]
+    for group, names in (("made", GROUPS["tuned"][0]), ("blank", GROUPS["no digits"][0])):
         for name in names:
-            for _, grey, written in made(name, data, pages, seed=SEED):
-                yield group, grey, written
+            for place in made(name, data, pages, seed=SEED):
+                yield group, *place()[1:]
 
 
 def answered(reader: Reader, grey: np.ndarray, written: str) -> Found:
@@ -81,21 +83,13 @@ def outcome(reader: Reader, found: dict[str, list[Found]], policy: Policy) -> di
     return rates
 
 
-def main() -> None:
+def tune(path: Path, *, data: Path, pages: int, dry: bool) -> None:
     """Read all once, then judge again and again."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--pages", type=int, default=4, help="made pages of each condition")
-    parser.add_argument("--dry", action="store_true", help="change nothing")
-    args = parser.parse_args()
-    model = load_model(args.model)
+    model = load_model(path)
     reader = Reader(replace(model, card={**model.card, "reading": {}}))
     reader.engine = once = Once(reader.engine)  # type: ignore[assignment]
     found: dict[str, list[Found]] = {}
-    for name, grey, written in samples(args.data, args.pages):
+    for name, grey, written in samples(data, pages):
         once.forget()
         found.setdefault(name, []).append(answered(reader, grey, written))
     usual = chosen = reader.policy
@@ -107,10 +101,24 @@ def main() -> None:
         rank = (max(rates["blank"] - ALLOWED, 0.0), round(errors, 4))
         if rank < best:
             best, chosen = rank, policy
-            print({name: getattr(policy, name) for name in TRIED}, rates, flush=True)
-    if not args.dry:
+            print(model.id, {name: getattr(policy, name) for name in TRIED}, rates, flush=True)
+    if not dry:
         card = {**model.card, "reading": asdict(chosen)}
-        replace(model, card=card).save(args.model, precision="fp16")
+        replace(model, card=card).save(path, precision="fp16")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--pages", type=int, default=4, help="made pages of each condition")
+    parser.add_argument("--dry", action="store_true", help="change nothing")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes")
+    args = parser.parse_args()
+    work = partial(tune, data=args.data, pages=args.pages, dry=args.dry)
+    list(spread(work, args.models, args.jobs))
 
 
 if __name__ == "__main__":
