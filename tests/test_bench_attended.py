@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from neocog.bench.attended import Watch, attend, faults_of
+from neocog.bench.markdown import left
 from neocog.errors import DeviceError, NeocogError
 
 PARTS = ("good", "hangs", "dies", "spoils", "good too")
@@ -72,3 +73,12 @@ def test_two_of_a_kind_leave_out_the_others() -> None:
     watch.doing("nobody listens")
     with pytest.raises(ZeroDivisionError):
         watch.check("a", lambda: 1 // 0)
+
+
+def test_the_page_tells_what_is_left() -> None:
+    assert left({}) == ""
+    told = left({"not_run": ["a"], "broken": {"b": "hung"}, "failures": {"c": "no"}})
+    assert told == (
+        "Not run for want of time: a. Broke off, and the run went on without: b (hung). "
+        "Section c failed: no."
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from neocog.bench.convpool import LABELS, PAPER, SYSTEMS
 from neocog.bench.figures import Axis, Line, standalone
+from neocog.bench.markdown import left
 from neocog.bench.markdown import table as markdown
 
 Row = dict[str, Any]
@@ -229,9 +230,8 @@ def _counts(rows: Sequence[Row]) -> str:
 
 
 def _missing(result: Row) -> str:
-    left = result.get("not_run") or []
     text = f"The paper's Tables II and III (times): {result['paper']['tables II, III']}."
-    return text + (f" Not run for want of time: {', '.join(left)}." if left else "")
+    return f"{text} {left(result)}".rstrip()
 
 
 def _at(rows: Sequence[Row], precision: str, channels: int) -> list[Row]:

@@ -35,8 +35,8 @@ _LIBRARY = {"naive", "fused", "fused_gemm", "direct", "direct_gemm", "compiled"}
 #: What is measured late, and the share of the time that is kept for it.
 LATE = {"winograd", "compiled"}
 _KEPT = 0.25
-#: Seconds that building, one way, and one that compiles may take at most.
-_BUILDING, _WAY, _COMPILING = 180.0, 40.0, 120.0
+#: Seconds that building, one way, and what first loads a library or compiles may take at most.
+_BUILDING, _WAY, _LOADING = 180.0, 60.0, 150.0
 _CHECKED = 8  # pictures that float64 computes
 _FEW = 3  # samples by which ways of one system are told apart
 _MOST_RECOMPILED = 100
@@ -171,7 +171,7 @@ def measure(
 ) -> Result:
     """Return the row of one case: each system's best way, checked, and the ratios."""
     watch = watch or Watch()
-    watch.doing(f"{case.words()}: operands")
+    watch.doing(f"{case.words()}: operands", _LOADING)
     device.prepare(case.precision)
     operands = Operands(device, case, type_of(case.precision))
     pictures = sorted({int(i * (case.batch - 1) / (_CHECKED - 1)) for i in range(_CHECKED)})
@@ -247,7 +247,7 @@ class Trial:
             if why is not None:
                 failed.append(f"{how}: {why}")
                 continue
-            self.watch.doing(what, _COMPILING if "compile" in what else _WAY)
+            self.watch.doing(what, _LOADING if "compile" in what else _WAY)
             try:
                 way = make()
                 error = self._error(way)
@@ -310,7 +310,7 @@ def name_kernels(device: Any, case: Case, row: Result, watch: Watch) -> None:
     """
     if (case.batch, case.channels) not in _NAMED:
         return
-    watch.doing(f"{case.words()}: operands")
+    watch.doing(f"{case.words()}: operands", _LOADING)
     device.prepare(case.precision)
     operands = Operands(device, case, type_of(case.precision))
     for name in sorted(_LIBRARY & set(row["systems"])):

@@ -1,9 +1,24 @@
 """Tables as Markdown, readable on a terminal as well."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of cells, the first the head, as a Markdown table."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def left(result: Mapping[str, Any]) -> str:
+    """Return a paragraph on what an experiment did not measure; "" if there is nothing."""
+    parts = []
+    if result.get("not_run"):
+        parts.append(f"Not run for want of time: {'; '.join(result['not_run'])}.")
+    broken = (f"{what} ({why})" for what, why in result.get("broken", {}).items())
+    told = "; ".join(broken)
+    if told:
+        parts.append(f"Broke off, and the run went on without: {told}.")
+    failures = result.get("failures") or {}
+    parts += [f"Section {name} failed: {why}." for name, why in failures.items()]
+    return " ".join(parts)

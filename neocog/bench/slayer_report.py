@@ -6,6 +6,7 @@ from typing import Any
 
 from neocog.bench import slayer_paper as paper
 from neocog.bench.figures import Axis, Line, standalone
+from neocog.bench.markdown import left
 from neocog.bench.markdown import table as table_of
 from neocog.bench.slayer_inputs import STAGES
 from neocog.bench.slayer_tables import (
@@ -39,8 +40,8 @@ def section(result: Row, *, figures: str = "figures") -> str:
     parts = ["## The neocognitron's S-layers (Ikeda et al. 2011)", _origin(result)]
     for make in (_ladder, _threads, cpu, silence, skipping, character, future, energy):
         parts += make(result, figures)
-    parts += ["### Earlier systems (Table 1)", headline(result)]
-    return "\n\n".join(parts) + "\n"
+    parts += ["### Earlier systems (Table 1)", headline(result), left(result)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def lines(result: Row) -> list[str]:

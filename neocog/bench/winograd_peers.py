@@ -17,7 +17,7 @@ from neocog.errors import NeocogError
 Tensor = Any
 PRECISIONS = ("fp32", "tf32", "fp16")
 _TURN = 3.0  # milliseconds of one measurement, about
-_MOST_SECONDS = 60.0  # of one way, cuDNN's trials of its algorithms with it
+_MOST_SECONDS = 120.0  # of one way: loading cuDNN and its trials of algorithms with it
 _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neocog.bench.figures import Axis, Line, standalone
+from neocog.bench.markdown import left
 from neocog.bench.winograd_layers import PAPER_GAIN
 from neocog.cuda.winograd_filters import OWN_BANKS
 
@@ -30,8 +31,9 @@ def section(result: Row, *, figures: str = "figures") -> str:
         *(_changing(result["changing"]) if result.get("changing") else ()),
         *(_filters(result["filters"]) if result.get("filters") else ()),
         *_counts(result),
+        left(result),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def verdict(result: Row) -> str:
