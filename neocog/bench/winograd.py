@@ -174,8 +174,10 @@ def run_on_gpu(
     if "lanes" not in result:
         _add_lanes(result, gpu, watch, log)
         save(result)
+    timed: list[Data] = []
     while ours and time.monotonic() < end:
         one = ours.pop(0)
+        timed.append(one.data)
         log(f"{one.data.layer.name}, batch {one.data.batch}")
         every, changing = _ways(one.data, ways)
         rows = list(one.rows(every, chosen_way(one.data.layer, one.data.batch)))
@@ -191,6 +193,9 @@ def run_on_gpu(
         save(result)
     result["not_run"] = [f"{one.data.layer.name}, batch {one.data.batch}" for one in ours]
     save(result)
+    for data in timed if peers else ():
+        _name_peers(result["layers"], data, watch, log)
+        save(result)
     return result
 
 
@@ -289,6 +294,15 @@ def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch, log: Log) -> 
         log(f"PyTorch: {type(error).__name__}: {error}")
         return []
     return found
+
+
+def _name_peers(rows: Rows, data: Data, watch: Watch, log: Log) -> None:
+    from neocog.bench.winograd_peers import Peers
+
+    try:
+        Peers(data, watch=watch).name(rows)
+    except Exception as error:  # a name is not worth a run
+        log(f"PyTorch: {type(error).__name__}: {error}")
 
 
 def _free(gpu: Any) -> None:

@@ -1,7 +1,7 @@
 """Peers of ``bench winograd``: cuDNN through PyTorch in each precision, and FFT."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -86,9 +86,31 @@ class Peers:
             if us < best["us"]:
                 name = "channels last" if layout is torch.channels_last else "channels first"
                 best = {"us": us, "error": error, "layout": name}
-                best["algorithm"] = kernels_of(partial(convolve, *sets[0]))
             del sets
         return best
+
+    def name(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Add the kernels that cuDNN chose to its rows of this layer and batch, by a profiler.
+
+        This comes last: what a profiler leaves behind may slow down what is timed after it.
+        """
+        for row in rows:
+            here = (row["layer"], row["batch"]) == (self.data.layer.name, self.data.batch)
+            what = f"{row['layer']}, batch {row['batch']}: names of cuDNN {row['precision']}"
+            if not here or row["way"] != "cuDNN" or not row.get("us") or "algorithm" in row:
+                continue
+            if self._watch.why_not(what):
+                continue
+            self._watch.doing(what, _MOST_SECONDS)
+            set_precision(row["precision"])
+            last = row["layout"] == "channels last"
+            layout = torch.channels_last if last else torch.contiguous_format
+            x, w = (
+                t.to(TYPES[row["precision"]]).contiguous(memory_format=layout)
+                for t in (self._x, self._w)
+            )
+            convolve = partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2)
+            row["algorithm"] = kernels_of(convolve)
 
     def _fft(self) -> dict[str, Any]:
         """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
