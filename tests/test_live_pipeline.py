@@ -16,7 +16,7 @@ from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
-from neocog.live.look import Grey, Roi
+from neocog.live.look import Roi
 from neocog.live.multipart import Multipart
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
@@ -555,12 +555,3 @@ class TestOnce:
         once.forget()
         once.recognise(digits)
         assert asked == [4, 1, 4]
-
-
-class TestGrey:
-    def test_red_ink_is_seen_in_the_channel_that_shows_it(self) -> None:
-        frame = np.full((100, 200, 3), (200, 200, 210), np.uint8)
-        cv2.putText(frame, "12", (40, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (120, 60, 205), 6)
-        grey = Grey()(frame)
-        luma = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
-        assert int(np.ptp(grey)) > int(np.ptp(luma))

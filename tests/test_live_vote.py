@@ -3,22 +3,18 @@
 import random
 from dataclasses import replace
 
-import cv2
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from neocog.batch.records import Box
 from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance
 from neocog.live.expected import Expected
 from neocog.live.look import Roi
-from neocog.live.regions import Part, planned, predicted
-from neocog.live.sheets import Sheet, find_sheets
-from neocog.live.tracks import Row, Track, Tracker
+from neocog.live.regions import Part
+from neocog.live.sheets import Sheet
+from neocog.live.tracks import Row, Tracker
 from neocog.live.vote import Agreement
 from tests.live_support import row
 
@@ -41,7 +37,7 @@ class Watcher:
 
     def see(self, *rows: Row, times: int = 1, whole: bool = True, sheet: bool = True) -> list[str]:
         before = len(self.news)
-        paper = Sheet((0, 0, *SIZE), 1.0, ()) if sheet else None
+        paper = Sheet((0, 0, *SIZE), ()) if sheet else None
         for _ in range(times):
             part = Part((0, 0, *SIZE), 640, entire=whole, sheet=paper)
             tracks = self.tracker.update(rows, [part])
@@ -272,6 +268,12 @@ class TestAnnouncements:
             assert free.see(row(text, x=99, y=99), times=90, sheet=False) == [text]
         assert Watcher().see(row("10", x=99, y=99), times=90, sheet=False) == ["10"]
 
+    def test_what_was_read_on_the_desk_is_not_announced_when_a_sheet_covers_it(self) -> None:
+        watcher = Watcher()
+        watcher.see(row("7", x=99, y=99), times=60, sheet=False)
+        watcher.see(row("4", x=99, y=99), times=20)
+        assert watcher.news == ["4"]
+
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
         watcher.see(row("471", x=99, y=99), times=20)
@@ -294,124 +296,6 @@ class TestAnnouncements:
         line = row("471", x=99, y=99)
         assert watcher.see(line, times=40, whole=False) == []
         assert watcher.see(line) == ["471"]
-
-
-class TestRegions:
-    FRAME = (0, 0, 640, 480)
-
-    def track(self, text: str, *, x: int = 200, y: int = 200, step: int = 0) -> Track:
-        tracker = Tracker(Agreement())
-        for n in range(4):
-            tracker.update([row(text, x=x + n * step, y=y)])
-        return tracker.tracks[0]
-
-    def test_the_region_holds_the_line_with_room_around_it(self) -> None:
-        region = predicted([self.track("4711")], self.FRAME)
-        assert region is not None
-        x, y, width, height = region
-        assert x <= 200 - 40
-        assert x + width >= 200 + 3 * 30 + 24 + 40
-        assert y <= 200 - 40
-        assert y + height >= 240 + 40
-        assert height >= 0.5 * width, "it is no strip: strips are read by other rules"
-
-    def test_it_goes_ahead_of_a_line_that_moves(self) -> None:
-        still = predicted([self.track("4711")], self.FRAME)
-        moving = predicted([self.track("4711", x=110, step=30)], self.FRAME)
-        assert still is not None
-        assert moving is not None
-        assert moving[0] + moving[2] > still[0] + still[2] + 50
-
-    def test_it_ends_at_the_bounds(self) -> None:
-        region = predicted([self.track("47", x=5, y=5)], (0, 0, 300, 300))
-        assert region is not None
-        assert region[:2] == (0, 0)
-
-    def test_what_takes_most_of_the_frame_is_no_region(self) -> None:
-        lines = [self.track("4711", x=10, y=10), self.track("4711", x=480, y=400)]
-        assert predicted(lines, self.FRAME) is None
-        assert predicted([], self.FRAME) is None
-
-    def test_every_sixth_frame_is_searched_whole(self) -> None:
-        tracks = [self.track("4711")]
-        plans = [planned(n, self.FRAME, [], tracks) for n in range(9)]
-        whole = [any(part.region == self.FRAME for part in parts) for parts in plans]
-        assert whole == [True, *[False] * 5, True, False, False]
-        assert {plans[n][0].region for n in (1, 2, 4, 5)} == {predicted(tracks, self.FRAME)}
-        assert not plans[1][0].entire
-
-    def test_sheets_are_searched_every_time_and_lines_on_them_not_twice(self) -> None:
-        box = (150, 150, 300, 200)
-        sheet = Sheet(box, 1.0, ((150, 150), (450, 150), (450, 350), (150, 350)))
-        plans = [planned(n, self.FRAME, [sheet], [self.track("4711")]) for n in range(6)]
-        assert all(parts[0].region == box and parts[0].entire for parts in plans)
-        assert [len(parts) for parts in plans] == [2, 1, 1, 1, 1, 1]
-        beside = planned(1, self.FRAME, [sheet], [self.track("47", x=20, y=20)])
-        assert [part.entire for part in beside] == [True, False]
-
-    def test_while_there_is_nothing_all_of_every_frame_is_searched(self) -> None:
-        plans = [planned(n, self.FRAME, [], []) for n in range(6)]
-        assert all(parts[0].region == self.FRAME for parts in plans)
-        assert [parts[0].entire for parts in plans] == [True, False, False] * 2
-
-    def test_lines_that_were_not_searched_keep_their_votes(self) -> None:
-        tracker = Tracker(Agreement())
-        for _ in range(5):
-            tracker.update([row("471", x=99, y=99), row("2086", x=99, y=300)])
-        for _ in range(20):
-            tracker.update([row("471", x=99, y=99)], [Part((50, 50, 300, 150), 640, entire=True)])
-        assert [track.text for track in tracker.tracks] == ["471", "2086"]
-
-
-class TestSheets:
-    def frame(self, *sheets: tuple[Box, int], turn: float = 0.0) -> NDArray[np.uint8]:
-        """A rough desk with sheets of a brightness on it, some writing on each."""
-        rng = np.random.default_rng(1)
-        rough = np.full((480, 640, 3), (90, 110, 140)) + rng.normal(0, 8, (480, 640, 1))
-        desk = np.clip(rough, 0, 255).astype(np.uint8)
-        for (x, y, width, height), bright in sheets:
-            corners = cv2.boxPoints(((x + width / 2, y + height / 2), (width, height), turn))
-            cv2.fillConvexPoly(desk, corners.astype(np.int32), (bright, bright, bright))
-            place = (x + 40, y + height - 50)
-            cv2.putText(desk, "471", place, cv2.FONT_HERSHEY_SIMPLEX, 2, (30, 30, 30), 5)
-        return desk
-
-    @pytest.mark.parametrize("bright", [60, 170, 230])
-    @pytest.mark.parametrize("turn", [0.0, 7.0])
-    def test_a_sheet_is_found(self, bright: int, turn: float) -> None:
-        box = (200, 150, 240, 160)
-        found = find_sheets(self.frame((box, bright), turn=turn), (0, 0, 640, 480))
-        assert len(found) == 1
-        x, y, width, height = found[0].box
-        assert abs(x + width / 2 - 320) < 12
-        assert abs(y + height / 2 - 230) < 12
-        assert 240 <= width < 310
-        assert 160 <= height < 240
-
-    def test_what_lies_beside_a_slanting_edge_is_not_on_the_sheet(self) -> None:
-        frame = self.frame(((200, 150, 240, 160), 230), turn=12.0)
-        (sheet,) = find_sheets(frame, (0, 0, 640, 480))
-        x, y, width, height = sheet.box
-        assert sheet.holds(x + width / 2, y + height / 2)
-        assert not any(sheet.holds(x + a, y + b) for a in (3, width - 3) for b in (3, height - 3))
-
-    def test_two_sheets_are_found(self) -> None:
-        one, two = (30, 100, 240, 160), (350, 200, 250, 180)
-        found = find_sheets(self.frame((one, 230), (two, 230)), (0, 0, 640, 480))
-        assert len(found) == 2
-
-    def test_a_bare_desk_has_none(self) -> None:
-        assert find_sheets(self.frame(), (0, 0, 640, 480)) == []
-
-    def test_a_cup_is_no_sheet(self) -> None:
-        frame = self.frame()
-        cv2.circle(frame, (300, 200), 90, (230, 230, 230), -1)
-        cv2.circle(frame, (300, 200), 70, (60, 30, 30), -1)
-        assert find_sheets(frame, (0, 0, 640, 480)) == []
-
-    def test_beyond_the_bounds_nothing_is_looked_for(self) -> None:
-        frame = self.frame(((30, 100, 240, 160), 230))
-        assert find_sheets(frame, (320, 0, 320, 480)) == []
 
 
 class TestLikeness:

@@ -108,7 +108,9 @@ class Announcer:
         self._remember(tracks, t)
         news = []
         for track in tracks:
-            if not track.complete or track.text in self._last or self._bare(track):
+            if not track.complete or track.text in self._last:
+                continue
+            if bare(track.text) and not (track.on_sheet or self.rules.lone):
                 continue
             if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
                 continue
@@ -135,22 +137,22 @@ class Announcer:
         for text in self.gone:
             del self._last[text]
 
-    def _bare(self, track: Track) -> bool:
-        """Whether a text is no more than a stroke or a ring of which a desk has many."""
-        if track.on_sheet or self.rules.lone:
-            return False
-        return len(track.text) == 1 or set(track.text) == {"1"}
-
     def _needed(self, track: Track, size: tuple[int, int]) -> int:
         """Frames for which a line's text must have stood."""
         rules = self.rules
         doubts = (
             (track.confidence < rules.sure)
+            + (bare(track.text) and not rules.lone)
             + any(at_border(digit.box, size, rules.border) for digit in track.shown)
             + any(alike(track.text, text) for text in self._last)
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)
         return needed
+
+
+def bare(text: str) -> bool:
+    """Whether a text is no more than a stroke or a ring, of which a desk has many."""
+    return len(text) == 1 or set(text) == {"1"}
 
 
 def at_border(box: Box, size: tuple[int, int], share: float) -> bool:

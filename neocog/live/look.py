@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
+from neocog.live.ink import Grey, Polarity
+from neocog.live.paper import without_desk
 from neocog.live.regions import Part, planned
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Row, Track, inside
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from neocog.vision.cut import Score
     from neocog.vision.find import Line, Search
 
-_JUDGED_EVERY = 15  # frames between two judgements which colour shows ink best
-_JUDGED_AT = 320  # long side of the picture that is judged
 _BROAD = 1.1  # heights of its line; a broader mark may be several digits that touch
 _MOST_BROAD = 6  # marks of a frame that are cut apart; on the CPU none
 _LEAST_ROI = 24  # pixels of a side of the region that is read
@@ -140,7 +140,7 @@ class Looker:
         self._reader = copy(reader)
         self._once = Once(reader.engine)
         self._reader.engine = cast("AnyEngine", self._once)
-        self._grey = Grey()
+        self._grey, self._polarity = Grey(), Polarity()
 
     def find(
         self,
@@ -171,12 +171,16 @@ class Looker:
         searches = []
         for number, part in enumerate(parts):
             x, y, width, height = part.region
+            grey = self._grey(frame.pixels[y : y + height, x : x + width])
+            ink = self._polarity.of(number) if part.sheet else "auto"
             found = search(
-                self._grey(frame.pixels[y : y + height, x : x + width]),
-                settings=Settings(long_side=part.long_side),
+                without_desk(grey, part.sheet) if part.sheet else grey,
+                settings=Settings(long_side=part.long_side, ink=ink),
                 cuts=self._reader.cut,
                 trace=pictures.__setitem__ if steps and number == 0 else None,
             )
+            if part.sheet:
+                self._polarity.note(number, found)
             searches.append(found)
         spent = 1e3 * (time.perf_counter() - start)
         return Found(frame, tuple(searches), parts, bounds, spent, pictures)
@@ -237,45 +241,6 @@ class Looker:
             return p
 
         return score
-
-
-class Grey:
-    """Turns frames into the grey that shows ink best.
-
-    Which colour that is (luma, or one channel) is judged anew from time to time, in a picture
-    of reduced size: it depends on pen, paper and light, not on the frame.
-    """
-
-    def __init__(self) -> None:
-        self._channel: int | None = None
-        self._left = 0
-
-    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return a picture (H, W, 3; blue, green, red) in grey, (H, W)."""
-        import cv2
-
-        if self._left <= 0:
-            self._channel, self._left = clearest_channel(pixels), _JUDGED_EVERY
-        self._left -= 1
-        if self._channel is None:
-            return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), np.uint8)
-        return np.asarray(cv2.extractChannel(pixels, self._channel), np.uint8)
-
-
-def clearest_channel(pixels: NDArray[np.uint8]) -> int | None:
-    """Return the channel of a picture in which ink stands out most; None for its luma."""
-    import cv2
-
-    from neocog.vision.decode import to_grey
-
-    height, width = pixels.shape[:2]
-    shrink = min(1.0, _JUDGED_AT / max(height, width))
-    size = max(1, round(width * shrink)), max(1, round(height * shrink))
-    small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
-    grey = to_grey(np.ascontiguousarray(small[:, :, ::-1]))
-    if np.array_equal(grey, cv2.cvtColor(small, cv2.COLOR_BGR2GRAY)):
-        return None
-    return next((c for c in range(3) if np.array_equal(grey, small[:, :, c])), None)
 
 
 def _on(sheet: Sheet, digit: DigitReading) -> bool:

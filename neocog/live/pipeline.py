@@ -276,7 +276,7 @@ class Pipeline:
             if frame.epoch != epoch:
                 tracker.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows, seen.found.parts)
+            tracks = tracker.update(seen.rows, seen.found.parts, seen.found.bounds)
             self._tracks.tell(tracks)
             able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
             news = announcer.update(able, frame.t, frame.size)

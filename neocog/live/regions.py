@@ -6,6 +6,7 @@ sheet takes a tenth of it. Every frame is searched anew; only places are predict
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from neocog.batch.records import REJECTED, Box
 from neocog.live.sheets import Sheet
@@ -13,6 +14,9 @@ from neocog.live.tracks import Track, inside
 
 WHOLE_EVERY = 6
 """All of every sixth frame is searched, for what is on no sheet and not followed yet."""
+
+SURE_EVERY = 18
+"""All of every eighteenth frame, while there are lines on a sheet."""
 
 BARE_EVERY = 3
 """All of every third frame, while there is no sheet and no line."""
@@ -23,13 +27,20 @@ WHOLE_SIDE = 512
 GLANCE_SIDE = 288
 """The other frames are searched at this long side while there is no sheet and no line."""
 
-REGION_SIDE = 1024
+REGION_SIDE = 720
+
+SHARP_EVERY = 6
+"""Every sixth time a sheet is searched at `REGION_SIDE`; else as its smallest line needs it."""
+
+LEGIBLE = 36
+"""Height in pixels at which digits of a followed line are searched; the network sees 20."""
 
 _MARGIN = 1.2  # heights of a line around it; it may move, and what is beside it tells what it is
 _AHEAD = 2.5  # frames that a line has moved on until its place is searched
 _LEAST_HIGH = 0.55  # share of its width that a region is high; a strip is read by other rules
 _LARGE = 0.6  # a region larger than this share of the frame is no gain
 _LEAST = 48  # pixels
+_LEAST_SIDE = 256  # long side in pixels; below it little time is saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +88,16 @@ def planned(
         The sheets; where lines are followed beside them; and all of the frame every sixth time,
         or, while there is no sheet and no line, every time, sharply every third.
     """
-    parts = [Part(sheet.box, REGION_SIDE, entire=True, sheet=sheet) for sheet in sheets]
-    beside = [
-        track
-        for track in tracks
-        if track.text.strip(REJECTED)
-        and not any(inside(track.digits[0].box, sheet.box) for sheet in sheets)
-    ]
+    parts, beside = [], [track for track in tracks if track.text.strip(REJECTED)]
+    every = WHOLE_EVERY
+    for sheet in sheets:
+        own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
+        beside = [track for track in beside if track not in own]
+        every = SURE_EVERY if own else every
+        side = REGION_SIDE if index % SHARP_EVERY == 0 else legible(sheet.box, own)
+        parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
     whole = Part(bounds, WHOLE_SIDE, entire=True)
-    if index % WHOLE_EVERY == 0:
+    if index % every == 0:
         return (*parts, whole)
     region = predicted(beside, bounds)
     if region:
@@ -95,6 +107,14 @@ def planned(
     if beside or index % BARE_EVERY == 0:
         return (whole,)
     return (Part(bounds, GLANCE_SIDE, entire=False),)
+
+
+def legible(box: Box, tracks: Sequence[Track]) -> int:
+    """Return the long side at which a region is searched: its smallest line is legible."""
+    if not tracks:
+        return REGION_SIDE
+    low = min(median(digit.box[3] for digit in track.digits) for track in tracks)
+    return min(REGION_SIDE, max(_LEAST_SIDE, round(max(box[2:]) * LEGIBLE / max(low, 1))))
 
 
 def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:

@@ -8,6 +8,7 @@ are looked at: what fills its smallest rectangle to the corners is a sheet.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ _FLATTEST = 6.0  # its sides are not more unlike than this
 _SAME = 0.6  # sheets whose common part is more than this share of both are one
 _SEEN = 3  # levels at which a sheet is seen at least
 _OFF = 16.0  # grey levels, in one colour at least, between a sheet and what is around it
+_RIM = 0.5  # pixels of the small picture from the outermost pixels' middles that are half desk
+_REACHES = 0.4  # share of a side at the frame's border that has the sheet's colour if it goes on
 _ROOM = 0.01  # of the frame's width: room around a sheet
 
 
@@ -36,22 +39,19 @@ class Sheet:
     ----------
     box : tuple of int
         Left, top, width and height in pixels of the frame.
-    fills : float
-        Share of its smallest rectangle that it fills.
-    corners : tuple
-        Of that rectangle, column and row each.
+    outline : tuple
+        Corners of the convex place that it covers, column and row each.
     entire : bool
         Whether it does not run out of the frame.
     """
 
     box: Box
-    fills: float
-    corners: tuple[tuple[float, float], ...]
+    outline: tuple[tuple[float, float], ...]
     entire: bool = True
 
     def holds(self, x: float, y: float) -> bool:
         """Whether a place lies on the sheet, not beside a slanting edge of it."""
-        sides = zip(self.corners, self.corners[1:] + self.corners[:1], strict=True)
+        sides = zip(self.outline, self.outline[1:] + self.outline[:1], strict=True)
         turns = [(bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0 for (ax, ay), (bx, by) in sides]
         return all(turns) or not any(turns)
 
@@ -77,22 +77,21 @@ def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> lis
     size = max(2, round(width * shrink)), max(2, round(height * shrink))
     part = pixels[y : y + height, x : x + width]
     small = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA), np.uint8)
-    sheets: list[Sheet] = []
+    places: list[_Place] = []
     times: list[int] = []
-    for sheet in sorted(_candidates(small), key=lambda s: -s.fills):
-        for number, other in enumerate(sheets):
-            if _shared(sheet.box, other.box) > _SAME:
+    for place in sorted(_candidates(small), key=lambda p: -p.fills):
+        for number, other in enumerate(places):
+            if _shared(place.box, other.box) > _SAME:
                 times[number] += 1
                 break
         else:
-            sheets.append(sheet)
+            places.append(place)
             times.append(1)
-    often = [sheet for sheet, seen in zip(sheets, times, strict=True) if seen >= _SEEN]
-    sheets = [sheet for sheet in often if stands_out(small, sheet.box)]
-    sheets.sort(key=lambda s: -s.box[2] * s.box[3])
-    outer = [s for n, s in enumerate(sheets) if not any(_in(s.box, t.box) for t in sheets[:n])]
-    room = round(_ROOM * width)
-    return [_in_frame(sheet, shrink, bounds, room) for sheet in outer[:most]]
+    often = [place for place, seen in zip(places, times, strict=True) if seen >= _SEEN]
+    places = [place for place in often if stands_out(small, place.box)]
+    places.sort(key=lambda p: -p.box[2] * p.box[3])
+    outer = [p for n, p in enumerate(places) if not any(_in(p.box, q.box) for q in places[:n])]
+    return [_sheet(place, small, part, bounds) for place in outer[:most]]
 
 
 def stands_out(small: NDArray[np.uint8], box: Box) -> bool:
@@ -110,49 +109,96 @@ def stands_out(small: NDArray[np.uint8], box: Box) -> bool:
     return float(off.max()) >= _OFF
 
 
-def _candidates(small: NDArray[np.uint8]) -> Iterator[Sheet]:
+def _ends(box: Box, small: NDArray[np.uint8], part: NDArray[np.uint8]) -> bool:
+    """Whether a place of the small picture ends before the border of the frame.
+
+    Where it seems to reach the border, the frame's own last pixels are asked for its colour.
+    """
+    x, y, width, height = box
+    high, wide = small.shape[:2]
+    paper = np.median(small[y : y + height, x : x + width], axis=(0, 1))
+    across = slice(x * part.shape[1] // wide, (x + width) * part.shape[1] // wide)
+    down = slice(y * part.shape[0] // high, (y + height) * part.shape[0] // high)
+    touched = (x == 0, y == 0, x + width == wide, y + height == high)
+    lines = part[down, 0], part[0, across], part[down, -1], part[-1, across]
+    return not any(
+        touches and (np.abs(line - paper).max(axis=1) < _OFF).mean() > _REACHES
+        for touches, line in zip(touched, lines, strict=True)
+    )
+
+
+class _Place(NamedTuple):
+    """A place in the small picture: its box, the share of it that is filled, its convex hull."""
+
+    box: Box
+    fills: float
+    hull: NDArray[np.int32]
+
+
+def _candidates(small: NDArray[np.uint8]) -> Iterator[_Place]:
     """Places at every level of brightness and of colour that are four-sided."""
     import cv2
 
     kernel = np.ones((_CLOSED, _CLOSED), np.uint8)
     grey = cv2.morphologyEx(cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), cv2.MORPH_CLOSE, kernel)
-    colour = cv2.cvtColor(small, cv2.COLOR_BGR2Lab)[:, :, 1:]
-    planes = [grey, cv2.bitwise_not(grey)]
-    for channel in cv2.split(np.ascontiguousarray(colour)):
-        smooth = cv2.medianBlur(channel, 5)
-        planes += [smooth, cv2.bitwise_not(smooth)]
-    for plane in planes:
-        low, high = np.percentile(plane, (3, 97))
-        if high - low < _LEVELS:
-            continue
-        for level in np.linspace(low, high, _LEVELS + 2)[1:-1]:
-            yield from _four_sided((plane > level).astype(np.uint8))
+    colour = cv2.cvtColor(small, cv2.COLOR_BGR2Lab)
+    planes = [grey, *(cv2.medianBlur(cv2.extractChannel(colour, n), 5) for n in (1, 2))]
+    masks = [part for plane in planes for part in _levels(np.asarray(plane, np.uint8))]
+    if masks:
+        yield from _four_sided(np.concatenate(masks))
 
 
-def _four_sided(mask: NDArray[np.uint8]) -> Iterator[Sheet]:
+def _levels(plane: NDArray[np.uint8]) -> Iterator[NDArray[np.bool_]]:
+    """What is brighter, and what is darker, than each level of a plane: (N, H, W) twice."""
+    order = np.sort(plane, axis=None)
+    low, high = float(order[int(0.03 * order.size)]), float(order[int(0.97 * order.size)])
+    if high - low >= _LEVELS:
+        level = np.linspace(low, high, _LEVELS + 2)[1:-1, None, None]
+        yield plane > level
+        yield plane < level
+
+
+def _four_sided(masks: NDArray[np.bool_]) -> Iterator[_Place]:
+    """Connected places of masks (N, H, W) that are four-sided."""
     import cv2
 
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=4)
-    least, most = _LEAST * mask.size, _MOST * mask.size
-    for number in range(1, count):
-        x, y, width, height, area = (int(v) for v in stats[number])
-        sides = (x == 0) + (y == 0) + (x + width == mask.shape[1]) + (y + height == mask.shape[0])
-        if not least <= area <= most or area < 0.5 * width * height or sides > 2:
-            continue
-        own = (labels[y : y + height, x : x + width] == number).astype(np.uint8)
+    _, height, width = masks.shape
+    column = np.pad(masks, ((0, 0), (0, 1), (0, 0))).reshape(-1, width)  # a bare row between two
+    _, labels, stats, _ = cv2.connectedComponentsWithStatsWithAlgorithm(
+        column.view(np.uint8), 8, cv2.CV_32S, cv2.CCL_GRANA
+    )
+    x, row, wide, high, area = stats.T
+    y = row % (height + 1)
+    sides = 0 + (x == 0) + (y == 0) + (x + wide == width) + (y + high == height)
+    able = (area >= _LEAST * width * height) & (area <= _MOST * width * height)
+    able &= (area >= 0.5 * wide * high) & (sides <= 2)
+    for number in np.flatnonzero(able[1:]) + 1:
+        left, at, across, down, ink = (int(v) for v in stats[number])
+        own = (labels[at : at + down, left : left + across] == number).view(np.uint8)
         contours, _ = cv2.findContours(own, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        outline = max(contours, key=len)
-        middle, sides_of, turn = cv2.minAreaRect(outline)
+        hull = cv2.convexHull(max(contours, key=len))
+        _, sides_of, _ = cv2.minAreaRect(hull)
         long, short = max(sides_of) + 1, min(sides_of) + 1
-        fills = area / (long * short)
-        if fills >= _FILLS and long < _FLATTEST * short:
-            _, radius = cv2.minEnclosingCircle(outline)
-            if area > _ROUND * np.pi * (radius + 0.5) ** 2:
-                continue  # a cup, seen from above
-            grown = (sides_of[0] + 1, sides_of[1] + 1)
-            points = cv2.boxPoints((middle, grown, turn)).tolist()
-            corners = tuple((x + column + 0.5, y + row + 0.5) for column, row in points)
-            yield Sheet((x, y, width, height), float(fills), corners)
+        fills = ink / (long * short)
+        if fills < _FILLS or long >= _FLATTEST * short:
+            continue
+        _, radius = cv2.minEnclosingCircle(hull)
+        if ink > _ROUND * np.pi * (radius + 0.5) ** 2:
+            continue  # a cup, seen from above
+        top = at % (height + 1)
+        yield _Place(
+            (left, top, across, down), float(fills), hull.reshape(-1, 2) + np.array((left, top))
+        )
+
+
+def _outline(hull: NDArray[np.int32], size: tuple[int, int]) -> NDArray[np.float64]:
+    """Corners (N, 2) of a place from its outermost pixels, without its rim but at the border."""
+    middle = (hull.max(axis=0) + hull.min(axis=0)) / 2
+    outline: NDArray[np.float64] = hull + 0.5 + _RIM * np.sign(middle - hull)
+    outline[hull == 0] = 0
+    last = hull == np.array(size) - 1
+    outline[last] = hull[last] + 1
+    return outline
 
 
 def _shared(a: Box, b: Box) -> float:
@@ -170,14 +216,15 @@ def _in(a: Box, b: Box) -> bool:
     return max(wide, 0) * max(high, 0) > 0.5 * a[2] * a[3]
 
 
-def _in_frame(sheet: Sheet, shrink: float, bounds: Box, room: int) -> Sheet:
-    """From pixels of the reduced picture to those of the frame."""
+def _sheet(place: _Place, small: NDArray[np.uint8], part: NDArray[np.uint8], bounds: Box) -> Sheet:
+    """From a place in the small picture to a sheet in the frame."""
     left, top, width, height = bounds
-    box = sheet.box
-    x0 = max(round(box[0] / shrink) - room, 0)
-    y0 = max(round(box[1] / shrink) - room, 0)
-    x1 = min(round((box[0] + box[2]) / shrink) + room, width)
-    y1 = min(round((box[1] + box[3]) / shrink) + room, height)
-    corners = tuple((left + x / shrink, top + y / shrink) for x, y in sheet.corners)
-    entire = x0 > 0 and y0 > 0 and x1 < width and y1 < height
-    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), sheet.fills, corners, entire)
+    shrink, room = _SIDE / max(width, height), round(_ROOM * width)
+    x, y, wide, high = place.box
+    x0, y0 = max(round(x / shrink) - room, 0), max(round(y / shrink) - room, 0)
+    x1 = min(round((x + wide) / shrink) + room, width)
+    y1 = min(round((y + high) / shrink) + room, height)
+    outline = _outline(place.hull, (small.shape[1], small.shape[0])) / shrink + (left, top)
+    corners = tuple((float(column), float(row)) for column, row in outline)
+    entire = _ends(place.box, small, part)
+    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), corners, entire)

@@ -118,7 +118,9 @@ class Tracker:
         self.tracks: tuple[Track, ...] = ()
         self._numbers: Iterator[int] = count()
 
-    def update(self, rows: Sequence[Row], parts: Sequence["Part"] = ()) -> tuple[Track, ...]:
+    def update(
+        self, rows: Sequence[Row], parts: Sequence["Part"] = (), bounds: Box | None = None
+    ) -> tuple[Track, ...]:
         """Take what one frame shows; return the lines that are followed now, top to bottom.
 
         Parameters
@@ -126,8 +128,9 @@ class Tracker:
         rows : sequence of Row
         parts : sequence of Part
             What was searched: lines elsewhere are left as they are. None: all of the frame.
+        bounds : tuple of int, optional
+            The region that shall be read: lines beyond it are gone.
         """
-        regions = [part.region for part in parts]
         entire = [part.region for part in parts if part.entire]
         matches, left = match(self.tracks, rows)
         tracks = []
@@ -137,10 +140,9 @@ class Tracker:
                 row = rows[found[0]]
                 whole = not parts or _within(row, entire)
                 after = seen(track, row, found[1], self.agreement, whole=whole)
-            elif not parts or any(inside(track.digits[0].box, region) for region in regions):
-                after = unseen(track, self.agreement)
             else:
-                after = track
+                hidden = parts and _hidden(track, parts, bounds)
+                after = track if hidden else unseen(track, self.agreement)
             if after.alive:
                 tracks.append(after)
         for number in left:
@@ -242,11 +244,18 @@ def inside(box: Box, region: Box) -> bool:
 
 
 def _placed(track: Track, sheets: Sequence[Box]) -> Track:
-    """Note whether a line stands on a sheet, where this frame saw it."""
-    fresh = [digit for digit in track.digits if digit.fresh]
+    """Note whether a line stands on a sheet, where this frame saw it as it is."""
+    fresh = [d for d in track.digits if d.votes[-1] is not None and d.votes[-1][0] == d.char]
     if not fresh:
         return track
     return replace(track, on_sheet=any(inside(fresh[0].box, sheet) for sheet in sheets))
+
+
+def _hidden(track: Track, parts: Sequence["Part"], bounds: Box | None) -> bool:
+    """Whether a line may still stand where nothing was searched."""
+    places = [digit.box for digit in track.digits if bounds is None or inside(digit.box, bounds)]
+    searched = any(inside(place, part.region) for place in places for part in parts)
+    return bool(places) and not searched
 
 
 def _within(row: Row, regions: Sequence[Box]) -> bool:

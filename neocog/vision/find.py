@@ -123,6 +123,8 @@ class Search:
     drawing : bool
         Whether much of the ink beside the marks is like a drawing: they are digits if the network
         knows nearly all of them for such.
+    dark : bool
+        Whether the ink was taken to be darker than the paper.
     """
 
     lines: list[list[Component]]
@@ -130,6 +132,7 @@ class Search:
     scale: float
     shape: tuple[int, int]
     drawing: bool = False
+    dark: bool = True
 
     def digits(self, score: Score | None = None, *, count: int | None = None) -> list[Line]:
         """Cut apart what touches, if there is a ``score``, and normalise every digit.
@@ -209,7 +212,8 @@ def search(
     if min(small.shape) < settings.least_height:
         return nothing
     page, noise = smooth(small)
-    marks, components = _choose_ink(page, noise, settings)
+    dark = _is_dark(page, noise, settings) if settings.ink == "auto" else settings.ink == "dark"
+    marks, components = _settled_and_freed(page, noise, dark, settings)
     ref = reference(components, page.shape, settings.limits)
     if trace:
         trace("page", page)
@@ -220,7 +224,7 @@ def search(
     kept, drawing = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
     if trace:
         trace("kept", _picture(marks, kept))
-    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape, drawing)
+    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape, drawing, dark)
 
 
 def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search:
@@ -250,14 +254,11 @@ def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8],
     return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8), scale
 
 
-def _choose_ink(
-    page: NDArray[np.uint8], noise: float, settings: Settings
+def _settled_and_freed(
+    page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings
 ) -> tuple[Marks, list[Component]]:
-    """Return the marks of the polarity that looks more like writing."""
+    """Find the marks of one polarity, those freed from what is too large to be a digit as well."""
     least = max(4, settings.least_height // 3)
-    dark = settings.ink == "dark"
-    if settings.ink == "auto":
-        dark = _is_dark(page, noise, settings)
     ink = page if dark else np.bitwise_not(page)
     marks = _settled(page, noise, dark, settings, least=settings.least_height)
     if is_strip(page.shape):

@@ -1,0 +1,223 @@
+"""Where live reading searches a frame: sheets, regions, and what ink is like."""
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from neocog.batch.records import Box
+from neocog.live.ink import Grey, Polarity
+from neocog.live.paper import without_desk
+from neocog.live.regions import LEGIBLE, REGION_SIDE, Part, legible, planned, predicted
+from neocog.live.sheets import Sheet, find_sheets
+from neocog.live.tracks import Digit, Track, Tracker
+from neocog.live.vote import Agreement
+from neocog.vision.components import Component
+from neocog.vision.find import Search
+from tests.live_support import row
+
+
+class TestRegions:
+    FRAME = (0, 0, 640, 480)
+
+    def track(self, text: str, *, x: int = 200, y: int = 200, step: int = 0) -> Track:
+        tracker = Tracker(Agreement())
+        for n in range(4):
+            tracker.update([row(text, x=x + n * step, y=y)])
+        return tracker.tracks[0]
+
+    def test_the_region_holds_the_line_with_room_around_it(self) -> None:
+        region = predicted([self.track("4711")], self.FRAME)
+        assert region is not None
+        x, y, width, height = region
+        assert x <= 200 - 40
+        assert x + width >= 200 + 3 * 30 + 24 + 40
+        assert y <= 200 - 40
+        assert y + height >= 240 + 40
+        assert height >= 0.5 * width, "it is no strip: strips are read by other rules"
+
+    def test_it_goes_ahead_of_a_line_that_moves(self) -> None:
+        still = predicted([self.track("4711")], self.FRAME)
+        moving = predicted([self.track("4711", x=110, step=30)], self.FRAME)
+        assert still is not None
+        assert moving is not None
+        assert moving[0] + moving[2] > still[0] + still[2] + 50
+
+    def test_it_ends_at_the_bounds(self) -> None:
+        region = predicted([self.track("47", x=5, y=5)], (0, 0, 300, 300))
+        assert region is not None
+        assert region[:2] == (0, 0)
+
+    def test_what_takes_most_of_the_frame_is_no_region(self) -> None:
+        lines = [self.track("4711", x=10, y=10), self.track("4711", x=480, y=400)]
+        assert predicted(lines, self.FRAME) is None
+        assert predicted([], self.FRAME) is None
+
+    def test_every_sixth_frame_is_searched_whole(self) -> None:
+        tracks = [self.track("4711")]
+        plans = [planned(n, self.FRAME, [], tracks) for n in range(9)]
+        whole = [any(part.region == self.FRAME for part in parts) for parts in plans]
+        assert whole == [True, *[False] * 5, True, False, False]
+        assert {plans[n][0].region for n in (1, 2, 4, 5)} == {predicted(tracks, self.FRAME)}
+        assert not plans[1][0].entire
+
+    def test_sheets_are_searched_every_time_and_lines_on_them_not_twice(self) -> None:
+        box = (150, 150, 300, 200)
+        sheet = Sheet(box, ((150, 150), (450, 150), (450, 350), (150, 350)))
+        plans = [planned(n, self.FRAME, [sheet], [self.track("4711")]) for n in range(6)]
+        assert all(parts[0].region == box and parts[0].entire for parts in plans)
+        assert [len(parts) for parts in plans] == [2, 1, 1, 1, 1, 1]
+        beside = planned(1, self.FRAME, [sheet], [self.track("47", x=20, y=20)])
+        assert [part.entire for part in beside] == [True, False]
+
+    def test_while_there_is_nothing_all_of_every_frame_is_searched(self) -> None:
+        plans = [planned(n, self.FRAME, [], []) for n in range(6)]
+        assert all(parts[0].region == self.FRAME for parts in plans)
+        assert [parts[0].entire for parts in plans] == [True, False, False] * 2
+
+    def test_lines_that_were_not_searched_keep_their_votes(self) -> None:
+        tracker = Tracker(Agreement())
+        for _ in range(5):
+            tracker.update([row("471", x=99, y=99), row("2086", x=99, y=300)])
+        for _ in range(20):
+            tracker.update([row("471", x=99, y=99)], [Part((50, 50, 300, 150), 640, entire=True)])
+        assert [track.text for track in tracker.tracks] == ["471", "2086"]
+
+    def test_a_line_that_left_the_frame_is_forgotten(self) -> None:
+        tracker = Tracker(Agreement())
+        for n in range(5):
+            tracker.update([row("471", x=560 + 30 * n, y=99)])
+        for _ in range(5):
+            tracker.update([], [Part((50, 50, 300, 150), 640, entire=True)], self.FRAME)
+        assert tracker.tracks == ()
+
+    def test_a_line_on_a_sheet_is_searched_as_large_as_it_is_legible(self) -> None:
+        assert legible((0, 0, 1000, 600), []) == REGION_SIDE
+        assert legible((0, 0, 1000, 600), [self.track("471")]) == REGION_SIDE  # 40 pixels high
+        large = seen_line(LEGIBLE * 3)
+        assert legible((0, 0, 1000, 600), [large]) == round(1000 / 3)
+        sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
+        sides = [planned(n, self.FRAME, [sheet], [large])[0].long_side for n in range(1, 7)]
+        assert sides[-1] == REGION_SIDE
+        assert max(sides[:-1]) < 300
+
+    def test_less_is_searched_while_there_are_lines_on_a_sheet(self) -> None:
+        sheet = Sheet((150, 150, 300, 200), ((150, 150), (450, 150), (450, 350), (150, 350)))
+        bare = [len(planned(n, self.FRAME, [sheet], [])) for n in range(18)]
+        sure = [len(planned(n, self.FRAME, [sheet], [self.track("471")])) for n in range(18)]
+        assert sum(bare) == 18 + 3
+        assert sum(sure) == 18 + 1
+
+
+def seen_line(tall: int) -> Track:
+    """A line of one digit, so many pixels high, that was seen on a sheet."""
+    box = (100, 100, tall // 2, tall)
+    return Track(0, (Digit(box, (("4", 0.9),), "4", 0.9, present=True),))
+
+
+class TestPaper:
+    def test_the_desk_beside_a_sheet_is_gone_and_the_writing_is_not(self) -> None:
+        rng = np.random.default_rng(2)
+        grey = rng.integers(60, 120, (240, 320)).astype(np.uint8)
+        corners = ((60.0, 40.0), (280.0, 60.0), (270.0, 200.0), (50.0, 190.0))
+        cv2.fillConvexPoly(grey, np.array(corners, np.int32), 220)
+        cv2.putText(grey, "47", (120, 150), cv2.FONT_HERSHEY_SIMPLEX, 2, 30, 5)
+        outline = ((63.0, 43.0), (277.0, 63.0), (267.0, 197.0), (53.0, 187.0))
+        bare = without_desk(grey, Sheet((0, 0, 320, 240), outline))
+        assert np.array_equal(bare[80:180, 80:250], grey[80:180, 80:250])
+        assert bare[:30].min() > 200
+        assert bare[:, :40].min() > 200
+        assert (bare < 120).sum() == (bare[80:180, 80:250] < 120).sum()
+
+    def test_a_part_that_is_all_paper_stays_as_it_is(self) -> None:
+        grey = np.full((100, 200), 200, np.uint8)
+        sheet = Sheet((0, 0, 200, 100), ((-9, -9), (210, -9), (210, 110), (-9, 110)))
+        assert without_desk(grey, sheet) is grey
+
+
+class TestSheets:
+    def frame(self, *sheets: tuple[Box, int], turn: float = 0.0) -> NDArray[np.uint8]:
+        """A rough desk with sheets of a brightness on it, some writing on each."""
+        rng = np.random.default_rng(1)
+        rough = np.full((480, 640, 3), (90, 110, 140)) + rng.normal(0, 8, (480, 640, 1))
+        desk = np.clip(rough, 0, 255).astype(np.uint8)
+        for (x, y, width, height), bright in sheets:
+            corners = cv2.boxPoints(((x + width / 2, y + height / 2), (width, height), turn))
+            cv2.fillConvexPoly(desk, corners.astype(np.int32), (bright, bright, bright))
+            place = (x + 40, y + height - 50)
+            cv2.putText(desk, "471", place, cv2.FONT_HERSHEY_SIMPLEX, 2, (30, 30, 30), 5)
+        return desk
+
+    @pytest.mark.parametrize("bright", [60, 170, 230])
+    @pytest.mark.parametrize("turn", [0.0, 7.0])
+    def test_a_sheet_is_found(self, bright: int, turn: float) -> None:
+        box = (200, 150, 240, 160)
+        found = find_sheets(self.frame((box, bright), turn=turn), (0, 0, 640, 480))
+        assert len(found) == 1
+        x, y, width, height = found[0].box
+        assert abs(x + width / 2 - 320) < 12
+        assert abs(y + height / 2 - 230) < 12
+        assert 240 <= width < 310
+        assert 160 <= height < 240
+
+    def test_what_lies_beside_a_slanting_edge_is_not_on_the_sheet(self) -> None:
+        frame = self.frame(((200, 150, 240, 160), 230), turn=12.0)
+        (sheet,) = find_sheets(frame, (0, 0, 640, 480))
+        x, y, width, height = sheet.box
+        assert sheet.holds(x + width / 2, y + height / 2)
+        assert not any(sheet.holds(x + a, y + b) for a in (3, width - 3) for b in (3, height - 3))
+
+    def test_two_sheets_are_found(self) -> None:
+        one, two = (30, 100, 240, 160), (350, 200, 250, 180)
+        found = find_sheets(self.frame((one, 230), (two, 230)), (0, 0, 640, 480))
+        assert len(found) == 2
+
+    def test_a_bare_desk_has_none(self) -> None:
+        assert find_sheets(self.frame(), (0, 0, 640, 480)) == []
+
+    def test_a_cup_is_no_sheet(self) -> None:
+        frame = self.frame()
+        cv2.circle(frame, (300, 200), 90, (230, 230, 230), -1)
+        cv2.circle(frame, (300, 200), 70, (60, 30, 30), -1)
+        assert find_sheets(frame, (0, 0, 640, 480)) == []
+
+    @pytest.mark.parametrize(("top", "entire"), [(6, True), (-30, False)])
+    def test_a_sheet_ends_where_the_frame_still_shows_desk(self, top: int, entire: bool) -> None:
+        frame = self.frame(((200, top, 240, 200), 230))
+        (sheet,) = find_sheets(frame, (0, 0, 640, 480))
+        assert sheet.entire is entire
+
+    def test_beyond_the_bounds_nothing_is_looked_for(self) -> None:
+        frame = self.frame(((30, 100, 240, 160), 230))
+        assert find_sheets(frame, (320, 0, 320, 480)) == []
+
+
+class TestGrey:
+    def test_red_ink_is_seen_in_the_channel_that_shows_it(self) -> None:
+        frame = np.full((100, 200, 3), (200, 200, 210), np.uint8)
+        cv2.putText(frame, "12", (40, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (120, 60, 205), 6)
+        grey = Grey()(frame)
+        luma = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
+        assert int(np.ptp(grey)) > int(np.ptp(luma))
+
+
+class TestPolarity:
+    def found(self, marks: int, *, dark: bool = True) -> Search:
+        one = Component((0, 0, 9, 9), (1,), 30, 90.0, 3.0, 1.0)
+        return Search([[one]] * marks, None, 1.0, (99, 99), dark=dark)
+
+    def test_it_is_judged_again_after_a_few_searches_and_where_nothing_was_found(self) -> None:
+        polarity = Polarity()
+        told = []
+        for _ in range(12):
+            told.append(polarity.of(0))
+            polarity.note(0, self.found(1, dark=False))
+        assert told == (["auto"] + ["bright"] * 5) * 2
+        polarity.note(0, self.found(0))
+        assert polarity.of(0) == "auto"
+
+    def test_each_sheet_has_its_own(self) -> None:
+        polarity = Polarity()
+        polarity.note(0, self.found(1, dark=False))
+        polarity.note(1, self.found(1))
+        assert (polarity.of(0), polarity.of(1)) == ("bright", "dark")
