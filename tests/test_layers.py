@@ -87,16 +87,20 @@ def test_a_faint_corner_is_heard_beside_a_strong_one() -> None:
     assert s_error(layer, weights, u, 0) < 1e-5
 
 
-@pytest.mark.parametrize(("kernel", "padding"), [(6, 3), (9, 0)])
-def test_what_stands_beside_a_digit_changes_nothing(kernel: int, padding: int) -> None:
+@pytest.mark.parametrize("name", ["US3", "US4", "UC2 with surrounds", "UC2"])
+def test_what_stands_beside_a_digit_changes_nothing(name: str) -> None:
     rng = np.random.default_rng(7)
-    layer, _ = s_layer(rng, 13, kernel, padding, 16)
-    u = np.concatenate([sparse_maps(rng, 5, 13, 16), np.zeros((1, 13, 13, 16), np.float32)])
-    whole = layer(Patch.whole(u).tight()).full()
-    for order in (rng.permutation(6) for _ in range(4)):
-        got = layer(Patch.whole(np.ascontiguousarray(u[order])).tight()).full()
-        assert np.array_equal(got, whole[order])
-    assert not whole[5].any()
+    if name.startswith("UC"):
+        spec = preset("neocog" if name == "UC2" else "fukushima2003").c[1]
+        layer: SLayer | CLayer = CLayer(spec, blur_kernel(spec).astype(np.float32), 30, "sqrt")
+    else:
+        layer, _ = s_layer(rng, 30, *((6, 3) if name == "US3" else (26, 0)), 16)
+    u = np.concatenate([sparse_maps(rng, 5, 30, 16) for _ in range(2)])
+    u[3] = 0
+    whole = layer(Patch.whole(u)).full()
+    assert not whole[3].any()
+    for order in (rng.permutation(10) for _ in range(4)):
+        assert np.array_equal(layer(Patch.whole(u[order])).full(), whole[order])
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(6, 15), stage=st.integers(0, 2))
@@ -128,8 +132,11 @@ def test_c_layer_with_a_blur_of_no_symmetry() -> None:
     assert error(CLayer(spec, blur, 11, "sqrt")(Patch.whole(u)).full(), want) < 1e-5
 
 
-def test_contrast_layer() -> None:
-    u0 = np.random.default_rng(4).random((3, 65, 65), dtype=np.float32)
+@pytest.mark.parametrize("ink", [slice(0, 65), slice(20, 44), slice(62, 65), slice(0, 0)])
+def test_contrast_layer(ink: slice) -> None:
+    u0 = np.zeros((3, 65, 65), dtype=np.float32)
+    shape = u0[:, ink, ink].shape
+    u0[:, ink, ink] = np.random.default_rng(4).normal(size=shape)  # below 0 too
     spec = preset("neocog").contrast
     assert error(ContrastLayer(spec)(u0).full(), reference.contrast(u0, spec)) < 1e-6
 

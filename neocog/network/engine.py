@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
-from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
+from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, u0_from_digits
@@ -163,7 +162,7 @@ class Layers:
         """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
         u = u0
         for _, layer in self.stages:
-            u = layer(u).tight()
+            u = layer(u)
         return u.full()
 
 
@@ -252,7 +251,7 @@ class Engine:
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
             for name, layer in self._layers.stages:
-                u = layer(u).tight()
+                u = layer(u)
                 out[name] = u.full().transpose(0, 3, 1, 2)
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
@@ -287,7 +286,7 @@ class Engine:
         parts: list[Array] = self._shares.map(u0_from_digits, self._shares.cut(digits))
         now = note("U0", now)
         for name, layer in self._layers.stages:
-            parts = self._shares.map(partial(_tight, layer), parts)
+            parts = self._shares.map(layer, parts)
             now = note(name, now)
         us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)
@@ -308,10 +307,6 @@ def pictures(u0: ArrayLike) -> NDArray[np.float32]:
     if not np.isfinite(u).all():
         raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
     return u
-
-
-def _tight(layer: Callable[[Any], Patch], u: Any) -> Patch:
-    return layer(u).tight()
 
 
 def cores() -> int:

@@ -15,6 +15,7 @@ from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.patch import Patch, Span, extent
 from neocog.network.s_layer import SLayer, s_constants
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi
+from neocog.network.windows import Windows
 
 __all__ = ["CLayer", "ContrastLayer", "Patch", "SLayer", "banded", "s_constants"]
 
@@ -43,25 +44,30 @@ class ContrastLayer:
 
     def __init__(self, spec: ContrastSpec, xp: ModuleType = np) -> None:
         self.spec = spec
+        self._windows = Windows(spec.kernel, spec.padding, INPUT_SIZE)
         u, sigma, vt = np.linalg.svd(contrast_kernel(spec))
         rank = int((sigma > sigma[0] * 1e-14).sum())
         down = [banded(u[:, r] * sigma[r], INPUT_SIZE, spec.padding, 1) for r in range(rank)]
         across = [banded(vt[r], INPUT_SIZE, spec.padding, 1).T for r in range(rank)]
-        self.out = len(down[0])
-        self._down = xp.asarray(np.stack(down, axis=1).reshape(-1, INPUT_SIZE))
-        self._across = xp.asarray(np.concatenate(across))
+        self._down = xp.asarray(np.stack(down, axis=1))  # (row, rank, row of U0)
+        self._across = xp.asarray(np.stack(across))  # (rank, column of U0, column)
         self._xp = xp
 
     def __call__(self, u0: Array) -> Patch:
         """Respond to pictures (B, 65, 65)."""
         xp = self._xp
-        half = self._down @ u0.astype(np.float64)
-        y = half.reshape(len(u0), self.out, -1) @ self._across
-        y[xp.abs(y) <= self.spec.silence] = 0
+        ink = Patch.whole(xp.abs(u0)[..., None]).tight()
+        rows, columns = (self._windows.reach(span).out for span in (ink.rows, ink.columns))
+        down = self._down[rows.slice, :, ink.rows.slice].reshape(-1, ink.rows.length)
+        across = self._across[:, ink.columns.slice, columns.slice].reshape(-1, columns.length)
+        half = down @ u0[:, ink.rows.slice, ink.columns.slice].astype(np.float64)
+        y = half.reshape(len(u0), rows.length, -1) @ across
+        y *= xp.abs(y) > self.spec.silence
+        signed = y.astype(np.float32)
         out = xp.empty((*y.shape, 2), dtype=np.float32)
-        xp.maximum(y, 0, out=out[..., 0], casting="same_kind")
-        xp.maximum(-y, 0, out=out[..., 1], casting="same_kind")
-        return Patch.whole(out)
+        xp.maximum(signed, 0, out=out[..., 0])
+        xp.subtract(out[..., 0], signed, out=out[..., 1])
+        return Patch(out, rows, columns, self._windows.out)
 
 
 class CLayer:
@@ -71,6 +77,9 @@ class CLayer:
     is an outer product (Gaussian blurs are) takes two products with banded matrices. Any other
     takes a product per output row over the input rows that it sees; rows that a mirror-symmetric
     kernel weighs alike are added first. Only cells that a positive weight reaches can respond.
+
+    Products of another shape may be summed in another order: digits that shared a rectangle would
+    change one another's last bits.
     """
 
     def __init__(
@@ -92,11 +101,13 @@ class CLayer:
         self._bands = xp.asarray(np.stack(bands).astype(np.float32))
 
     def __call__(self, u: Patch) -> Patch:
-        """Respond to the layer before."""
+        """Respond to the layer before, on the CPU to each digit by itself."""
+        return Patch.join([self._respond(part) for part in u.apart()])
+
+    def _respond(self, u: Patch) -> Patch:
         rows, columns = self._reach(u.rows), self._reach(u.columns)
         y = self._two_products(u, rows, columns) if self._outer else self._rows(u, rows, columns)
         xp = self._xp
-        xp.maximum(y, 0, out=y)
         if self.psi == "sqrt":
             xp.sqrt(y, out=y)
         else:
@@ -134,4 +145,5 @@ class CLayer:
             else:
                 seen[:, :, i] = lines[i]
         bands = self._bands[:, columns.slice, u.columns.slice].transpose(1, 0, 2)
-        return bands.reshape(len(bands[:, 0]), -1) @ seen.reshape(n, height, count * w, k)
+        y = bands.reshape(columns.length, -1) @ seen.reshape(n, height, count * w, k)
+        return xp.maximum(y, 0, out=y)  # a_C is below 0 in a surround

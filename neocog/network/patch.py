@@ -66,14 +66,45 @@ class Patch:
         out[:, self.rows.slice, self.columns.slice] = self.values
         return out
 
+    def apart(self) -> list["Patch"]:
+        """Return the smallest patch of each digit (on a GPU: itself alone)."""
+        if array_module(self.values) is not np:
+            return [self]
+        in_rows = self.values.reshape(*self.values.shape[:2], -1).max(axis=2) > 0
+        in_columns = self.values.max(axis=1).any(axis=2)
+        return [
+            self._cut(values[None], extent(high), extent(wide))
+            for values, high, wide in zip(self.values, in_rows, in_columns, strict=True)
+        ]
+
+    @classmethod
+    def join(cls, parts: list["Patch"]) -> "Patch":
+        """Return patches of one layer, one after another, as one."""
+        if len(parts) == 1:
+            return parts[0]
+        first = parts[0]
+        rows = Span(min(p.rows.start for p in parts), max(p.rows.stop for p in parts))
+        columns = Span(min(p.columns.start for p in parts), max(p.columns.stop for p in parts))
+        digits, planes = sum(len(p.values) for p in parts), first.values.shape[3]
+        values = np.zeros((digits, rows.length, columns.length, planes), dtype=np.float32)
+        digit = 0
+        for p in parts:
+            high, wide = p.rows.moved(-rows.start), p.columns.moved(-columns.start)
+            values[digit : digit + len(p.values), high.slice, wide.slice] = p.values
+            digit += len(p.values)
+        return cls(values, rows, columns, first.size)
+
     def tight(self) -> "Patch":
         """Return the smallest patch that holds every response (on a GPU: itself, no waiting)."""
         if array_module(self.values) is not np:
             return self
         heard = self.values.max(axis=0).any(axis=2)
-        rows, columns = extent(heard.any(axis=1)), extent(heard.any(axis=0))
+        return self._cut(self.values, extent(heard.any(axis=1)), extent(heard.any(axis=0)))
+
+    def _cut(self, values: Array, rows: Span, columns: Span) -> "Patch":
+        """Return some digits' responses in a smaller rectangle, counted from this one's corner."""
         return Patch(
-            self.values[:, rows.slice, columns.slice],
+            values[:, rows.slice, columns.slice],
             rows.moved(self.rows.start),
             columns.moved(self.columns.start),
             self.size,
