@@ -21,6 +21,7 @@ Run = Callable[[], Tensor]
 
 _GRAPH_MS = 0.4  # what one graph of repeats lasts, about
 _MOST_REPEATS = 40
+_HOLD = 200_000  # cycles
 _SAMPLES = 7
 _FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
 _FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
@@ -102,7 +103,7 @@ class Device:
 
     def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
         """Return the time of one run among many: the median over replays of a CUDA graph."""
-        ms = Graph(run).elapsed(1)
+        ms = _once(run)
         repeats = int(np.clip(_GRAPH_MS / max(ms, 1e-3), 1, _MOST_REPEATS))
         graph = Graph(lambda: [run() for _ in range(repeats)][-1])
         return 1e3 * _median(graph, samples) / repeats
@@ -138,6 +139,19 @@ class Device:
             return [str(event.key) for event in events if _device_time(event) > 0][:3]
         except Exception:  # a name is not worth a run: profilers fail in many ways
             return []
+
+
+def _once(run: Run) -> float:
+    """Return milliseconds of one run, about: enough to tell how many runs a graph should hold."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.no_grad():
+        run()
+        torch.cuda._sleep(_HOLD)  # meanwhile the run is enqueued
+        start.record()
+        run()
+        end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
 
 
 def _median(graph: Graph, samples: int) -> float:
