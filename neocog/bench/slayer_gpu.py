@@ -166,7 +166,10 @@ def trial(
                 choices = Ladder(gpu, fed.model).step(stage, version).choices()
                 if quick:
                     choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
-                found = [_tried(gpu, fed, stage, version, n) for n in choices]
+                found: list[Row] = []
+                for n in choices:
+                    with rows.noted({**about, "places": n}, gpu, fed.model.name):
+                        found.append(_tried(gpu, fed, stage, version, n))
                 rows.found += found
                 least = min(found, key=lambda row: row["us"])
                 best[stage, version] = least["places"]
