@@ -173,6 +173,8 @@ def good_size(least: int) -> int:
 def kernels_of(call: Callable[[], Tensor]) -> str:
     """Return the names of the kernels of a call: which algorithm cuDNN chose."""
     try:
+        with torch.no_grad():
+            call()  # the library may still try its algorithms
         with (
             torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile,
             torch.no_grad(),
