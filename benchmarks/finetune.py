@@ -5,9 +5,10 @@
 
 DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
 ``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
-checkpoint, curves and ``model.safetensors``, the best model so far by validation. The same command
-again goes on: with what a kill left, or, where the slice ended, with another cycle from there;
-with --cycle 24 one cycle takes several slices, each of which leaves a model.
+checkpoint, curves and ``model.safetensors``, the best model so far by validation. Variants and
+marks of a seed lie in OUT as well; delete them where others are wanted. The same command again goes
+on: with what a kill left, or, where the slice ended, with another cycle from there; with --cycle 24
+one cycle takes several slices, each of which leaves a model.
 --minutes is the time of the whole command, starts and last measurement among it. --starts makes
 the starts alone (no GPU needed). --test reads the test digits too, --speed times a few steps.
 """
@@ -19,13 +20,14 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
 _CHANGED = (
-    "geometry", "strokes", "pages", "none,coarse=1", "none,blur=2", "none,far=1,far_shift=8",
+    "none", "geometry", "strokes", "pages", "none,coarse=1", "none,blur=2",
+    "none,far=1,far_shift=8",
 )  # fmt: skip
 
 
@@ -96,6 +98,22 @@ def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
     return load_model(path)
 
 
+def pools_of(folder: Path, settings: Any, digits: Any, kept: Any) -> Any:
+    """Draw variants and marks of a seed, or read them where they were drawn before."""
+    import numpy as np
+
+    from neocog.learning.lessons import Pools
+
+    path = folder / f"pools-seed{settings.seed}.npz"
+    if path.exists():
+        with np.load(path) as found:
+            return Pools(**found)
+    validation = (kept.images, kept.labels)
+    pools = Pools.draw(digits.images, digits.labels, validation, settings, marks=True)
+    np.savez_compressed(path, **asdict(pools))
+    return pools
+
+
 def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
     from neocog.learning.datasets import open_digits
@@ -104,11 +122,13 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     folder = args.output / job.name
     folder.mkdir(parents=True, exist_ok=True)
     start = start_of(job, folder, args)
+    digits = open_digits(args.data / "mnist", split="learning")
+    kept = open_digits(args.data / "mnist", split="validation")
+    settings = settings_of(job, args)
+    drawn = pools_of(args.output, settings, digits, kept)
     if args.starts:
         print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
         return
-    digits = open_digits(args.data / "mnist", split="learning")
-    kept = open_digits(args.data / "mnist", split="validation")
     told = [0.0]
 
     def report(figures: dict[str, float]) -> None:
@@ -121,10 +141,11 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         digits.images,
         digits.labels,
         (kept.images, kept.labels),
-        settings_of(job, args),
+        settings,
         device=args.device,
         folder=folder,
         report=report,
+        pools=drawn,
     )
     first, ready = run.position.step, time.monotonic()
     end = begun + 60 * args.minutes - _RESERVE
@@ -138,6 +159,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         "validation_pairs": pairs(model, kept, args.device),
         **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
         **{f"validation_{how}": changed(model, kept, how, args.device) for how in _CHANGED},
+        **as_variants(model, kept, args.device),
     }
     if args.test:
         test = open_digits(args.data / "mnist", split="test")
@@ -162,21 +184,43 @@ def pairs(model: Any, digits: Any, device: str) -> float:
     return float((labels_of(scores) == digits.labels).mean())
 
 
-def changed(model: Any, digits: Any, how: str, device: str) -> float:
-    """Share of digits that are read right after changes, always the same ones."""
+def changed(model: Any, digits: Any, how: str, device: str) -> dict[str, float]:
+    """Figures of digits after changes, always the same ones."""
+    return figures(model, digits.images, digits.labels, how, device)
+
+
+def as_variants(model: Any, digits: Any, device: str) -> dict[str, Any]:
+    """Figures of digits as coarse scanners and cameras hand them over."""
+    from neocog.learning.variants import variants
+
+    seen, labels = variants(len(digits), digits.images, digits.labels, seed=1)
+    return {"variants": figures(model, seen, labels, "none", device)}
+
+
+def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict[str, float]:
+    """Share read right, share rejected outright, and the loss if a digit must be answered."""
     import torch
+    from torch.nn import functional
 
     from neocog.learning.augment import augment, augmentation
     from neocog.learning.trainable import Trainable
     from neocog.network.decision import labels_of
+    from neocog.network.spec import LABELS
 
     network = Trainable(model).to(device).eval()
     generator = torch.Generator(device=device).manual_seed(1)
     parts = []
     with torch.no_grad():
-        for part in torch.tensor(digits.images, device=device).split(500):
+        for part in torch.tensor(images, device=device).split(500):
             parts.append(network(augment(part, augmentation(how), generator)).cpu())
-    return round(float((labels_of(torch.cat(parts).numpy()) == digits.labels).mean()), 5)
+    scores = torch.cat(parts)
+    found = labels_of(scores.numpy())
+    logits = scores[:, :LABELS] / model.temperature
+    return {
+        "right": round(float((found == labels).mean()), 5),
+        "rejected": round(float((scores.argmax(dim=1) >= LABELS).float().mean()), 5),
+        "loss": round(float(functional.cross_entropy(logits, torch.tensor(labels))), 5),
+    }
 
 
 def _words(figures: dict[str, float]) -> str:
@@ -184,7 +228,7 @@ def _words(figures: dict[str, float]) -> str:
 
 
 def speed(job: Job, args: argparse.Namespace) -> None:
-    """Time steps by precision and memory format, alone on the GPU."""
+    """Time steps by precision, compiled or not, alone on the GPU."""
     from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
 
@@ -194,15 +238,16 @@ def speed(job: Job, args: argparse.Namespace) -> None:
     digits = open_digits(args.data / "mnist", split="learning")[:5000]
     kept = digits[:100]
     for precision in ("fp32", "tf32", "bf16"):
-        for channels_last in (False, True):
-            settings = replace(settings_of(job, args), precision=precision, pool=600)
+        for compiled in (False, True):
+            settings = replace(
+                settings_of(job, args), precision=precision, compiled=compiled, pool=600
+            )
             run = Finetuner(
                 start, digits.images, digits.labels, (kept.images, kept.labels), settings,
                 device=args.device,
             )  # fmt: skip
-            run.network.channels_last = channels_last
+            words = "compiled" if compiled else "as it is"
             times = run.step_times(30)
-            words = "channels last" if channels_last else "channels first"
             print(f"{job.planes} batch {args.batch} {precision} {words}: {times}", flush=True)
 
 

@@ -6,6 +6,7 @@ Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degre
 """
 
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -213,10 +214,7 @@ def _places(how: Augmentation, dice: Dice) -> Tensor:
     places = places - (far[:, None] * dice.spread(2))[:, None]
     places = (places @ _turns(how, dice)).view(dice.batch, INPUT_SIZE, INPUT_SIZE, 2)
     if how.elastic:
-        points = how.elastic * dice.normal(2, 7, 7)
-        moved = functional.interpolate(
-            points, (INPUT_SIZE, INPUT_SIZE), mode="bicubic", align_corners=True
-        )
+        moved = _smooth(how.elastic * dice.normal(2, 7, 7), "bicubic", align_corners=True)
         places = places + moved.permute(0, 2, 3, 1)
     return places / (ENLARGED / 2)
 
@@ -254,30 +252,53 @@ def _blurred(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     r = torch.arange(-reach, reach + 1, device=dice.device)
     bell = torch.exp(-0.5 * (r / sigma[:, None]) ** 2)
     bell = bell / bell.sum(dim=1, keepdim=True)
-    rows = functional.unfold(u, (2 * reach + 1, 1), padding=(reach, 0))
-    u = (rows * bell[:, :, None]).sum(dim=1).view_as(u)
-    columns = functional.unfold(u, (1, 2 * reach + 1), padding=(0, reach))
-    return (columns * bell[:, :, None]).sum(dim=1).view_as(u)
+    for axis in (2, 3):
+        room = (0, 0, reach, reach) if axis == 2 else (reach, reach)
+        seen = functional.pad(u, room).unfold(axis, 2 * reach + 1, 1)
+        u = torch.einsum("bchwk,bk->bchw", seen, bell)
+    return u
 
 
 def _coarse(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Averaged over few pixels, as many for all of a batch, and enlarged again."""
+    """Averaged over few pixels and enlarged again."""
     chosen = dice.happens(how.coarse)[:, None, None, None]
-    pixels = int(torch.randint(9, 23, (), generator=dice.generator, device=dice.device))
-    few = round(pixels * INPUT_SIZE / ENLARGED)
-    seen = functional.interpolate(u, (few, few), mode="area")
-    size = (INPUT_SIZE, INPUT_SIZE)
-    return torch.where(
-        chosen, functional.interpolate(seen, size, mode="bilinear", align_corners=False), u
+    scanners = _scanners(dice.device)
+    along = scanners[(dice.uniform() * len(scanners)).long()][:, None]
+    return torch.where(chosen, along @ u @ along.transpose(2, 3), u)
+
+
+@cache
+def _scanners(device: Tensor) -> Tensor:
+    """Products with lines of U0 that see it by 9 to 22 pixels a digit, (14, 65, 65)."""
+    eye = torch.eye(INPUT_SIZE)[:, None]  # each line a column of the product
+    seen = []
+    for pixels in range(9, 23):
+        coarse = functional.interpolate(eye, round(pixels * INPUT_SIZE / ENLARGED), mode="area")
+        fine = functional.interpolate(coarse, INPUT_SIZE, mode="linear", align_corners=False)
+        seen.append(fine[:, 0].T)
+    return torch.stack(seen).to(device)
+
+
+def _smooth(points: Tensor, mode: str, *, align_corners: bool) -> Tensor:
+    """Interpolate coarse grids (B, C, n, n) to (B, C, 65, 65), as two products."""
+    along = _interpolation(points.shape[-1], mode, align_corners, points.device)
+    return along @ points @ along.T
+
+
+@cache
+def _interpolation(count: int, mode: str, align_corners: bool, device: Tensor) -> Tensor:
+    """What each of ``count`` points gives to each pixel of a line of U0, (65, count)."""
+    square = torch.eye(count)[:, None, None].expand(-1, 1, count, count)
+    lines = functional.interpolate(
+        square, (count, INPUT_SIZE), mode=mode, align_corners=align_corners
     )
+    return lines[:, 0, 0].T.contiguous().to(device)
 
 
 def _pale(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     """Less ink, unevenly; and some digits with harder or softer edges."""
     ink = 1 - how.contrast * dice.uniform()[:, None, None, None]
-    points = dice.normal(1, 4, 4)
-    size = (INPUT_SIZE, INPUT_SIZE)
-    uneven = functional.interpolate(points, size, mode="bicubic", align_corners=True)
+    uneven = _smooth(dice.normal(1, 4, 4), "bicubic", align_corners=True)
     gamma = torch.exp(how.contrast * dice.spread())[:, None, None, None]
     u = u.clamp(0, 1).pow(gamma)
     return (u * ink * (1 + 0.3 * how.contrast * uneven)).clamp(0, 1)
@@ -287,8 +308,7 @@ def _noisy(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     """Noise of the size of a digit's pixels, twice those of U0."""
     strength = how.noise * dice.uniform() * dice.happens(1 / 3)
     coarse = dice.normal(1, DIGIT_SIZE + 5, DIGIT_SIZE + 5)
-    size = (INPUT_SIZE, INPUT_SIZE)
-    noise = functional.interpolate(coarse, size, mode="bilinear", align_corners=False)
+    noise = _smooth(coarse, "bilinear", align_corners=False)
     return (u + strength[:, None, None, None] * noise).clamp(0, 1)
 
 

@@ -22,7 +22,7 @@ from torch.nn import functional
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_curves
-from neocog.learning.lessons import Digits, Labels, Lessons
+from neocog.learning.lessons import Digits, Labels, Lessons, Pools
 from neocog.learning.settings import Position, Settings
 from neocog.learning.trainable import Trainable
 from neocog.network.decision import answers, labels_of
@@ -59,6 +59,8 @@ class Finetuner:
         goes on.
     report : callable, optional
         Told the figures of each epoch.
+    pools : Pools, optional
+        If they were drawn before.
 
     Raises
     ------
@@ -80,6 +82,7 @@ class Finetuner:
         device: str = "cpu",
         folder: str | Path | None = None,
         report: Report | None = None,
+        pools: Pools | None = None,
     ) -> None:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
@@ -93,8 +96,8 @@ class Finetuner:
         self.mean = copy.deepcopy(self.network).eval()
         self.mean.requires_grad_(False)
         self.mean.precision = "fp32"
+        self.network.compiled = settings.compiled
         self._best = _parameters(self.mean)
-        self._run = torch.compile(self.network) if settings.compiled else self.network
         self._optimizer = torch.optim.Adam(
             [
                 {"params": parameters, "share": _SHARES[kind]}
@@ -110,7 +113,9 @@ class Finetuner:
             settings,
             marks=start.classes > LABELS,
             device=self.device,
+            pools=pools,
         )
+        self._planes = start.spec.orientations, *start.planes[:2]
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self.position, self.curves = Position(), list[dict[str, float]]()
@@ -222,7 +227,9 @@ class Finetuner:
             group["lr"] = rate * group["share"]
         u0, labels = self.lessons.batch(place.step)
         soft = settings.soft if not place.cycle and progress < settings.soft_share else 0.0
-        logits = self._run(u0, soft=soft) / self.network.temperature.exp() + self._lean
+        heard = self.lessons.heard(self._planes)
+        responses = self.network(u0, soft=soft, heard=heard)
+        logits = responses / self.network.temperature.exp() + self._lean
         loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()

@@ -1,5 +1,6 @@
 """What each step of gradient learning shows: digits in turn, variants and marks at random."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,47 @@ Labels = NDArray[np.int64]
 _HELD_MARKS = 1000  # held-back marks that are measured with
 
 
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """What is drawn once, before learning; it follows from the digits, pool and seed alone.
+
+    Attributes
+    ----------
+    variants : ndarray of uint8, shape (V, 28, 28)
+        Digits as scanners and cameras hand them over.
+    answers : ndarray of int64, shape (V,)
+        What they are.
+    marks : ndarray of uint8, shape (M, 28, 28)
+        Marks that are no digits.
+    held : ndarray of uint8, shape (H, 28, 28)
+        Marks of kinds and fonts that are not learned from, to measure with.
+    """
+
+    variants: Digits
+    answers: Labels
+    marks: Digits
+    held: Digits
+
+    @classmethod
+    def draw(
+        cls,
+        images: Digits,
+        labels: Labels,
+        validation: tuple[Digits, Labels],
+        settings: Settings,
+        *,
+        marks: bool,
+    ) -> "Pools":
+        """Draw those that the settings, and a model with planes that reject, have use for."""
+        seed, most = settings.seed, min(settings.pool, len(images))
+        count = most if settings.variants else 0
+        seen, answers = variants(count, images, labels, seed=seed)
+        count = most if marks and settings.marks else 0
+        learned, _, _ = negatives(count, images, labels, seed=seed)
+        held, _, _ = negatives(min(_HELD_MARKS, count), *validation, seed=seed, held=True)
+        return cls(seen, answers, learned, held)
+
+
 class Lessons:
     """Digits, marks that are none, and the batches made of them; all of it on the device.
 
@@ -35,6 +77,8 @@ class Lessons:
     marks : bool
         Whether marks that are no digits are learned from as well.
     device : str or torch.device
+    pools : Pools, optional
+        If they were drawn before.
 
     Attributes
     ----------
@@ -60,27 +104,22 @@ class Lessons:
         *,
         marks: bool,
         device: Any,
+        pools: Pools | None = None,
     ) -> None:
         self._settings, self._device = settings, device
         self._digits = self._tensor(images)
         self._labels = self._tensor(labels.astype(np.int64))
         self.shown, self.answers = self._tensor(validation[0]), validation[1].astype(np.int64)
         self._per_step = settings.batch
+        pools = pools or Pools.draw(images, labels, validation, settings, marks=marks)
         self._variants: tuple[Tensor, Tensor] | None = None
-        others = round(settings.variants * settings.batch)
-        if others:
-            self._per_step -= others
-            pool = min(settings.pool, len(images))
-            drawn, which = variants(pool, images, labels, seed=settings.seed)
-            self._variants = self._tensor(drawn), self._tensor(which)
+        if len(pools.variants):
+            self._per_step -= round(settings.variants * settings.batch)
+            self._variants = self._tensor(pools.variants), self._tensor(pools.answers)
         self._marks = self.held = None
-        share = round(settings.marks * settings.batch)
-        if marks and share:
-            self._per_step -= share
-            pool = min(settings.pool, len(images))
-            drawn, _, _ = negatives(pool, images, labels, seed=settings.seed)
-            held, _, _ = negatives(_HELD_MARKS, *validation, seed=settings.seed, held=True)
-            self._marks, self.held = self._tensor(drawn), self._tensor(held)
+        if len(pools.marks):
+            self._per_step -= round(settings.marks * settings.batch)
+            self._marks, self.held = self._tensor(pools.marks), self._tensor(pools.held)
         if len(images) < self._per_step:
             raise UsageError(
                 f"{len(images)} digits came, fewer than the {self._per_step} of a step; "
@@ -116,6 +155,20 @@ class Lessons:
             digits = torch.cat([digits, self._marks[drawn]])
             labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
         return augment(digits, self._settings.augmentation, self._generator), labels
+
+    def heard(self, planes: tuple[int, ...]) -> list[Tensor | None]:
+        """Return factors (B, K, 1, 1) of the planes of UC1 .. UC3, 0 for what is left out.
+
+        They follow the batch that was drawn last.
+        """
+        share, batch = self._settings.dropout, self._settings.batch
+        if not share:
+            return [None] * len(planes)
+        found: list[Tensor | None] = [None]
+        for k in planes[1:]:
+            drawn = torch.rand((batch, k, 1, 1), generator=self._generator, device=self._device)
+            found.append((drawn >= share) / (1 - share))
+        return found
 
     def _drawn(self, pool: int, share: float) -> Tensor:
         """Return places in a pool, for a share of the batch."""

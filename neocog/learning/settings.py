@@ -46,6 +46,8 @@ class Settings:
     variants : float
         Share of a batch that are digits as coarse scanners and the reader hand them over (see
         :mod:`neocog.learning.variants`).
+    dropout : float
+        Share of the cell-planes of UC2 and UC3 that are silent, drawn anew for each picture.
     pool : int
         Marks, and variants, that are drawn before learning, at most one for each digit.
     clip : float
@@ -61,7 +63,7 @@ class Settings:
     deterministic : bool
         Take slower kernels that give the same result each time.
     compiled : bool
-        Use torch.compile.
+        Use torch.compile for what is done cell by cell.
     """
 
     seed: int = 0
@@ -78,6 +80,7 @@ class Settings:
     marks: float = 0.15
     lean: float = 3.0
     variants: float = 0.15
+    dropout: float = 0.0
     pool: int = 20_000
     clip: float = 1.0
     augmentation: Augmentation = PRESETS["strokes"]

@@ -9,8 +9,9 @@ Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = 
 a limit, and s = 1/(theta b) stands in the division by v + s.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,11 @@ class SCells(nn.Module):  # type: ignore[misc]
         """Return c, (kernel, kernel)."""
         return self.c_log.exp() * self.c_mask
 
-    def forward(self, u: Tensor, *, half: bool = False, rectified: bool = True) -> Tensor:
+    def forward(
+        self, u: Tensor, *, half: bool = False, rectified: bool = True, compiled: bool = False
+    ) -> Tensor:
         """Respond; ``half`` rounds what is multiplied for the excitation to bf16."""
+        total, respond = (_compiled(_energy), _compiled(_shunt)) if compiled else (_energy, _shunt)
         c, theta = self.c(), self.threshold.sigmoid()
         d = self.direction
         norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
@@ -69,14 +73,8 @@ class SCells(nn.Module):  # type: ignore[misc]
             e = functional.conv2d(u.bfloat16(), a.bfloat16(), padding=self.padding).float()
         else:
             e = functional.conv2d(u, a, padding=self.padding)
-        energy = (u * u).sum(dim=1, keepdim=True)
-        v = _root(functional.conv2d(energy, c[None, None], padding=self.padding))
-        above = e - theta / (1 - theta) * v
-        if rectified:
-            above = above.relu()
-        if not self.training:  # fast convolutions leave noise in windows that are silent
-            above = above * (v > self.quiet)
-        return above / (v + silence[:, None, None])
+        square = functional.conv2d(total(u), c[None, None], padding=self.padding)
+        return respond(e, square, theta, silence[:, None, None], self.quiet, rectified)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -98,6 +96,28 @@ class SCells(nn.Module):  # type: ignore[misc]
             threshold=float(self.threshold.detach().double().sigmoid()),
             q=self.q,
         )
+
+
+def _energy(u: Tensor) -> Tensor:
+    """Squares summed over planes, (B, 1, H, W)."""
+    return (u * u).sum(dim=1, keepdim=True)
+
+
+def _shunt(
+    e: Tensor, square: Tensor, theta: Tensor, silence: Tensor, quiet: float, rectified: bool
+) -> Tensor:
+    """Excitation e, inhibited by v = sqrt(square): what an S-cell responds (Ikeda eq. 1)."""
+    v = _root(square)
+    above = e - theta / (1 - theta) * v
+    if rectified:
+        above = above.relu()
+    # fast convolutions leave noise in windows that are silent
+    return above * (v > quiet) / (v + silence)
+
+
+@cache
+def _compiled(function: Any) -> Any:
+    return torch.compile(function, dynamic=False)
 
 
 class CCells(nn.Module):  # type: ignore[misc]
@@ -158,11 +178,19 @@ class Trainable(nn.Module):  # type: ignore[misc]
     precision : {"fp32", "tf32", "bf16"}
         Of the S-layers' products; in bf16 their inputs are rounded and all else is float32.
     channels_last : bool
-        Memory format of the maps that the products see.
+        Memory format of the maps that the products see. On a GPU it keeps cuDNN from its
+        convolutions by Fourier transforms, whose noise drowns faint windows.
+    compiled : bool
+        Use torch.compile for what is done cell by cell.
     """
 
     def __init__(
-        self, model: Model, *, precision: str = "fp32", channels_last: bool = False
+        self,
+        model: Model,
+        *,
+        precision: str = "fp32",
+        channels_last: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         spec = model.spec
@@ -171,7 +199,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         self.start = replace(
             model, s=(*model.s[:3], top), labels=model.labels[order], rule="strongest", gains=None
         )
-        self.precision, self.channels_last = precision, channels_last
+        self.precision, self.channels_last, self.compiled = precision, channels_last, compiled
         self.contrast = Contrast(spec.contrast)
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
         sizes = [spec.size(f"US{i}") for i in (1, 2, 3)]
@@ -189,28 +217,41 @@ class Trainable(nn.Module):  # type: ignore[misc]
         r = self.contrast.enlarge
         return r @ (digits.float() / 255) @ r.T
 
-    def us4(self, u0: Tensor) -> Tensor:
-        """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65)."""
+    def us4(self, u0: Tensor, heard: Sequence[Tensor | None] = (None, None, None)) -> Tensor:
+        """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65).
+
+        ``heard`` are factors (B, K, 1, 1) of the planes of UC1, UC2 and UC3.
+        """
         contrast = self.contrast
         y = functional.conv2d(255 * u0[:, None], contrast.kernel, padding=contrast.padding)
         u = functional.threshold(y, contrast.silence, 0.0)
         for stage, s in enumerate(self.s):
-            if self.channels_last and stage:  # UG has two planes: too few for it
+            if self.channels_last:
                 u = u.contiguous(memory_format=torch.channels_last)
             # while US4 learns, labels whose planes are all below threshold learn too
             open_ended = self.training and stage == 3
-            u = s(u, half=self.precision == "bf16", rectified=not open_ended)
+            half = self.precision == "bf16"
+            u = s(u, half=half, rectified=not open_ended, compiled=self.compiled)
             if stage < 3:
                 u = self.c[stage](u)
+                factors = heard[stage]
+                u = u if factors is None else u * factors
         return u
 
-    def forward(self, u0: Tensor, *, soft: float = 0.0) -> Tensor:
+    def forward(
+        self,
+        u0: Tensor,
+        *,
+        soft: float = 0.0,
+        heard: Sequence[Tensor | None] = (None, None, None),
+    ) -> Tensor:
         """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject.
 
         ``soft`` > 0 takes a smooth maximum of that width (a weighted mean) instead of the
-        strongest response, so that planes which are nearly strongest learn as well.
+        strongest response, so that planes which are nearly strongest learn as well. ``heard`` is
+        that of :meth:`us4`.
         """
-        responses = self.us4(u0).flatten(2)
+        responses = self.us4(u0, heard).flatten(2)
         if soft > 0:
             planes = (responses * (responses / soft).softmax(dim=2)).sum(dim=2)
             own = torch.where(self.own, planes[:, None], _NEVER)
