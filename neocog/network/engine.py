@@ -1,15 +1,14 @@
 """The engine: digits in, answers out; every layer's maps on request; time per stage.
 
-On the CPU a batch is cut into a share per core; each share runs through all layers on its own
+On the CPU a batch is cut into a share per core; each share runs through UG .. UC3 on its own
 thread with single-threaded BLAS, so that everything, not only the matrix products, runs on all
-cores and the maps of a few digits stay in the core's cache.
+cores and the maps of a few digits stay in the core's cache. US4 has more weights than fit in that
+cache: there each thread takes part of the weights, for the digits of several shares. A single
+digit's larger products are cut up among the threads.
 """
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,13 +18,17 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model
+from neocog.network.patch import Patch
+from neocog.network.shares import IN_TURN, SHARE, Shares, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, u0_from_digits
 
+__all__ = ["SHARE", "AnyEngine", "Engine", "Layers", "Shares", "one_blas_thread", "open_engine"]
+
 Array = Any
 
-#: Digits that one thread takes through the layers at a time.
-SHARE = 4
+#: Digits that go through US4 together.
+TOGETHER = 8
 #: Digits handed to the CPU engine at a time.
 BATCH = 32
 
@@ -157,13 +160,28 @@ class Layers:
                 c = CLayer(spec.c[i], model.blurs[i], s.out, model.psi, xp)
                 self.stages.append((f"UC{i + 1}", c))
                 size = c.out
+        self._layer = dict(self.stages)
 
     def __call__(self, u0: Array) -> Array:
         """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
-        u = u0
-        for _, layer in self.stages:
-            u = layer(u)
-        return u.full()
+        return self.top(self.below(u0)).full()
+
+    def below(self, u0: Array, shares: Shares = IN_TURN) -> Patch:
+        """Return the responses of UC3 to pictures (B, 65, 65)."""
+        u = self.respond("UG", u0)
+        for name, _ in self.stages[1:-1]:
+            u = self.respond(name, u, shares)
+        return u
+
+    def top(self, uc3: Patch, shares: Shares = IN_TURN) -> Patch:
+        """Return the responses of US4 to those of UC3."""
+        return self.respond("US4", uc3, shares)
+
+    def respond(self, name: str, u: Any, shares: Shares = IN_TURN) -> Patch:
+        """Return the responses of one layer, large products cut up into shares."""
+        layer = self._layer[name]
+        out: Patch = layer(u, shares) if isinstance(layer, SLayer) else layer(u)
+        return out
 
 
 class Engine:
@@ -230,8 +248,20 @@ class Engine:
 
     def _respond(self, digits: NDArray[np.uint8]) -> Array:
         parts = self._shares.cut(digits)
+        within = self._within(parts)
+        return self._top(
+            self._shares.map(lambda d: self._layers.below(u0_from_digits(d), within), parts)
+        )
+
+    def _within(self, parts: list[Array]) -> Shares:
+        """Return what cuts up the work of one share: all threads, if there is no other."""
+        return self._shares if len(parts) == 1 else IN_TURN
+
+    def _top(self, parts: list[Patch]) -> Array:
+        """Return the responses of US4, (B, 5, 5, K4), to shares of UC3."""
+        uc3 = Patch.join(parts)
         return np.concatenate(
-            self._shares.map(lambda part: self._layers(u0_from_digits(part)), parts)
+            [self._layers.top(part, self._shares).full() for part in uc3.split(TOGETHER)]
         )
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
@@ -250,8 +280,8 @@ class Engine:
         u: Array = pictures(u0)
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
-            for name, layer in self._layers.stages:
-                u = layer(u)
+            for name, _ in self._layers.stages:
+                u = self._layers.respond(name, u, self._shares)
                 out[name] = u.full().transpose(0, 3, 1, 2)
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
@@ -285,10 +315,13 @@ class Engine:
         now = note("total", begin)
         parts: list[Array] = self._shares.map(u0_from_digits, self._shares.cut(digits))
         now = note("U0", now)
-        for name, layer in self._layers.stages:
-            parts = self._shares.map(layer, parts)
+        within = self._within(parts)
+        for name, _ in self._layers.stages[:-1]:
+            respond = partial(self._layers.respond, name, shares=within)
+            parts = self._shares.map(respond, parts)
             now = note(name, now)
-        us4 = np.concatenate([part.full() for part in parts])
+        us4 = self._top(parts)
+        now = note("US4", now)
         self._decision(us4)
         note("UC4", now)
 
@@ -307,62 +340,3 @@ def pictures(u0: ArrayLike) -> NDArray[np.float32]:
     if not np.isfinite(u).all():
         raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
     return u
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-class Shares:
-    """Takes a batch through the layers in shares, on all cores.
-
-    Parameters
-    ----------
-    threads : int, optional
-        Threads to use; all cores by default.
-    """
-
-    def __init__(self, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise UsageError(f"{threads} threads came; wanted 1 or more")
-        self.threads = threads or cores()
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
-
-    def cut(self, digits: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-        """Cut a batch into shares of at most SHARE digits, as many for each thread if possible."""
-        count = -(-len(digits) // SHARE)
-        count = min(len(digits), -(-count // self.threads) * self.threads)
-        return np.array_split(digits, count)
-
-    def map(self, function: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
-        """Apply a function to the shares, several at once; call within :func:`one_blas_thread`."""
-        if self._pool is None or len(parts) == 1:
-            return [function(part) for part in parts]
-        return list(self._pool.map(function, parts))
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while our own threads are at work.
-
-    For a single digit too: its products are small, and BLAS threads that wait for one another on
-    a busy machine take many times as long as one that works alone.
-    """
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
-
-
-_controller: Any = None
-
-
-def _blas() -> Any:
-    """Return the process's BLAS controller; looking the libraries up takes milliseconds, once."""
-    global _controller
-    if _controller is None:
-        from threadpoolctl import ThreadpoolController
-
-        _controller = ThreadpoolController()
-    return _controller

@@ -23,13 +23,14 @@ from neocog.network.model import SWeights
 from neocog.network.patch import Patch
 from neocog.network.s_places import PrunedCells
 from neocog.network.s_spectrum import SpectralCells
+from neocog.network.shares import IN_TURN, Shares
 from neocog.network.spec import SSpec
 from neocog.network.windows import Reach, Windows
 
 Array = Any  # a NumPy or CuPy array
 
-#: Planes before from which on a bound for each window costs less than what it saves.
-_PLANES_TO_PRUNE = 8
+#: Parts that a product of few rows with many weights is cut into.
+_PARTS = 4
 
 
 class SLayer:
@@ -44,17 +45,17 @@ class SLayer:
         self.out = windows.out
         a, theta, silence = s_constants(weights, xp)
         c = xp.asarray(weights.c)
-        self._cells: Callable[[Patch], Patch]
+        self._cells: Callable[[Patch, Shares], Patch]
         if xp is np and SpectralCells.suits(windows, *a.shape[:2]):
             self._cells = SpectralCells(windows, a, c, theta, silence)
-        elif xp is np and a.shape[1] >= _PLANES_TO_PRUNE:
+        elif xp is np and PrunedCells.suits(windows, a.shape[1]):
             self._cells = PrunedCells(windows, a, c, theta, silence)
         else:
             self._cells = _AllCells(windows, a, c, theta, silence)
 
-    def __call__(self, u: Patch) -> Patch:
-        """Respond to the layer before."""
-        return self._cells(u)
+    def __call__(self, u: Patch, shares: Shares = IN_TURN) -> Patch:
+        """Respond to the layer before; large products are cut up into shares."""
+        return self._cells(u, shares)
 
 
 class _AllCells:
@@ -67,10 +68,10 @@ class _AllCells:
         self._taps, self._c = _taps(a), _taps(c[None, None])
         self._xp = array_module(a)
 
-    def __call__(self, u: Patch) -> Patch:
+    def __call__(self, u: Patch, shares: Shares) -> Patch:
         xp = self._xp
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        d = self._correlate(u.values, rows, columns, self._taps)
+        d = self._correlate(u.values, rows, columns, self._taps, shares)
         v = self._inhibition(u.values, rows, columns)
         # whole rows of (cell, plane) at a time: broadcasting over a few planes is slow
         n, height, pitch, planes = d.shape
@@ -85,10 +86,12 @@ class _AllCells:
     def _inhibition(self, u: Array, rows: Reach, columns: Reach) -> Array:
         """Planes summed first, then one kernel of weights c."""
         energy = self._xp.einsum("bhwk,bhwk->bhw", u, u)[..., None]
-        v = self._correlate(energy, rows, columns, self._c)[..., 0]
+        v = self._correlate(energy, rows, columns, self._c, IN_TURN)[..., 0]
         return self._xp.sqrt(v, out=v)
 
-    def _correlate(self, u: Array, rows: Reach, columns: Reach, taps: Array) -> Array:
+    def _correlate(
+        self, u: Array, rows: Reach, columns: Reach, taps: Array, shares: Shares
+    ) -> Array:
         """Return (B, h, pitch, K); columns beyond the cells reached hold nothing of use."""
         n, k, run = len(u), self._windows.kernel, self._windows.kernel * u.shape[3]
         height, width = rows.out.length, columns.out.length
@@ -99,7 +102,10 @@ class _AllCells:
             e = self._expand(u, rows, columns, pitch).reshape(-1)
             lines = e[: n * height * pitch * run].reshape(n * height, -1)
             seen = xp.stack([lines[:, x * run : (x + k) * run] for x in range(width)], axis=1)
-            return (seen.reshape(-1, k * run) @ taps).reshape(n, height, width, -1)
+            seen = seen.reshape(-1, k * run)
+            parts = xp.array_split(taps, min(_PARTS, taps.shape[1]) if xp is np else 1, axis=1)
+            products = shares.map(lambda part: seen @ part, parts)
+            return xp.concatenate(products, axis=1).reshape(n, height, width, -1)
         needed += max(0, columns.behind - columns.before)
         pitch = -(-needed // k) * k
         e = self._expand(u, rows, columns, pitch)

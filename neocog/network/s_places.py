@@ -18,11 +18,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.patch import Patch, Span, extent
+from neocog.network.shares import Shares
 from neocog.network.windows import Windows
 
 Floats = NDArray[np.float32]
 Places = tuple[NDArray[np.intp], ...]  # digit, row, column of each place
 
+#: Planes before from which on this way is the faster one.
+_PLANES = 8
 #: What rounding may add to a bound of some hundred terms in float32, and more.
 _SLACK = np.float32(1 - 1e-4)
 
@@ -50,11 +53,16 @@ class PrunedCells:
         self._profiles = np.sqrt((a * a).sum(axis=1)).reshape(len(a), -1)
         self._c = c.ravel()
 
-    def __call__(self, u: Patch) -> Patch:
+    @staticmethod
+    def suits(windows: Windows, before: int) -> bool:
+        """Whether a bound for each window costs less than what it saves; K' planes before."""
+        return before >= _PLANES and windows.out > windows.kernel
+
+    def __call__(self, u: Patch, shares: Shares) -> Patch:
         """Respond to the layer before."""
         rows, columns, seen = self._windows.surroundings(u)
         places, v = self._candidates(seen)
-        responses = self._excitation(seen, places)
+        responses = self._excitation(seen, places, shares)
         responses -= (self._theta * v)[:, None]
         np.maximum(responses, np.zeros_like(self._silence), out=responses)
         responses /= v[:, None] + self._silence
@@ -73,15 +81,18 @@ class PrunedCells:
         may = bound.max(axis=0) > self._theta * _SLACK * v
         return np.unravel_index(heard[may], windows.shape[:3]), v[may]
 
-    def _excitation(self, seen: Floats, places: Places) -> Floats:
+    def _excitation(self, seen: Floats, places: Places, shares: Shares) -> Floats:
         """Return sum a' u at the places, (places, K)."""
         windows = self._windows.of(seen)
         out = np.empty((len(places[0]), len(self._silence)), dtype=np.float32)
-        ends = np.searchsorted(places[0], np.arange(len(seen) + 1))
-        for first, last in pairwise(ends):
-            digit, row, column = (index[first:last] for index in places)
+
+        def multiply(part: slice) -> None:
+            digit, row, column = (index[part] for index in places)
             lines = windows[digit, row, column].reshape(-1, len(self._taps))
-            np.matmul(lines, self._taps, out=out[first:last])
+            np.matmul(lines, self._taps, out=out[part])
+
+        ends = np.searchsorted(places[0], np.arange(len(seen) + 1))
+        shares.map(multiply, [part for span in pairwise(ends) for part in _cut(span, shares)])
         return out
 
     def _laid_out(
@@ -97,3 +108,9 @@ class PrunedCells:
         values = np.zeros(shape, dtype=np.float32)
         values[digit, row - high.start, column - wide.start] = responses[heard]
         return Patch(values, high.moved(rows.start), wide.moved(columns.start), self._windows.out)
+
+
+def _cut(span: tuple[int, int], shares: Shares) -> list[slice]:
+    """Return the places of one digit in a part for each thread."""
+    ends = np.linspace(*span, shares.threads + 1).astype(int)
+    return [slice(first, last) for first, last in pairwise(ends)]

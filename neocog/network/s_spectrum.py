@@ -9,11 +9,14 @@ Transforms are products with real matrices: cosines and sines of the frequencies
 conjugates of others. Complex products are real ones of the stacked real and imaginary parts.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.patch import Patch, Span
+from neocog.network.shares import Shares
 from neocog.network.windows import Windows
 
 Floats = NDArray[np.float32]
@@ -21,6 +24,8 @@ Doubles = NDArray[np.float64]
 
 #: Most bytes of transformed weights: what is read for every few digits should lie in a cache.
 _MOST_BYTES = 32 * 2**20
+#: Parts that the frequencies are cut into, however many threads there are: sums stay the same.
+_PARTS = 4
 
 
 class SpectralCells:
@@ -34,12 +39,13 @@ class SpectralCells:
     ) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._c = c.ravel()
-        side = windows.out + windows.kernel - 1
-        forward, weight = _transform(side)
+        forward, weight = _transform(windows.out + windows.kernel - 1)
+        cells = forward[:, :, : windows.out, : windows.out]
         self._forward = forward.astype(np.float32)
-        self._weights = _spectra(a, forward.reshape(-1, side, side))
-        cells = forward.reshape(-1, side, side)[:, : windows.out, : windows.out]
-        self._backward = (cells.reshape(len(forward), -1) * weight[:, None]).T.astype(np.float32)
+        self._weights = _spectra(a, forward)
+        self._backward = (cells * weight[:, None, None, None]).astype(np.float32)
+        ends = np.linspace(0, len(forward), _PARTS + 1).astype(int)
+        self._parts = [slice(first, last) for first, last in pairwise(ends)]
 
     @staticmethod
     def suits(windows: Windows, planes: int, before: int) -> bool:
@@ -48,10 +54,10 @@ class SpectralCells:
         few = 2 * windows.out <= windows.kernel + 1
         return few and side * side * 2 * planes * before * 4 <= _MOST_BYTES
 
-    def __call__(self, u: Patch) -> Patch:
+    def __call__(self, u: Patch, shares: Shares) -> Patch:
         """Respond to the layer before."""
         n, side = len(u.values), self._windows.out
-        d = self._excitation(u).reshape(n, side * side, -1)
+        d = sum(shares.map(lambda part: self._excitation(u, part), self._parts))
         v = self._inhibition(u)
         d -= self._theta * v
         np.maximum(d, np.zeros_like(self._silence), out=d)
@@ -71,48 +77,51 @@ class SpectralCells:
         v: Floats = np.sqrt(windows @ self._c).reshape(len(energy), -1, 1)
         return v
 
-    def _excitation(self, u: Patch) -> Floats:
-        """Return sum a' u, (B, cells, K)."""
+    def _excitation(self, u: Patch, part: slice) -> Floats:
+        """Return what some of the frequencies add to sum a' u, (B, cells, K)."""
         n, h, w, before = u.values.shape
-        spectrum = self._heard(u) @ u.values.reshape(n, h * w, before)
-        frequencies = len(self._weights)
+        weights = self._weights[part]
+        frequencies = len(weights)
+        spectrum = self._heard(u, part) @ u.values.reshape(n, h * w, before)
         parts = spectrum.reshape(n, frequencies, 2, before).transpose(1, 0, 2, 3)
-        products = parts.reshape(frequencies, 2 * n, before) @ self._weights
+        products = parts.reshape(frequencies, 2 * n, before) @ weights
         products = products.reshape(frequencies, n, 2, 2, -1).transpose(1, 0, 2, 3, 4)
         out = np.empty((n, frequencies, 2, products.shape[-1]), dtype=np.float32)
         np.add(products[:, :, 0, 0], products[:, :, 1, 1], out=out[:, :, 0])
         np.subtract(products[:, :, 1, 0], products[:, :, 0, 1], out=out[:, :, 1])
-        cells: Floats = self._backward @ out.reshape(n, 2 * frequencies, -1)
+        cells: Floats = self._backward[part].reshape(2 * frequencies, -1).T @ out.reshape(
+            n, 2 * frequencies, -1
+        )
         return cells
 
-    def _heard(self, u: Patch) -> Floats:
+    def _heard(self, u: Patch, part: slice) -> Floats:
         """Return the transform of the places of a patch, (2 frequencies, h w)."""
-        side, padding = self._windows.out + self._windows.kernel - 1, self._windows.padding
-        transform = self._forward.reshape(-1, side, side)
+        padding = self._windows.padding
         rows, columns = u.rows.moved(padding), u.columns.moved(padding)
-        return transform[:, rows.slice, columns.slice].reshape(len(transform), -1)
+        heard = self._forward[part, :, rows.slice, columns.slice]
+        return heard.reshape(-1, rows.length * columns.length)
 
 
 def _transform(side: int) -> tuple[Doubles, Doubles]:
-    """Return the transform of real maps (side, side), (2 F, side^2), and its weights.
+    """Return the transform of real maps, (F, 2, side, side), and the weight of each frequency.
 
-    Two rows for each frequency that is not the conjugate of an earlier one: the real and the
-    imaginary part. ``weights * transform`` is the transpose of its inverse.
+    F are the frequencies that are not the conjugates of earlier ones, each a real and an imaginary
+    part. ``weight * transform`` is the transpose of its inverse.
     """
     place = np.arange(side * side)
     y, x = np.divmod(place, side)
     conjugate = (-y % side) * side + -x % side
     kept = place <= conjugate
     angle = 2 * np.pi / side * ((np.outer(y, y) + np.outer(x, x)) % side)[kept]
-    transform = np.stack([np.cos(angle), -np.sin(angle)], axis=1).reshape(-1, side * side)
-    counted = np.where(place == conjugate, 1, 2)[kept] / side**2
-    return transform, np.repeat(counted, 2)
+    transform = np.stack([np.cos(angle), -np.sin(angle)], axis=1)
+    weight = np.where(place == conjugate, 1, 2)[kept] / side**2
+    return transform.reshape(-1, 2, side, side), weight
 
 
 def _spectra(a: Floats, transform: Doubles) -> Floats:
     """Return a' transformed, real parts beside imaginary ones: (F, K', 2 K)."""
     planes, before, k, _ = a.shape
-    basis = transform[:, :k, :k].reshape(len(transform), -1).astype(np.float32)
+    basis = transform[:, :, :k, :k].reshape(-1, k * k)
     spectra = basis @ a.transpose(2, 3, 1, 0).reshape(k * k, before * planes)
     parts = spectra.reshape(-1, 2, before, planes).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(parts).reshape(-1, before, 2 * planes)
+    return np.ascontiguousarray(parts, dtype=np.float32).reshape(-1, before, 2 * planes)
