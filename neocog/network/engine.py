@@ -19,11 +19,22 @@ from neocog.network.decision import Answers, Decision
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model
 from neocog.network.patch import Patch
-from neocog.network.shares import IN_TURN, SHARE, Shares, one_blas_thread
+from neocog.network.shares import IN_TURN, SHARE, Shares, cores, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, u0_from_digits
 
-__all__ = ["SHARE", "AnyEngine", "Engine", "Layers", "Shares", "one_blas_thread", "open_engine"]
+__all__ = [
+    "SHARE",
+    "AnyEngine",
+    "Bound",
+    "Engine",
+    "Layers",
+    "Shares",
+    "cores",
+    "one_blas_thread",
+    "open_engine",
+    "pictures",
+]
 
 Array = Any
 
