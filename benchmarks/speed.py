@@ -4,13 +4,18 @@ python benchmarks/speed.py -o benchmarks/results/speed.json [--rounds N]
 """
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from record import write_results
 
 from neocog.bench.compare import compare
-from neocog.network.model import load_model
+from neocog.bench.timing import WARM_UP
+from neocog.network.engine import Engine
+from neocog.network.made import made_digits
+from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models
 
 COLUMNS = {
@@ -18,10 +23,22 @@ COLUMNS = {
     "planes": "K1/K2/K3/K4",
     "batch": "batch",
     "neocog": "ms a digit",
+    "processor": "processor time, ms a digit",
     "onnxruntime": "onnxruntime, ms a digit",
     "ratio": "times as fast",
 }
-FORMATS = {"neocog": ".2f", "onnxruntime": ".2f", "ratio": ".2f"}
+FORMATS = {"neocog": ".2f", "processor": ".2f", "onnxruntime": ".2f", "ratio": ".2f"}
+
+
+def processor_time(model: Model, batch: int, *, passes: int) -> float:
+    """Return what a digit takes of all cores together, ms: the median of some passes."""
+    engine, digits = Engine(model), made_digits(batch)
+    spent = []
+    for _ in range(WARM_UP + passes):
+        start = time.process_time()
+        engine.recognise(digits, batch=batch)
+        spent.append(1e3 * (time.process_time() - start))
+    return float(np.median(spent[WARM_UP:])) / batch
 
 
 def main() -> None:
@@ -43,6 +60,7 @@ def main() -> None:
                     "threads": found.threads,
                     **{side: found.per_digit(side) for side in found.passes},
                     "p95": {side: found.per_digit(side, 95) for side in found.passes},
+                    "processor": processor_time(model, batch, passes=4 * args.rounds),
                     "ratio": found.ratio,
                     "difference": found.difference,
                 }
