@@ -11,7 +11,7 @@ from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import open_digits
 from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, score, train, train_family
-from neocog.network import engine, reference
+from neocog.network import reference, shares
 from neocog.network.fields import bell
 from neocog.network.model import Model, to_bytes
 from neocog.network.spec import preset
@@ -56,7 +56,7 @@ def test_any_number_of_cores_gives_the_same_file(
 ) -> None:
     want = to_bytes(learn("neocog", digits))
     recipes._shares.cache_clear()
-    monkeypatch.setattr(engine, "cores", lambda: cores)
+    monkeypatch.setattr(shares, "cores", lambda: cores)
     assert to_bytes(learn("neocog", digits)) == want
     recipes._shares.cache_clear()
 
