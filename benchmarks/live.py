@@ -149,7 +149,8 @@ def judge(
     left = list(news)
     for number, showing in enumerate(clip.showings):
         end = showing.leaves + LATE
-        if end > played:
+        if end > played:  # it may still be announced, or be announced in part
+            left = [one for one in left if one[0] < showing.first - clips.SLIDE]
             break
         if number + 1 < len(clip.showings):
             end = min(end, clip.showings[number + 1].first - clips.SLIDE)

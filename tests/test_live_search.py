@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import Box
 from neocog.live.ink import Grey, Polarity
-from neocog.live.paper import without_desk
+from neocog.live.paper import without_desk, without_sheets
 from neocog.live.regions import LEGIBLE, REGION_SIDE, Part, legible, planned, predicted
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Digit, Track, Tracker
@@ -128,6 +128,15 @@ class TestPaper:
         assert bare[:30].min() > 200
         assert bare[:, :40].min() > 200
         assert (bare < 120).sum() == (bare[80:180, 80:250] < 120).sum()
+
+    def test_sheets_on_the_desk_are_covered_and_what_is_beside_them_is_not(self) -> None:
+        desk = np.full((200, 300), 90, np.uint8)
+        cv2.putText(desk, "47", (10, 60), cv2.FONT_HERSHEY_SIMPLEX, 1, 10, 3)
+        grey = desk.copy()
+        grey[80:180, 100:260] = 230
+        sheet = Sheet((1100, 580, 160, 100), ())
+        assert np.array_equal(without_sheets(grey, [sheet], (1000, 500)), desk)
+        assert without_sheets(grey, [], (0, 0)) is grey
 
     def test_a_part_that_is_all_paper_stays_as_it_is(self) -> None:
         grey = np.full((100, 200), 200, np.uint8)

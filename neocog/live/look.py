@@ -13,7 +13,7 @@ from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
-from neocog.live.paper import without_desk
+from neocog.live.paper import without_desk, without_sheets
 from neocog.live.regions import Part, planned
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Row, Track, inside
@@ -167,6 +167,7 @@ class Looker:
         start = time.perf_counter()
         bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
         parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks)
+        sheets = [part.sheet for part in parts if part.sheet]
         pictures: dict[str, NDArray[np.uint8]] = {}
         searches = []
         for number, part in enumerate(parts):
@@ -174,7 +175,9 @@ class Looker:
             grey = self._grey(frame.pixels[y : y + height, x : x + width])
             ink = self._polarity.of(number) if part.sheet else "auto"
             found = search(
-                without_desk(grey, part.sheet) if part.sheet else grey,
+                without_desk(grey, part.sheet)
+                if part.sheet
+                else without_sheets(grey, sheets, (x, y)),
                 settings=Settings(long_side=part.long_side, ink=ink),
                 cuts=self._reader.cut,
                 trace=pictures.__setitem__ if steps and number == 0 else None,

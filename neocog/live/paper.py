@@ -1,9 +1,12 @@
-"""A sheet of paper without the desk around it.
+"""A sheet of paper without the desk around it, and the desk without its sheets.
 
 A sheet lies aslant in its box, and the desk in the corners costs the search as much as the
 writing does: its grain is a thousand marks, its edge a shadow, its cable a 1. Paper is laid over
-it, as bright as the sheet's nearest own.
+it, as bright as the sheet's nearest own. On the desk a sheet is a shade or a glare that hides what
+is beside it: it is covered with the colour around.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,7 @@ from neocog.live.sheets import Sheet
 
 _SIDE = 64  # long side of the picture in which the paper's brightness is taken, in pixels
 _MEDIAN = 13  # writing takes less than half of a square of so many of its pixels
+_RIM = 6  # pixels around a sheet that tell the colour of the desk
 _PARTS = 16  # of a pixel, to which outlines are drawn
 
 
@@ -42,6 +46,39 @@ def without_desk(grey: NDArray[np.uint8], sheet: Sheet) -> NDArray[np.uint8]:
     paper = cv2.resize(_paper(small, beside), (width, height), interpolation=cv2.INTER_LINEAR)
     cv2.copyTo(grey, _mask(sheet, (1.0, 1.0), (width, height)), paper)
     return np.asarray(paper, dtype=np.uint8)
+
+
+def without_sheets(
+    grey: NDArray[np.uint8], sheets: Sequence[Sheet], corner: tuple[int, int]
+) -> NDArray[np.uint8]:
+    """Cover the sheets of a part of a frame with the desk around each.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+    sheets : sequence of Sheet
+        They are read by themselves.
+    corner : tuple of int
+        Column and row of the frame at which the part begins.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H, W)
+        The part itself where there are none.
+    """
+    bare = grey.copy() if sheets else grey
+    for sheet in sheets:
+        x, y = sheet.box[0] - corner[0], sheet.box[1] - corner[1]
+        x1, y1 = max(x + sheet.box[2], 0), max(y + sheet.box[3], 0)
+        x, y = max(x, 0), max(y, 0)
+        across = slice(max(x - _RIM, 0), x1 + _RIM)
+        down = slice(max(y - _RIM, 0), y1 + _RIM)
+        beside = grey[down.start : y, across], grey[y1 : y1 + _RIM, across]
+        upright = grey[down, across.start : x], grey[down, x1 : x1 + _RIM]
+        rim = np.concatenate([side.ravel() for side in (*beside, *upright)])
+        if rim.size:
+            bare[y:y1, x:x1] = np.median(rim)
+    return bare
 
 
 def _paper(small: NDArray[np.uint8], beside: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -17,6 +17,7 @@ from neocog.batch.records import Box
 
 _SIDE = 80  # long side of the picture that is looked at, in pixels
 _CLOSED = 7  # strokes are narrower than so many of its pixels
+_OPENED = 5  # what is narrower than so many of its pixels is no part of a sheet
 _LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
@@ -26,6 +27,7 @@ _FLATTEST = 6.0  # its sides are not more unlike than this
 _SAME = 0.6  # sheets whose common part is more than this share of both are one
 _SEEN = 3  # levels at which a sheet is seen at least
 _OFF = 16.0  # grey levels, in one colour at least, between a sheet and what is around it
+_EDGE = 2  # pixels of the small picture on either side of its edge
 _RIM = 0.5  # pixels of the small picture from the outermost pixels' middles that are half desk
 _REACHES = 0.4  # share of a side at the frame's border that has the sheet's colour if it goes on
 _ROOM = 0.01  # of the frame's width: room around a sheet
@@ -88,25 +90,25 @@ def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> lis
             places.append(place)
             times.append(1)
     often = [place for place, seen in zip(places, times, strict=True) if seen >= _SEEN]
-    places = [place for place in often if stands_out(small, place.box)]
+    places = [place for place in often if _stands_out(small, place)]
     places.sort(key=lambda p: -p.box[2] * p.box[3])
     outer = [p for n, p in enumerate(places) if not any(_in(p.box, q.box) for q in places[:n])]
     return [_sheet(place, small, part, bounds) for place in outer[:most]]
 
 
-def stands_out(small: NDArray[np.uint8], box: Box) -> bool:
-    """Whether a place has another colour than what is around it."""
-    x, y, width, height = box
-    rim = max(2, min(width, height) // 6)
-    outer = small[max(y - rim, 0) : y + height + rim, max(x - rim, 0) : x + width + rim]
-    inner = small[y : y + height, x : x + width]
-    beside = outer.shape[0] * outer.shape[1] - width * height
-    if beside <= 0:
+def _stands_out(small: NDArray[np.uint8], place: "_Place") -> bool:
+    """Whether the colour changes at the edge of a place: light that fades ends nowhere."""
+    import cv2
+
+    mask = np.zeros(small.shape[:2], np.uint8)
+    cv2.fillConvexPoly(mask, place.hull, 1)
+    kernel = np.ones((2 * _EDGE + 1, 2 * _EDGE + 1), np.uint8)
+    beyond = np.asarray(cv2.dilate(mask, kernel) - mask, np.uint8)
+    if not beyond.any():
         return False
-    sum_outer = outer.sum(axis=(0, 1), dtype=np.float64)
-    sum_inner = inner.sum(axis=(0, 1), dtype=np.float64)
-    off = np.abs(sum_inner / (width * height) - (sum_outer - sum_inner) / beside)
-    return float(off.max()) >= _OFF
+    within = np.asarray(mask - cv2.erode(mask, kernel), np.uint8)
+    off = np.subtract(cv2.mean(small, within), cv2.mean(small, beyond))
+    return float(np.abs(off).max()) >= _OFF
 
 
 def _ends(box: Box, small: NDArray[np.uint8], part: NDArray[np.uint8]) -> bool:
@@ -164,8 +166,9 @@ def _four_sided(masks: NDArray[np.bool_]) -> Iterator[_Place]:
 
     _, height, width = masks.shape
     column = np.pad(masks, ((0, 0), (0, 1), (0, 0))).reshape(-1, width)  # a bare row between two
+    broad = cv2.morphologyEx(column.view(np.uint8), cv2.MORPH_OPEN, np.ones((_OPENED, _OPENED)))
     _, labels, stats, _ = cv2.connectedComponentsWithStatsWithAlgorithm(
-        column.view(np.uint8), 8, cv2.CV_32S, cv2.CCL_GRANA
+        broad, 8, cv2.CV_32S, cv2.CCL_GRANA
     )
     x, row, wide, high, area = stats.T
     y = row % (height + 1)
