@@ -143,14 +143,14 @@ def _picture(file: Path, expected: str) -> Sample:
 
 
 def _made(condition: str, data: Path, number: int, seed: int) -> Sample:
-    part = _kept_apart(data)
+    part = kept_apart(data)
     rng = np.random.default_rng([seed, number, *condition.encode()])
     picture, text = make_page(condition, part.images, part.labels, rng)
     return f"{condition}_{number:03d}", to_grey(picture), text.replace("\n", "")
 
 
 @cache
-def _kept_apart(data: Path) -> Digits:
+def kept_apart(data: Path) -> Digits:
     return open_digits(data / "mnist", split="validation")
 
 

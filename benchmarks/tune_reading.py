@@ -25,6 +25,7 @@ import numpy as np
 
 from benchmarks.reading import GROUPS, made, pictures
 from benchmarks.spread import spread
+from neocog.batch.context import runs_of
 from neocog.batch.policy import Policy
 from neocog.batch.reader import Reader
 from neocog.bench.evaluate import edit_distance
@@ -42,8 +43,8 @@ TRIED = {
 }
 ALLOWED = 0.05  # share of pages without digits that may give one
 
-Found = tuple[Any, Any, str]
-"""Answers to the marks of a page, its shape, and what is written on it."""
+Found = tuple[Any, Any, Any, str]
+"""Answers to the marks of a page, their runs, its shape, and what is written on it."""
 
 
 def samples(data: Path, pages: int) -> Iterator[tuple[str, np.ndarray, str]]:
@@ -64,7 +65,7 @@ def answered(reader: Reader, grey: np.ndarray, written: str) -> Found:
     lines = reader.find(grey)
     digits = [place.digit for line in lines for place in line.digits]
     answers = reader.engine.recognise(np.stack(digits), batch=reader.batch) if digits else None
-    return answers, grey.shape, written
+    return answers, runs_of(lines), grey.shape, written
 
 
 def outcome(reader: Reader, found: dict[str, list[Found]], policy: Policy) -> dict[str, float]:
@@ -73,9 +74,10 @@ def outcome(reader: Reader, found: dict[str, list[Found]], policy: Policy) -> di
     rates = {}
     for name, rows in found.items():
         wrong = digits = 0
-        for answers, page, written in rows:
-            marks = [(0, 0, 0, 0)] * (0 if answers is None else len(answers))
-            text = "".join(d.char for d in reader.judge(answers, marks, page=page)) if marks else ""
+        for answers, runs, page, written in rows:
+            marks = [(0, 0, 0, 0)] * len(runs)
+            judged = reader.judge(answers, marks, page=page, runs=runs) if marks else ()
+            text = "".join(digit.char for digit in judged)
             blank = name == "blank"
             wrong += any(map(str.isdigit, text)) if blank else edit_distance(text, written)
             digits += 1 if blank else len(written)

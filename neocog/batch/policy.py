@@ -33,16 +33,17 @@ class Policy:
         Answers of a lower probability are rejected.
     writing, many : float, int
         Where the median probability of at least so many marks of a page is lower, they are
-        letters, a texture or a drawing, and all are rejected as ``no writing``. A strip is
+        letters, a texture or a drawing, and all are rejected as ``no writing``; 0: never, which is
+        enough for a network that rejects, as numbers among words are read then. A strip is
         spared: who cuts one line out of a page knows what stands there.
     page_odds, strip_odds, cut_odds : float
         How frequent marks that are no digits are, as a multiple of what the network learned with:
-        on a page (its own marks shift that), in a strip, and among the ways to cut touching
-        digits apart; see :mod:`neocog.batch.context`.
+        in the numbers of a page (its own marks shift that), in a strip, and among the ways to cut
+        touching digits apart; see :mod:`neocog.batch.context`.
     """
 
     min_p: float = 0.4
-    writing: float = 0.6
+    writing: float = 0.0
     many: int = 5
     page_odds: float = 0.3
     strip_odds: float = 0.01
@@ -85,12 +86,17 @@ class Policy:
         return usual if min_p is None else cls(**known | {"min_p": min_p})
 
     def odds(
-        self, found: "Answers", model: "Model", page: tuple[int, int]
+        self, found: "Answers", model: "Model", page: tuple[int, int], runs: NDArray[np.int64]
     ) -> float | NDArray[np.float64]:
-        """How frequent marks that are no digits are among those of a page (height, width)."""
+        """How frequent marks that are no digits are among those of a page (height, width).
+
+        ``runs`` as :func:`neocog.batch.context.runs_of` numbers them.
+        """
         from neocog.vision.strip import is_line
 
-        return self.strip_odds if is_line(page) else odds_of_page(found, model, self.page_odds)
+        if is_line(page):
+            return self.strip_odds
+        return odds_of_page(found, model, self.page_odds, runs)
 
     def unwritten(self, p: NDArray[np.floating], page: tuple[int, int]) -> bool:
         """Whether the marks of a page (height, width) are, by their probabilities, no digits."""

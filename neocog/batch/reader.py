@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.context import digit_probability, expecting_digits
+from neocog.batch.context import digit_probability, expecting_digits, runs_of
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
@@ -141,10 +141,16 @@ class Reader:
         if not places:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
-        return self.judge(answers, [_box(place.box, scale) for place in places], page=page)
+        boxes = [_box(place.box, scale) for place in places]
+        return self.judge(answers, boxes, page=page, runs=runs_of(lines))
 
     def judge(
-        self, answers: "Answers", boxes: "Sequence[Box]", *, page: tuple[int, int] | None = None
+        self,
+        answers: "Answers",
+        boxes: "Sequence[Box]",
+        *,
+        page: tuple[int, int] | None = None,
+        runs: NDArray[np.int64] | None = None,
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -157,12 +163,15 @@ class Reader:
         page : tuple of int, optional
             Height and width of the page that they were all found on; without it they are digits
             that nobody searched for, each in a picture of its own.
+        runs : ndarray of int, shape (B,), optional
+            Which of them stand close together, as :func:`neocog.batch.context.runs_of` tells;
+            without it each stands alone.
         """
         unwritten = page is not None and self.policy.unwritten(answers.p, page)
         if page is not None:
-            answers = expecting_digits(
-                answers, self.model, self.policy.odds(answers, self.model, page)
-            )
+            runs = np.arange(len(boxes)) if runs is None else runs
+            odds = self.policy.odds(answers, self.model, page, runs)
+            answers = expecting_digits(answers, self.model, odds)
         return tuple(self._digit(answers, index, box, unwritten) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
