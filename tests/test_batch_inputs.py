@@ -10,15 +10,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from neocog.batch.archives import MAX_BYTES
 from neocog.batch.inputs import Item, count_inputs, find_inputs, is_one_file
 from neocog.batch.shards import Shard
 from neocog.batch.tasks import into_tasks
-from neocog.cli import app
 from neocog.errors import InputError, NothingToRead, UsageError
-from tests.support import save_page, tiny_model
+from tests.support import run, save_page
 
 
 def names(words: list[str], **options: object) -> list[str]:
@@ -230,7 +228,7 @@ def test_no_input_is_written_over(scans: Path) -> None:
     ):
         place = Path(words[2])
         before = place.read_bytes()
-        result = CliRunner().invoke(app, ["read", *words])
+        result = run("read", *words)
         assert result.exit_code == 2
         assert result.stderr.endswith(f"; give another {option}\n")
         assert place.read_bytes() == before
@@ -246,8 +244,7 @@ def test_tasks_are_bounded_by_bytes_too() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
-def test_a_list_in_a_pipe_is_read_once(tmp_path: Path) -> None:
-    tiny_model().save(tmp_path / "tiny.safetensors")
+def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
     picture = save_page(tmp_path / "p.png", "7")
     (tmp_path / "out.jsonl").write_text("old")
     reader, writer = os.pipe()
@@ -255,7 +252,7 @@ def test_a_list_in_a_pipe_is_read_once(tmp_path: Path) -> None:
     os.close(writer)
     words = ["read", f"@/dev/fd/{reader}", "--workers", "0", "-o", str(tmp_path / "out.jsonl")]
     assert count_inputs(words[1:2]) is None
-    result = CliRunner().invoke(app, [*words, "--model", str(tmp_path / "tiny.safetensors")])
+    result = run(*words, "--model", model)
     os.close(reader)
     assert result.exit_code == 0
     assert '"text":"7"' in (tmp_path / "out.jsonl").read_text()

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from benchmarks.batch_cases import write_malformed
-from neocog.cli import app
 from neocog.errors import InputError
 from neocog.vision.decode import FORMATS, decode
-from tests.support import page, save_page
+from tests.support import page, run, save_page
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX files")
@@ -24,8 +22,7 @@ def test_many_malformed_files_among_good_ones(model: str, tmp_path: Path) -> Non
     for name in "abc":
         save_page(tmp_path / "scans" / f"{name}.png", "42")
     out = tmp_path / "out.jsonl"
-    words = ["read", str(tmp_path / "scans"), "--model", model, "-o", str(out), "--workers", "2"]
-    result = CliRunner().invoke(app, words)
+    result = run("read", tmp_path / "scans", "--model", model, "-o", out, "--workers", "2")
     assert result.exit_code == 1
     assert result.stderr.endswith("neocog: 61 of 64 could not be read\n")
     records = [json.loads(line) for line in out.read_text().splitlines()]
