@@ -24,6 +24,8 @@ Doubles = NDArray[np.float64]
 
 #: Most bytes of transformed weights: what is read for every few digits should lie in a cache.
 _MOST_BYTES = 32 * 2**20
+#: Most planes whose weights lie side by side: a product of few rows is as fast as it reads them.
+_PANEL = 80
 #: Parts that the frequencies are cut into, however many threads there are: sums stay the same.
 _PARTS = 4
 
@@ -81,18 +83,18 @@ class SpectralCells:
         """Return what some of the frequencies add to sum a' u, (B, cells, K)."""
         n, h, w, before = u.values.shape
         weights = self._weights[part]
-        frequencies = len(weights)
+        frequencies, _, panels, _, width = weights.shape
         spectrum = self._heard(u, part) @ u.values.reshape(n, h * w, before)
-        parts = spectrum.reshape(n, frequencies, 2, before).transpose(1, 0, 2, 3)
-        products = parts.reshape(frequencies, 2 * n, before) @ weights
-        products = products.reshape(frequencies, n, 2, 2, -1).transpose(1, 0, 2, 3, 4)
-        out = np.empty((n, frequencies, 2, products.shape[-1]), dtype=np.float32)
-        np.add(products[:, :, 0, 0], products[:, :, 1, 1], out=out[:, :, 0])
-        np.subtract(products[:, :, 1, 0], products[:, :, 0, 1], out=out[:, :, 1])
-        cells: Floats = self._backward[part].reshape(2 * frequencies, -1).T @ out.reshape(
-            n, 2 * frequencies, -1
-        )
-        return cells
+        rows = spectrum.reshape(n, frequencies, 2, before).transpose(1, 0, 2, 3)
+        rows = rows.reshape(frequencies, 1, 1, 2 * n, before)
+        products = (rows @ weights).reshape(frequencies, 2, panels, n, 2, width)
+        real, imaginary = products[:, 0], products[:, 1]  # of the weights
+        out = np.empty((n, frequencies, 2, panels, width), dtype=np.float32)
+        np.add(_digits(real, 0), _digits(imaginary, 1), out=out[:, :, 0])
+        np.subtract(_digits(real, 1), _digits(imaginary, 0), out=out[:, :, 1])
+        backward = self._backward[part].reshape(2 * frequencies, -1).T
+        cells: Floats = backward @ out.reshape(n, 2 * frequencies, panels * width)
+        return cells[:, :, : len(self._silence)]
 
     def _heard(self, u: Patch, part: slice) -> Floats:
         """Return the transform of the places of a patch, (2 frequencies, h w)."""
@@ -118,10 +120,23 @@ def _transform(side: int) -> tuple[Doubles, Doubles]:
     return transform.reshape(-1, 2, side, side), weight
 
 
+def _digits(products: Floats, part: int) -> Floats:
+    """Return the products (F, panels, B, 2, width) with one part of the maps, (B, F, ...)."""
+    return products[:, :, :, part].transpose(2, 0, 1, 3)
+
+
 def _spectra(a: Floats, transform: Doubles) -> Floats:
-    """Return a' transformed, real parts beside imaginary ones: (F, K', 2 K)."""
+    """Return the real and the imaginary part of a' transformed: (F, 2, panels, K', width).
+
+    A panel holds the weights of ``width`` planes, one input after another: they are read in the
+    order in which they lie. Where K is no multiple of the width the last planes are silent.
+    """
     planes, before, k, _ = a.shape
+    panels = -(-planes // _PANEL)
+    width = -(-planes // (8 * panels)) * 8
     basis = transform[:, :, :k, :k].reshape(-1, k * k)
     spectra = basis @ a.transpose(2, 3, 1, 0).reshape(k * k, before * planes)
-    parts = spectra.reshape(-1, 2, before, planes).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(parts, dtype=np.float32).reshape(-1, before, 2 * planes)
+    wide = np.zeros((len(basis), before, panels * width), dtype=np.float32)
+    wide[:, :, :planes] = spectra.reshape(-1, before, planes)
+    split = wide.reshape(-1, 2, before, panels, width).transpose(0, 1, 3, 2, 4)
+    return np.ascontiguousarray(split)
