@@ -31,6 +31,7 @@ from neocog.network.arrays import module_of_device
 from neocog.network.decision import Answers, answers
 from neocog.network.engine import cores
 from neocog.network.model import Model, load_model
+from neocog.network.odds import of_lone_digits
 
 MARKS = 2000
 SEED = 31
@@ -62,7 +63,8 @@ def threshold(model: Model, coverage: float) -> float:
 
 
 def read(model: Model, images: np.ndarray, xp: Any) -> Answers:
-    return answers(score(model, images, xp), temperature=model.temperature)
+    found = answers(score(model, images, xp), temperature=model.temperature)
+    return of_lone_digits(found, model)
 
 
 def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, gpu: bool) -> Any:

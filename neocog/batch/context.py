@@ -1,28 +1,24 @@
 """What the place of a mark says about it: how likely it is no digit, before anyone looks.
 
-The network learned with about one mark in six that is no digit. In a field cut out of a form
-nearly all marks are digits, and an odd 2 is an odd 2. By Bayes' rule the odds of no digit against
-a digit are multiplied by how much rarer marks that are none are here; as scores are logarithms of
-odds (times the temperature), the score of no digit is shifted.
-
-A mark alone hardly tells an o from a 0, or an l from a 1; its company does. Marks that stand close
-together are a number, digits among signs, or a word, of which nothing is a digit. Letters that look
-like digits look so less surely, so what the network says for a digit counts less in a word.
+How a network's answers are weighed by it stands in :mod:`neocog.network.odds`. A mark alone hardly
+tells an o from a 0, or an l from a 1; its company does. Marks that stand close together are a
+number, digits among signs, or a word, of which nothing is a digit. Letters that look like digits
+look so less surely, so what the network says for a digit counts less in a word.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import Answers, answers
+from neocog.network.odds import all_scores, learned_share
 
 if TYPE_CHECKING:
+    from neocog.network.decision import Answers
     from neocog.network.model import Model
     from neocog.vision.find import Line
 
-_LEARNED = 0.15  # share of marks that are no digits among what the network learned from
 _PAGE = 4.0  # marks that the expectation of a page counts as much as
 _ROUNDS = 6
 _KINDS = (0.99, 0.005, 0.005)  # shares of numbers, of digits among signs, and of words
@@ -30,55 +26,8 @@ _RUNS = 0.5  # runs that these count as much as
 _SIGNS = 0.5  # share of marks that are no digits, among signs
 _LETTERS = 0.6  # share of the letters of a word that look like no digit
 _ALIKE, _LESS = 150.0, 0.6  # n for a digit counts as 150 (n / 150)^0.6 for a letter like one
+_LEAST = 1e-12  # odds below this are none
 _GAP = 0.85  # heights between the marks of two runs
-_LEAST = 1e-12  # odds of no digit below this are none
-
-
-def all_scores(found: Answers, model: "Model") -> NDArray[np.float64]:
-    """Return the scores of the ten digits and of no digit, (B, 11), as learned.
-
-    A network that learned to lean towards digits is set upright.
-
-    Answers hold the ten alone; the eleventh follows from the margin where it was the best, and
-    from the probability where it was not.
-    """
-    score = found.score.astype(np.float64)
-    best = score.max(axis=1, initial=0.0)
-    odds = np.exp((score - best[:, None]) / model.temperature).sum(axis=1)
-    with np.errstate(divide="ignore"):
-        rest = np.maximum(1 / found.p.astype(np.float64) - odds, _LEAST)
-    below = best + model.temperature * np.log(np.where(found.label < 0, 1.0, rest))
-    none = np.where(found.label < 0, best + found.margin, below)
-    none += model.temperature * leaning(model)
-    return np.concatenate([score, none[:, None]], axis=1)
-
-
-def leaning(model: "Model") -> float:
-    """Return how much more than its own logit that of no digit was given while learning."""
-    return float(model.card.get("finetuning", {}).get("lean", 0.0))
-
-
-def expecting_digits(found: Answers, model: "Model", odds: float | NDArray[np.float64]) -> Answers:
-    """Weigh answers anew where marks that are no digits are ``odds`` times as frequent.
-
-    One figure for all, or one for each answer.
-
-    Answers of a network that knows no such marks, and those without any response, stay.
-    """
-    if model.classes == found.score.shape[1] or not len(found):
-        return found
-    if np.all(odds == 1.0) and not leaning(model):
-        return found
-    score = all_scores(found, model)
-    score[:, -1] += model.temperature * np.log(odds)
-    weighed = answers(score, temperature=model.temperature)
-    silent = (found.label < 0) & (found.margin <= 0)
-    return Answers(*(_where(silent, found, weighed, name) for name in Answers.__slots__))
-
-
-def _where(chosen: NDArray[np.bool_], a: Answers, b: Answers, name: str) -> Any:
-    left, right = getattr(a, name), getattr(b, name)
-    return np.where(chosen[:, None] if left.ndim > 1 else chosen, left, right).astype(left.dtype)
 
 
 def runs_of(lines: "Sequence[Line]") -> NDArray[np.int64]:
@@ -95,7 +44,7 @@ def runs_of(lines: "Sequence[Line]") -> NDArray[np.int64]:
 
 
 def odds_of_page(
-    found: Answers, model: "Model", odds: float, runs: NDArray[np.int64]
+    found: "Answers", model: "Model", odds: float, runs: NDArray[np.int64]
 ) -> float | NDArray[np.float64]:
     """Return how frequent marks that are no digits are on a page, for each mark by the others.
 
@@ -123,9 +72,10 @@ def odds_of_page(
         return odds
     score = all_scores(found, model) / model.temperature
     digits = np.exp(np.clip(score[:, :-1] - score[:, -1:], -80, 80)).sum(axis=1)
-    likelier = digits * _LEARNED / (1 - _LEARNED)
+    learned = learned_share(model)
+    likelier = digits * learned / (1 - learned)
     seen = np.stack([likelier, likelier, _ALIKE ** (1 - _LESS) * likelier**_LESS], axis=1)
-    expected = _share(odds)
+    expected = _share(odds, learned)
     usual = np.array(_KINDS)
     kinds = np.tile(usual, (runs[-1] + 1, 1))
     share = np.full((len(found), 3), (expected, _SIGNS, _LETTERS))
@@ -168,19 +118,7 @@ def _no_digit(share: NDArray[np.float64], likelier: NDArray[np.float64]) -> NDAr
     return none
 
 
-def _share(odds: float) -> float:
+def _share(odds: float, learned: float) -> float:
     """Share of marks that are no digits, of odds relative to what the network learned with."""
-    none = odds * _LEARNED
-    return none / (none + 1 - _LEARNED)
-
-
-def digit_probability(found: Answers, model: "Model") -> NDArray[np.float32]:
-    """Return the probability of the best digit, (B,): above 0 also where no digit is likelier."""
-    if model.classes == found.score.shape[1] or not len(found):
-        return found.p
-    score = all_scores(found, model)
-    digit = score[:, :-1]
-    top = digit.max(axis=1, keepdims=True)
-    odds = np.minimum((score - top) / model.temperature, 80)  # beyond that, 1 / exp is 0
-    share = 1 / np.exp(odds).sum(axis=1)
-    return np.where(digit.max(axis=1) > 0, share, 0).astype(np.float32)
+    none = odds * learned
+    return none / (none + 1 - learned)

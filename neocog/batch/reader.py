@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.context import digit_probability, expecting_digits, runs_of
+from neocog.batch.context import runs_of
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import check_file
 from neocog.errors import InputError
+from neocog.network.odds import digit_probability, expecting_digits, of_lone_digits
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
@@ -168,7 +169,9 @@ class Reader:
             without it each stands alone.
         """
         unwritten = page is not None and self.policy.unwritten(answers.p, page)
-        if page is not None:
+        if page is None:
+            answers = of_lone_digits(answers, self.model)
+        else:
             runs = np.arange(len(boxes)) if runs is None else runs
             odds = self.policy.odds(answers, self.model, page, runs)
             answers = expecting_digits(answers, self.model, odds)

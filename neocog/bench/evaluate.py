@@ -109,10 +109,12 @@ def answer_digits(
 ) -> "Answers":
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
     from neocog.network.decision import Answers
+    from neocog.network.odds import of_lone_digits
 
     parts = []
     for first in range(0, len(images), _CHUNK):
-        parts.append(engine.recognise(images[first : first + _CHUNK], batch=batch))
+        found = engine.recognise(images[first : first + _CHUNK], batch=batch)
+        parts.append(of_lone_digits(found, engine.model))
         if progress:
             progress(min(first + _CHUNK, len(images)), len(images))
     return Answers.join(parts) if parts else Answers.none()

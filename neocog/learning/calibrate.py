@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.decision import answers
+from neocog.network.odds import of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
@@ -141,7 +142,10 @@ def calibrated(model: "Model", digits: "Digits", *, xp: Any = np) -> "Model":
     drawn, _, _ = negatives(len(digits), digits.images, labels, seed=_SEED)
     other = score(model, drawn, xp)
     temperature = best_temperature(own, labels)
-    found, marks = (answers(part, temperature=temperature) for part in (own, other))
+    set_anew = replace(model, temperature=temperature)
+    found, marks = (
+        of_lone_digits(answers(part, temperature=temperature), set_anew) for part in (own, other)
+    )
     table = risk_table(found, labels, marks)
     card = dict(model.card)
     card["rejection"] = {
@@ -149,4 +153,4 @@ def calibrated(model: "Model", digits: "Digits", *, xp: Any = np) -> "Model":
         "marks": len(drawn),
         "table": [row.to_dict() for row in table],
     }
-    return replace(model, temperature=temperature, card=card)
+    return replace(set_anew, card=card)

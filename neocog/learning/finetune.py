@@ -278,7 +278,8 @@ class Finetuner:
             figures |= self._rejection(scores)
         self.curves.append(figures)
         place.since_best += 1
-        if (accuracy, -loss) > (place.best_accuracy, -place.best_loss):
+        better = (accuracy, -loss) > (place.best_accuracy, -place.best_loss)
+        if better or self.settings.last:
             place.best_accuracy, place.best_loss, place.since_best = accuracy, loss, 0
             self._best = _parameters(self.mean)
         self._report(figures)

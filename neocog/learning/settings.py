@@ -54,6 +54,9 @@ class Settings:
         Longest gradient.
     augmentation : Augmentation
         How digits and marks are changed.
+    last : bool
+        Keep the running mean at the end, not the best epoch by validation: where what is no digit
+        counts as well, which validation digits do not show.
     patience : int
         Epochs without a better validation after which learning stops; 0: never.
     save_every : int
@@ -84,6 +87,7 @@ class Settings:
     pool: int = 20_000
     clip: float = 1.0
     augmentation: Augmentation = PRESETS["strokes"]
+    last: bool = False
     patience: int = 0
     save_every: int = 2000
     precision: str = "tf32"

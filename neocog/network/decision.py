@@ -171,14 +171,22 @@ def labels_of(score: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return np.where((score.max(axis=1) > 0) & (label != REJECT), label, -1).astype(np.int64)
 
 
-def answers(score: NDArray[np.floating[Any]], *, temperature: float) -> Answers:
+def answers(
+    score: NDArray[np.floating[Any]], *, temperature: float, surely: float = 1.0
+) -> Answers:
     """Turn scores into labels, margins and probabilities (softmax of score/temperature).
 
-    Scores are (B, 10), or (B, 11) with that of no digit.
+    Scores are (B, 10), or (B, 11) with that of no digit, which is the answer where its odds
+    against the best digit are above ``surely``. The margin of a digit that is answered although no
+    digit is likelier is below 0.
     """
     label = labels_of(score)
     ordered = np.sort(score, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
+    digit = score[:, :LABELS].max(axis=1)
+    doubtful = (label < 0) & (digit > 0) & (best <= digit + temperature * np.log(surely))
+    label = np.where(doubtful, score[:, :LABELS].argmax(axis=1), label)
+    best, second = np.where(doubtful, digit, best), np.where(doubtful, best, second)
     p = 1 / np.exp((score - best[:, None]) / temperature).sum(axis=1)
     return Answers(
         label=label,
