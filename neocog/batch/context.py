@@ -28,6 +28,7 @@ _LETTERS = 0.6  # share of the letters of a word that look like no digit
 _ALIKE, _LESS = 150.0, 0.6  # n for a digit counts as 150 (n / 150)^0.6 for a letter like one
 _LEAST = 1e-12  # odds below this are none
 _GAP = 0.85  # heights between the marks of two runs
+_CLEAN, _DIGITS = 0.9, 2  # probability of each digit of a clean number, and how many it has
 
 
 def runs_of(lines: "Sequence[Line]") -> NDArray[np.int64]:
@@ -122,3 +123,11 @@ def _share(odds: float, learned: float) -> float:
     """Share of marks that are no digits, of odds relative to what the network learned with."""
     none = odds * learned
     return none / (none + 1 - learned)
+
+
+def in_clean_numbers(found: "Answers", runs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each mark, (B,), is in a run of two or more of which all are rather sure digits."""
+    sure = (found.label >= 0) & (found.p >= _CLEAN)
+    count = np.bincount(runs)
+    clean = (np.bincount(runs, sure) == count) & (count >= _DIGITS)
+    return np.asarray(clean[runs], np.bool_)

@@ -33,9 +33,8 @@ class Policy:
         Answers of a lower probability are rejected.
     writing, many : float, int
         Where the median probability of at least so many marks of a page is lower, they are
-        letters, a texture or a drawing, and all are rejected as ``no writing``; 0: never, which is
-        enough for a network that rejects, as numbers among words are read then. A strip is
-        spared: who cuts one line out of a page knows what stands there.
+        letters, a texture or a drawing, and all but clean numbers are rejected as ``no writing``.
+        A strip is spared: who cuts one line out of a page knows what stands there.
     page_odds, strip_odds, cut_odds : float
         How frequent marks that are no digits are, as a multiple of what the network learned with:
         in the numbers of a page (its own marks shift that), in a strip, and among the ways to cut
@@ -43,7 +42,7 @@ class Policy:
     """
 
     min_p: float = 0.4
-    writing: float = 0.0
+    writing: float = 0.6
     many: int = 5
     page_odds: float = 0.3
     strip_odds: float = 0.01

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.context import runs_of
+from neocog.batch.context import in_clean_numbers, runs_of
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import NO_WRITING, Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
@@ -168,14 +168,18 @@ class Reader:
             Which of them stand close together, as :func:`neocog.batch.context.runs_of` tells;
             without it each stands alone.
         """
-        unwritten = page is not None and self.policy.unwritten(answers.p, page)
+        unwritten = np.full(len(boxes), page is not None and self.policy.unwritten(answers.p, page))
         if page is None:
             answers = of_lone_digits(answers, self.model)
         else:
             runs = np.arange(len(boxes)) if runs is None else runs
             odds = self.policy.odds(answers, self.model, page, runs)
             answers = expecting_digits(answers, self.model, odds)
-        return tuple(self._digit(answers, index, box, unwritten) for index, box in enumerate(boxes))
+            unwritten &= ~in_clean_numbers(answers, runs)
+        return tuple(
+            self._digit(answers, index, box, bool(unwritten[index]))
+            for index, box in enumerate(boxes)
+        )
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
