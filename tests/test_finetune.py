@@ -426,3 +426,15 @@ def test_a_killed_run_ends_in_the_same_model(start: Model, tmp_path: Path) -> No
     subprocess.run(words("killed"), check=True)
     one, other = ((tmp_path / f"{n}.safetensors").read_bytes() for n in ("whole", "killed"))
     assert one == other
+
+
+def test_the_command_goes_on_from_a_model(tmp_path: Path) -> None:
+    options = "--planes 4/6/10 --epochs 1 --batch 20 --reject 1 --augmentation none"
+    assert command(tmp_path, *options.split()).exit_code == 0
+    first = load_model(tmp_path / "m.safetensors")
+    more = f"{options} --start {tmp_path / 'm.safetensors'} --last --marks 0.25 --lean 1"
+    result = command(tmp_path, *more.split())
+    assert result.exit_code == 0, result.output
+    card = load_model(tmp_path / "m.safetensors").card["finetuning"]
+    assert (card["last"], card["marks"], card["soft_share"]) == (True, 0.25, 0.0)
+    assert card["before"] == first.card["finetuning"]

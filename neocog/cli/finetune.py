@@ -1,7 +1,7 @@
 """``neocog train --recipe finetuned``: the start without gradients, then all of it with them."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,6 +56,29 @@ Variants = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+Marks = Annotated[
+    float,
+    typer.Option(
+        "--marks", min=0, help="Share of a step that is no digit.", rich_help_panel=_PANEL
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="MODEL",
+        help="Go on from this model, not from a self-organised network.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Last = Annotated[
+    bool,
+    typer.Option(
+        "--last",
+        help="Keep the network at the end, not the one that read validation digits best.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Changes = Annotated[
     str,
     typer.Option(
@@ -87,9 +110,12 @@ class Options:
     rate: float
     reject: int
     lean: float
+    marks: float
     variants: float
     augmentation: str
     checkpoints: str | None
+    start: str | None
+    last: bool
     device: str
 
 
@@ -106,8 +132,6 @@ def learn(
         If PyTorch finds no GPU where one is asked for.
     """
     from neocog.errors import UsageError
-    from neocog.learning.start import recipe_of, start_model
-    from neocog.network.model import load_model
 
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
@@ -124,29 +148,18 @@ def learn(
         batch=options.batch,
         rate=options.rate,
         lean=options.lean,
+        marks=options.marks,
+        last=options.last,
         variants=options.variants,
         augmentation=augmentation(options.augmentation),
         precision="fp32" if device == "cpu" else "tf32",
     )
+    if options.start is not None:
+        settings = replace(settings, soft_share=0.0)
     settings.check()
-    recipe = recipe_of(name, options.planes)
     folder = _folder(options.checkpoints)
-    kept = folder / "start.safetensors" if folder else None
-    if kept is not None and kept.exists():
-        start = load_model(kept)
-    else:
-        start = start_model(
-            recipe,
-            digits.images,
-            digits.labels,
-            seed=seed,
-            reject=options.reject,
-            progress=Counter,
-        )
-        if kept is not None:
-            start.save(kept)
     run = Finetuner(
-        start,
+        _start(name, digits, folder, seed=seed, options=options),
         digits.images,
         digits.labels,
         (validation.images, validation.labels),
@@ -156,6 +169,34 @@ def learn(
         report=_report,
     )
     return calibrated(run.run(), validation)
+
+
+def _start(
+    name: str, digits: "Digits", folder: Path | None, *, seed: int, options: Options
+) -> "Model":
+    """What learning begins with: the model that is named, one kept before, or a new one."""
+    from neocog.learning.start import recipe_of, start_model
+    from neocog.network.model import load_model
+    from neocog.network.registry import find_model
+
+    recipe = recipe_of(name, options.planes)
+    kept = folder / "start.safetensors" if folder else None
+    if kept is not None and kept.exists():
+        return load_model(kept)
+    if options.start is not None:
+        start = load_model(find_model(options.start))
+    else:
+        start = start_model(
+            recipe,
+            digits.images,
+            digits.labels,
+            seed=seed,
+            reject=options.reject,
+            progress=Counter,
+        )
+    if kept is not None:
+        start.save(kept)
+    return start
 
 
 def _device(name: str, recipe: str) -> str:

@@ -86,15 +86,18 @@ def train(
     device: Device = "cpu",
     recipes: Recipes = False,
     planes: finetune.Planes = None,
-    epochs: finetune.Epochs = 108.0,
+    epochs: finetune.Epochs = 80.0,
     minutes: finetune.Minutes = None,
     batch: finetune.Batch = 512,
-    rate: finetune.Rate = 0.045,
+    rate: finetune.Rate = 0.06,
     reject: finetune.Reject = 20,
     lean: finetune.Lean = 3.0,
+    marks: finetune.Marks = 0.15,
     variants: finetune.Variants = 0.15,
     augmentation: finetune.Changes = "scans",
     checkpoints: finetune.Checkpoints = None,
+    start: finetune.Start = None,
+    last: finetune.Last = False,
 ) -> None:
     """Learn a network from labelled digits. The same seed gives the same file."""
     from neocog.learning.datasets import open_digits
@@ -110,8 +113,8 @@ def train(
     apart = _validation(data, split)
     if follow is None:
         options = finetune.Options(
-            planes, epochs, minutes, batch, rate, reject, lean, variants, augmentation,
-            checkpoints, device,
+            planes, epochs, minutes, batch, rate, reject, lean, marks, variants, augmentation,
+            checkpoints, start, last, device,
         )  # fmt: skip
         model = finetune.learn(recipe, digits, apart, seed=seed, options=options)
     else:

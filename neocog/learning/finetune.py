@@ -183,6 +183,10 @@ class Finetuner:
         settings = asdict(self.settings)
         for name in ("minutes", "save_every", "compiled", "deterministic", "patience"):
             settings.pop(name)
+        settings["epochs"] = round(self.position.step / self.lessons.epoch_steps, 1)
+        before = self.network.start.card.get("finetuning")
+        if before:  # what it starts from was learned so as well
+            settings["before"] = before
         card = model.card | {
             "finetuning": settings | {"steps": self.position.step, "pictures": len(self.lessons)},
             "validation_accuracy": round(_accuracy(scores, self.lessons.answers), 5),
