@@ -270,10 +270,9 @@ class Engine:
 
     def _top(self, parts: list[Patch]) -> Array:
         """Return the responses of US4, (B, 5, 5, K4), to shares of UC3."""
-        uc3 = Patch.join(parts)
-        return np.concatenate(
-            [self._layers.top(part, self._shares).full() for part in uc3.split(TOGETHER)]
-        )
+        groups = Patch.join(parts).split(TOGETHER)
+        us4 = self._shares.map(lambda uc3: self._layers.top(uc3, self._shares).full(), groups)
+        return np.concatenate(us4)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.

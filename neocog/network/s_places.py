@@ -26,9 +26,8 @@ Places = tuple[NDArray[np.intp], ...]  # digit, row, column of each place
 
 #: Planes before from which on this way is the faster one.
 _PLANES = 8
-#: Multiplications of a part of a digit's product: a tenth of a millisecond's, about what it costs
-#: to wake a thread.
-_LEAST = 5_000_000
+#: Multiplications of a part of a digit's product, 0.4 ms: about what it costs to wake a thread.
+_LEAST = 20_000_000
 #: What rounding may add to a bound of some hundred terms in float32, and more.
 _SLACK = np.float32(1 - 1e-4)
 

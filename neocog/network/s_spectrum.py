@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.patch import Patch, Span
-from neocog.network.shares import Shares
+from neocog.network.shares import IN_TURN, Shares
 from neocog.network.windows import Windows
 
 Floats = NDArray[np.float32]
@@ -27,7 +27,9 @@ _MOST_BYTES = 32 * 2**20
 #: Most planes whose weights lie side by side: a product of few rows is as fast as it reads them.
 _PANEL = 80
 #: Parts that the frequencies are cut into, however many threads there are: sums stay the same.
-_PARTS = 4
+_PARTS = 2
+#: Digits below which waking a thread takes longer than what it would do.
+_DIGITS_TO_SHARE = 4
 
 
 class SpectralCells:
@@ -59,7 +61,8 @@ class SpectralCells:
     def __call__(self, u: Patch, shares: Shares) -> Patch:
         """Respond to the layer before."""
         n, side = len(u.values), self._windows.out
-        d = sum(shares.map(lambda part: self._excitation(u, part), self._parts))
+        spread = shares if n >= _DIGITS_TO_SHARE else IN_TURN
+        d = sum(spread.map(lambda part: self._excitation(u, part), self._parts))
         v = self._inhibition(u)
         d -= self._theta * v
         np.maximum(d, np.zeros_like(self._silence), out=d)
