@@ -1,10 +1,9 @@
 """The engine: digits in, answers out; every layer's maps on request; time per stage.
 
-On the CPU a batch is cut into a share per core; each share runs through UG .. UC3 on its own
+On the CPU a batch is cut into a share per core; each share runs through all layers on its own
 thread with single-threaded BLAS, so that everything, not only the matrix products, runs on all
-cores and the maps of a few digits stay in the core's cache. US4 has more weights than fit in that
-cache: there each thread takes part of the weights, for the digits of several shares. A single
-digit's larger products are cut up among the threads.
+cores and the maps of a few digits stay in the core's cache. Where there is only one share its
+largest products are cut up among the threads.
 """
 
 import time
@@ -37,9 +36,6 @@ __all__ = [
 ]
 
 Array = Any
-
-#: Digits that go through US4 together.
-TOGETHER = 8
 #: Digits handed to the CPU engine at a time.
 BATCH = 32
 
@@ -173,20 +169,12 @@ class Layers:
                 size = c.out
         self._layer = dict(self.stages)
 
-    def __call__(self, u0: Array) -> Array:
+    def __call__(self, u0: Array, shares: Shares = IN_TURN) -> Array:
         """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
-        return self.top(self.below(u0)).full()
-
-    def below(self, u0: Array, shares: Shares = IN_TURN) -> Patch:
-        """Return the responses of UC3 to pictures (B, 65, 65)."""
-        u = self.respond("UG", u0)
-        for name, _ in self.stages[1:-1]:
+        u = u0
+        for name, _ in self.stages:
             u = self.respond(name, u, shares)
-        return u
-
-    def top(self, uc3: Patch, shares: Shares = IN_TURN) -> Patch:
-        """Return the responses of US4 to those of UC3."""
-        return self.respond("US4", uc3, shares)
+        return u.full()
 
     def respond(self, name: str, u: Any, shares: Shares = IN_TURN) -> Patch:
         """Return the responses of one layer, large products cut up into shares."""
@@ -260,19 +248,13 @@ class Engine:
     def _respond(self, digits: NDArray[np.uint8]) -> Array:
         parts = self._shares.cut(digits)
         within = self._within(parts)
-        return self._top(
-            self._shares.map(lambda d: self._layers.below(u0_from_digits(d), within), parts)
+        return np.concatenate(
+            self._shares.map(lambda part: self._layers(u0_from_digits(part), within), parts)
         )
 
     def _within(self, parts: list[Array]) -> Shares:
         """Return what cuts up the work of one share: all threads, if there is no other."""
         return self._shares if len(parts) == 1 else IN_TURN
-
-    def _top(self, parts: list[Patch]) -> Array:
-        """Return the responses of US4, (B, 5, 5, K4), to shares of UC3."""
-        groups = Patch.join(parts).split(TOGETHER)
-        us4 = self._shares.map(lambda uc3: self._layers.top(uc3, self._shares).full(), groups)
-        return np.concatenate(us4)
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.
@@ -326,12 +308,11 @@ class Engine:
         parts: list[Array] = self._shares.map(u0_from_digits, self._shares.cut(digits))
         now = note("U0", now)
         within = self._within(parts)
-        for name, _ in self._layers.stages[:-1]:
+        for name, _ in self._layers.stages:
             respond = partial(self._layers.respond, name, shares=within)
             parts = self._shares.map(respond, parts)
             now = note(name, now)
-        us4 = self._top(parts)
-        now = note("US4", now)
+        us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)
         note("UC4", now)
 

@@ -94,13 +94,6 @@ class Patch:
             digit += len(p.values)
         return cls(values, rows, columns, first.size)
 
-    def split(self, digits: int) -> list["Patch"]:
-        """Return patches of at most so many digits."""
-        starts = range(0, len(self.values), digits)
-        return [
-            Patch(self.values[i : i + digits], self.rows, self.columns, self.size) for i in starts
-        ]
-
     def tight(self) -> "Patch":
         """Return the smallest patch that holds every response (on a GPU: itself, no waiting)."""
         if array_module(self.values) is not np:

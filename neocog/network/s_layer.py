@@ -66,9 +66,15 @@ class _AllCells:
     ) -> None:
         self._windows, self._theta, self._silence = windows, theta, silence
         self._taps, self._c = _taps(a), _taps(c[None, None])
+        self._few = windows.out <= windows.kernel  # cells: their weights are read once for all
         self._xp = array_module(a)
 
     def __call__(self, u: Patch, shares: Shares) -> Patch:
+        if self._few:
+            return self._respond(u, shares)
+        return Patch.join([self._respond(part, shares) for part in u.apart()])
+
+    def _respond(self, u: Patch, shares: Shares) -> Patch:
         xp = self._xp
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
         d = self._correlate(u.values, rows, columns, self._taps, shares)

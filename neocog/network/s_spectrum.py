@@ -84,12 +84,13 @@ class SpectralCells:
 
     def _excitation(self, u: Patch, part: slice) -> Floats:
         """Return what some of the frequencies add to sum a' u, (B, cells, K)."""
-        n, h, w, before = u.values.shape
+        n, before = len(u.values), u.values.shape[3]
         weights = self._weights[part]
         frequencies, _, panels, _, width = weights.shape
-        spectrum = self._heard(u, part) @ u.values.reshape(n, h * w, before)
-        rows = spectrum.reshape(n, frequencies, 2, before).transpose(1, 0, 2, 3)
-        rows = rows.reshape(frequencies, 1, 1, 2 * n, before)
+        spectra = np.empty((frequencies, n, 2, before), dtype=np.float32)
+        for digit, own in enumerate(u.apart()):
+            spectra[:, digit] = self._transformed(own, part)
+        rows = spectra.reshape(frequencies, 1, 1, 2 * n, before)
         products = (rows @ weights).reshape(frequencies, 2, panels, n, 2, width)
         real, imaginary = products[:, 0], products[:, 1]  # of the weights
         out = np.empty((n, frequencies, 2, panels, width), dtype=np.float32)
@@ -99,12 +100,14 @@ class SpectralCells:
         cells: Floats = backward @ out.reshape(n, 2 * frequencies, panels * width)
         return cells[:, :, : len(self._silence)]
 
-    def _heard(self, u: Patch, part: slice) -> Floats:
-        """Return the transform of the places of a patch, (2 frequencies, h w)."""
+    def _transformed(self, u: Patch, part: slice) -> Floats:
+        """Return the transform of one digit, (F, 2, K')."""
         padding = self._windows.padding
         rows, columns = u.rows.moved(padding), u.columns.moved(padding)
         heard = self._forward[part, :, rows.slice, columns.slice]
-        return heard.reshape(-1, rows.length * columns.length)
+        places, before = rows.length * columns.length, u.values.shape[3]
+        spectrum: Floats = heard.reshape(-1, places) @ u.values.reshape(places, before)
+        return spectrum.reshape(-1, 2, before)
 
 
 def _transform(side: int) -> tuple[Doubles, Doubles]:
