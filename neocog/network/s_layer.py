@@ -29,9 +29,6 @@ from neocog.network.windows import Reach, Windows
 
 Array = Any  # a NumPy or CuPy array
 
-#: Parts that a product of few rows with many weights is cut into.
-_PARTS = 4
-
 
 class SLayer:
     """One layer of S-cells: (B, H, W, K') -> (B, H', W', K) float32.
@@ -69,15 +66,15 @@ class _AllCells:
         self._few = windows.out <= windows.kernel  # cells: their weights are read once for all
         self._xp = array_module(a)
 
-    def __call__(self, u: Patch, shares: Shares) -> Patch:
+    def __call__(self, u: Patch, _shares: Shares) -> Patch:
         if self._few:
-            return self._respond(u, shares)
-        return Patch.join([self._respond(part, shares) for part in u.apart()])
+            return self._respond(u)
+        return Patch.join([self._respond(part) for part in u.apart()])
 
-    def _respond(self, u: Patch, shares: Shares) -> Patch:
+    def _respond(self, u: Patch) -> Patch:
         xp = self._xp
         rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
-        d = self._correlate(u.values, rows, columns, self._taps, shares)
+        d = self._correlate(u.values, rows, columns, self._taps)
         v = self._inhibition(u.values, rows, columns)
         # whole rows of (cell, plane) at a time: broadcasting over a few planes is slow
         n, height, pitch, planes = d.shape
@@ -92,12 +89,10 @@ class _AllCells:
     def _inhibition(self, u: Array, rows: Reach, columns: Reach) -> Array:
         """Planes summed first, then one kernel of weights c."""
         energy = self._xp.einsum("bhwk,bhwk->bhw", u, u)[..., None]
-        v = self._correlate(energy, rows, columns, self._c, IN_TURN)[..., 0]
+        v = self._correlate(energy, rows, columns, self._c)[..., 0]
         return self._xp.sqrt(v, out=v)
 
-    def _correlate(
-        self, u: Array, rows: Reach, columns: Reach, taps: Array, shares: Shares
-    ) -> Array:
+    def _correlate(self, u: Array, rows: Reach, columns: Reach, taps: Array) -> Array:
         """Return (B, h, pitch, K); columns beyond the cells reached hold nothing of use."""
         n, k, run = len(u), self._windows.kernel, self._windows.kernel * u.shape[3]
         height, width = rows.out.length, columns.out.length
@@ -108,10 +103,7 @@ class _AllCells:
             e = self._expand(u, rows, columns, pitch).reshape(-1)
             lines = e[: n * height * pitch * run].reshape(n * height, -1)
             seen = xp.stack([lines[:, x * run : (x + k) * run] for x in range(width)], axis=1)
-            seen = seen.reshape(-1, k * run)
-            parts = xp.array_split(taps, min(_PARTS, taps.shape[1]) if xp is np else 1, axis=1)
-            products = shares.map(lambda part: seen @ part, parts)
-            return xp.concatenate(products, axis=1).reshape(n, height, width, -1)
+            return (seen.reshape(-1, k * run) @ taps).reshape(n, height, width, -1)
         needed += max(0, columns.behind - columns.before)
         pitch = -(-needed // k) * k
         e = self._expand(u, rows, columns, pitch)

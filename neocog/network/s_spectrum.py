@@ -7,16 +7,16 @@ real multiplications each, they are a sixth of 25 x 81.
 
 Transforms are products with real matrices: cosines and sines of the frequencies that are not
 conjugates of others. Complex products are real ones of the stacked real and imaginary parts.
+Digits are transformed one by one, each inside its own rectangle, and multiplied together: as long
+as a pass has always as many digits, what stands beside a digit changes nothing.
 """
-
-from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from neocog.network.patch import Patch, Span
-from neocog.network.shares import IN_TURN, Shares
+from neocog.network.shares import Shares
 from neocog.network.windows import Windows
 
 Floats = NDArray[np.float32]
@@ -26,10 +26,6 @@ Doubles = NDArray[np.float64]
 _MOST_BYTES = 32 * 2**20
 #: Most planes whose weights lie side by side: a product of few rows is as fast as it reads them.
 _PANEL = 80
-#: Parts that the frequencies are cut into, however many threads there are: sums stay the same.
-_PARTS = 2
-#: Digits below which waking a thread takes longer than what it would do.
-_DIGITS_TO_SHARE = 4
 
 
 class SpectralCells:
@@ -47,9 +43,8 @@ class SpectralCells:
         cells = forward[:, :, : windows.out, : windows.out]
         self._forward = forward.astype(np.float32)
         self._weights = _spectra(a, forward)
-        self._backward = (cells * weight[:, None, None, None]).astype(np.float32)
-        ends = np.linspace(0, len(forward), _PARTS + 1).astype(int)
-        self._parts = [slice(first, last) for first, last in pairwise(ends)]
+        backward = cells * weight[:, None, None, None]
+        self._backward = backward.reshape(2 * len(weight), -1).T.astype(np.float32)
 
     @staticmethod
     def suits(windows: Windows, planes: int, before: int) -> bool:
@@ -58,11 +53,10 @@ class SpectralCells:
         few = 2 * windows.out <= windows.kernel + 1
         return few and side * side * 2 * planes * before * 4 <= _MOST_BYTES
 
-    def __call__(self, u: Patch, shares: Shares) -> Patch:
-        """Respond to the layer before."""
+    def __call__(self, u: Patch, _shares: Shares) -> Patch:
+        """Respond to the layer before, on one thread: waking another would take as long."""
         n, side = len(u.values), self._windows.out
-        spread = shares if n >= _DIGITS_TO_SHARE else IN_TURN
-        d = sum(spread.map(lambda part: self._excitation(u, part), self._parts))
+        d = self._excitation(u)
         v = self._inhibition(u)
         d -= self._theta * v
         np.maximum(d, np.zeros_like(self._silence), out=d)
@@ -82,29 +76,27 @@ class SpectralCells:
         v: Floats = np.sqrt(windows @ self._c).reshape(len(energy), -1, 1)
         return v
 
-    def _excitation(self, u: Patch, part: slice) -> Floats:
-        """Return what some of the frequencies add to sum a' u, (B, cells, K)."""
-        n, before = len(u.values), u.values.shape[3]
-        weights = self._weights[part]
-        frequencies, _, panels, _, width = weights.shape
+    def _excitation(self, u: Patch) -> Floats:
+        """Return sum a' u, (B, cells, K)."""
+        n = len(u.values)
+        frequencies, _, panels, before, width = self._weights.shape
         spectra = np.empty((frequencies, n, 2, before), dtype=np.float32)
         for digit, own in enumerate(u.apart()):
-            spectra[:, digit] = self._transformed(own, part)
+            spectra[:, digit] = self._transformed(own)
         rows = spectra.reshape(frequencies, 1, 1, 2 * n, before)
-        products = (rows @ weights).reshape(frequencies, 2, panels, n, 2, width)
+        products = (rows @ self._weights).reshape(frequencies, 2, panels, n, 2, width)
         real, imaginary = products[:, 0], products[:, 1]  # of the weights
         out = np.empty((n, frequencies, 2, panels, width), dtype=np.float32)
         np.add(_digits(real, 0), _digits(imaginary, 1), out=out[:, :, 0])
         np.subtract(_digits(real, 1), _digits(imaginary, 0), out=out[:, :, 1])
-        backward = self._backward[part].reshape(2 * frequencies, -1).T
-        cells: Floats = backward @ out.reshape(n, 2 * frequencies, panels * width)
+        cells: Floats = self._backward @ out.reshape(n, 2 * frequencies, panels * width)
         return cells[:, :, : len(self._silence)]
 
-    def _transformed(self, u: Patch, part: slice) -> Floats:
+    def _transformed(self, u: Patch) -> Floats:
         """Return the transform of one digit, (F, 2, K')."""
         padding = self._windows.padding
         rows, columns = u.rows.moved(padding), u.columns.moved(padding)
-        heard = self._forward[part, :, rows.slice, columns.slice]
+        heard = self._forward[:, :, rows.slice, columns.slice]
         places, before = rows.length * columns.length, u.values.shape[3]
         spectrum: Floats = heard.reshape(-1, places) @ u.values.reshape(places, before)
         return spectrum.reshape(-1, 2, before)
