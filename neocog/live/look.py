@@ -1,10 +1,9 @@
 """One frame read as a still is: digits found in it, then recognised, nothing taken from before."""
 
 import time
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +11,16 @@ from numpy.typing import NDArray
 from neocog.batch.records import Box, DigitReading
 from neocog.errors import UsageError
 from neocog.live.frames import Frame
-from neocog.live.ink import Grey, Polarity
-from neocog.live.paper import without_desk, without_sheets
-from neocog.live.regions import Part, planned
-from neocog.live.sheets import Sheet, find_sheets
-from neocog.live.tracks import Row, Track, inside
+from neocog.live.regions import Part
+from neocog.live.sheets import Sheet
+from neocog.live.tracks import Row, inside
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.network.engine import AnyEngine
     from neocog.vision.cut import Score
-    from neocog.vision.find import Line, Search
+    from neocog.vision.find import Line
 
 _BROAD = 1.1  # heights of its line; a broader mark may be several digits that touch
 _MOST_BROAD = 6  # marks of a frame that are cut apart; on the CPU none
@@ -78,6 +75,24 @@ class Roi:
         return left, top, right - left, bottom - top
 
 
+class Marks(Protocol):
+    """What a search found, as `neocog.vision.find.Search`."""
+
+    def digits(self, score: "Score | None" = None, *, count: int | None = None) -> "list[Line]":
+        """Normalise the digits; with a ``score`` those that touch are cut apart before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Marks that are normalised and will not be cut apart."""
+
+    lines: "list[Line]"
+
+    def digits(self, score: "Score | None" = None, *, count: int | None = None) -> "list[Line]":
+        """Return them."""
+        return self.lines
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What was found in a frame, before the network looked at it.
@@ -85,7 +100,7 @@ class Found:
     Attributes
     ----------
     frame : Frame
-    searches : tuple of Search
+    searches : tuple of Marks
         For each part its marks in lines, in pixels of the part.
     parts : tuple of Part
         What was searched of the frame.
@@ -98,7 +113,7 @@ class Found:
     """
 
     frame: Frame
-    searches: "tuple[Search, ...]"
+    searches: "tuple[Marks, ...]"
     parts: tuple[Part, ...]
     bounds: Box
     ms: float
@@ -127,7 +142,7 @@ class Seen:
 
 
 class Looker:
-    """Finds and reads; the two may be at work in two threads, on two frames.
+    """Reads what was found in a frame.
 
     Parameters
     ----------
@@ -140,53 +155,6 @@ class Looker:
         self._reader = copy(reader)
         self._once = Once(reader.engine)
         self._reader.engine = cast("AnyEngine", self._once)
-        self._grey, self._polarity = Grey(), Polarity()
-
-    def find(
-        self,
-        frame: Frame,
-        *,
-        roi: Roi | None = None,
-        tracks: Sequence[Track] = (),
-        steps: bool = False,
-    ) -> Found:
-        """Find the marks of a frame that may be digits.
-
-        Parameters
-        ----------
-        frame : Frame
-        roi : Roi, optional
-            Read this region alone.
-        tracks : sequence of Track
-            Lines that are followed: where they are thought to be is searched.
-        steps : bool
-            Whether pictures of the steps are kept.
-        """
-        from neocog.vision.find import Settings, search
-
-        start = time.perf_counter()
-        bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks)
-        sheets = [part.sheet for part in parts if part.sheet]
-        pictures: dict[str, NDArray[np.uint8]] = {}
-        searches = []
-        for number, part in enumerate(parts):
-            x, y, width, height = part.region
-            grey = self._grey(frame.pixels[y : y + height, x : x + width])
-            ink = self._polarity.of(number) if part.sheet else "auto"
-            found = search(
-                without_desk(grey, part.sheet)
-                if part.sheet
-                else without_sheets(grey, sheets, (x, y)),
-                settings=Settings(long_side=part.long_side, ink=ink),
-                cuts=self._reader.cut,
-                trace=pictures.__setitem__ if steps and number == 0 else None,
-            )
-            if part.sheet:
-                self._polarity.note(number, found)
-            searches.append(found)
-        spent = 1e3 * (time.perf_counter() - start)
-        return Found(frame, tuple(searches), parts, bounds, spent, pictures)
 
     def read(self, found: Found) -> Seen:
         """Normalise and recognise the digits of a frame, all that it has in one batch."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neocog.live.sheets import Sheet
 
 _SIDE = 64  # long side of the picture in which the paper's brightness is taken, in pixels
-_MEDIAN = 13  # writing takes less than half of a square of so many of its pixels
+_MEDIAN = 21  # writing takes less than half of a square of so many of its pixels
 _RIM = 6  # pixels around a sheet that tell the colour of the desk
 _PARTS = 16  # of a pixel, to which outlines are drawn
 

@@ -18,19 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.live.announce import Announcement, Announcer, Rules
+from neocog.live.apart import Apart
 from neocog.live.capture import Capture, Notice, failed
 from neocog.live.expected import Expected
+from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Found, Looker, Roi, Seen
 from neocog.live.measures import Measures, Meter
 from neocog.live.sources import Source
 from neocog.live.tracks import Track, Tracker
 from neocog.live.vote import Agreement
+from neocog.network.shares import cores
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
 
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
+_WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 
 Maps = dict[str, NDArray[np.float32]]
@@ -156,9 +160,10 @@ class Pipeline:
         self.switches = Switches()
         self.source, self.reader = source, reader
         self._tracks: Feedback[tuple[Track, ...]] = Feedback(())  # where to look, told by the votes
-        self._looker = Looker(reader)
         newest = source.live or settings.replay_fps is not None
-        self._frames: Handoff[Frame] = Handoff(newest=newest)
+        self._finder = _finder(reader, hurry=newest)
+        self._looker = Looker(reader)
+        self._frames: Handoff[Frame] = Handoff(newest=newest, depth=_WAITING if newest else 1)
         self._found: Handoff[Found] = Handoff(newest=False)
         self._views: Handoff[View] = Handoff(newest=not settings.every_view, merge=_merged)
         self.meter = Meter()
@@ -184,6 +189,7 @@ class Pipeline:
 
         one_thread_each()
         warm(self.reader)
+        self._finder.warm()
         self.capture.start()
         for stage in self._stages:
             stage.start()
@@ -231,6 +237,7 @@ class Pipeline:
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
+        self._finder.close()
 
     @property
     def dropped(self) -> int:
@@ -262,7 +269,7 @@ class Pipeline:
             tracks = self._tracks.before(number)
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = self._looker.find(frame, roi=roi, tracks=tracks, steps=steps)
+            found = self._finder.find(frame, roi=roi, tracks=tracks, steps=steps)
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -304,6 +311,16 @@ def responses(reader: "Reader", seen: Seen) -> Maps | None:
         return None
     digits = seen.digits[0]
     return reader.engine.maps(u0_from_digits(digits[len(digits) // 2][None]))
+
+
+def _finder(reader: "Reader", *, hurry: bool) -> Finder | Apart:
+    """Return what searches: in a process of its own where frames do not wait and cores are left.
+
+    On a GPU touching digits are cut apart, for which their marks are needed here.
+    """
+    if hurry and reader.engine.device == "cpu" and cores() > 1:
+        return Apart(cuts=reader.cut)
+    return Finder(cuts=reader.cut)
 
 
 def warm(reader: "Reader") -> None:

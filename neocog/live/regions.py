@@ -88,7 +88,7 @@ def planned(
         The sheets; where lines are followed beside them; and all of the frame every sixth time,
         or, while there is no sheet and no line, every time, sharply every third.
     """
-    parts, beside = [], [track for track in tracks if track.text.strip(REJECTED)]
+    parts, beside = [], [track for track in tracks if track.shown]
     every = WHOLE_EVERY
     for sheet in sheets:
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
@@ -96,6 +96,7 @@ def planned(
         every = SURE_EVERY if own else every
         side = REGION_SIDE if index % SHARP_EVERY == 0 else legible(sheet.box, own)
         parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
+    beside = [track for track in beside if track.text.strip(REJECTED)]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
     if index % every == 0:
         return (*parts, whole)

@@ -111,8 +111,8 @@ def _stands_out(small: NDArray[np.uint8], place: "_Place") -> bool:
     return float(np.abs(off).max()) >= _OFF
 
 
-def _ends(box: Box, small: NDArray[np.uint8], part: NDArray[np.uint8]) -> bool:
-    """Whether a place of the small picture ends before the border of the frame.
+def _goes_on(box: Box, small: NDArray[np.uint8], part: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether a place of the small picture runs out of the frame: left, above, right, below.
 
     Where it seems to reach the border, the frame's own last pixels are asked for its colour.
     """
@@ -123,9 +123,11 @@ def _ends(box: Box, small: NDArray[np.uint8], part: NDArray[np.uint8]) -> bool:
     down = slice(y * part.shape[0] // high, (y + height) * part.shape[0] // high)
     touched = (x == 0, y == 0, x + width == wide, y + height == high)
     lines = part[down, 0], part[0, across], part[down, -1], part[-1, across]
-    return not any(
-        touches and (np.abs(line - paper).max(axis=1) < _OFF).mean() > _REACHES
-        for touches, line in zip(touched, lines, strict=True)
+    return np.array(
+        [
+            touches and (np.abs(line - paper).max(axis=1) < _OFF).mean() > _REACHES
+            for touches, line in zip(touched, lines, strict=True)
+        ]
     )
 
 
@@ -194,14 +196,15 @@ def _four_sided(masks: NDArray[np.bool_]) -> Iterator[_Place]:
         )
 
 
-def _outline(hull: NDArray[np.int32], size: tuple[int, int]) -> NDArray[np.float64]:
-    """Corners (N, 2) of a place from its outermost pixels, without its rim but at the border."""
+def _outline(
+    hull: NDArray[np.int32], size: tuple[int, int], goes_on: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Corners (N, 2) of a place from its outermost pixels, without its rim where it ends."""
     middle = (hull.max(axis=0) + hull.min(axis=0)) / 2
     outline: NDArray[np.float64] = hull + 0.5 + _RIM * np.sign(middle - hull)
-    outline[hull == 0] = 0
-    last = hull == np.array(size) - 1
-    outline[last] = hull[last] + 1
-    return outline
+    last = np.array(size) - 1
+    outline = np.where((hull == 0) & goes_on[:2], 0.0, outline)
+    return np.where((hull == last) & goes_on[2:], last + 1.0, outline)
 
 
 def _shared(a: Box, b: Box) -> float:
@@ -227,7 +230,8 @@ def _sheet(place: _Place, small: NDArray[np.uint8], part: NDArray[np.uint8], bou
     x0, y0 = max(round(x / shrink) - room, 0), max(round(y / shrink) - room, 0)
     x1 = min(round((x + wide) / shrink) + room, width)
     y1 = min(round((y + high) / shrink) + room, height)
-    outline = _outline(place.hull, (small.shape[1], small.shape[0])) / shrink + (left, top)
+    goes_on = _goes_on(place.box, small, part)
+    outline = _outline(place.hull, (small.shape[1], small.shape[0]), goes_on) / shrink
+    outline += (left, top)
     corners = tuple((float(column), float(row)) for column, row in outline)
-    entire = _ends(place.box, small, part)
-    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), corners, entire)
+    return Sheet((left + x0, top + y0, x1 - x0, y1 - y0), corners, not goes_on.any())

@@ -1,0 +1,83 @@
+"""Finds the marks of a frame that may be digits."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.live.frames import Frame
+from neocog.live.ink import Grey, Polarity
+from neocog.live.look import Found, Roi
+from neocog.live.paper import without_desk, without_sheets
+from neocog.live.regions import planned
+from neocog.live.sheets import find_sheets
+from neocog.live.tracks import Track
+
+
+class Finder:
+    """Searches frames, one after another.
+
+    Parameters
+    ----------
+    cuts : bool
+        Whether marks that may be several digits are kept.
+    """
+
+    def __init__(self, *, cuts: bool = True) -> None:
+        self._cuts = cuts
+        self._grey, self._polarity = Grey(), Polarity()
+
+    def warm(self) -> None:
+        """Load all that is needed, so that no frame waits for it."""
+        Finder(cuts=self._cuts).find(Frame(0, np.zeros((96, 128, 3), np.uint8), 0.0, 0.0))
+
+    def close(self) -> None:
+        """Find no more."""
+
+    def find(
+        self,
+        frame: Frame,
+        *,
+        roi: Roi | None = None,
+        tracks: Sequence[Track] = (),
+        steps: bool = False,
+    ) -> Found:
+        """Find the marks of a frame that may be digits.
+
+        Parameters
+        ----------
+        frame : Frame
+        roi : Roi, optional
+            Read this region alone.
+        tracks : sequence of Track
+            Lines that are followed: where they are thought to be is searched.
+        steps : bool
+            Whether pictures of the steps are kept.
+        """
+        from neocog.vision.find import Settings, search
+
+        start = time.perf_counter()
+        bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
+        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks)
+        sheets = [part.sheet for part in parts if part.sheet]
+        pictures: dict[str, NDArray[np.uint8]] = {}
+        searches = []
+        for number, part in enumerate(parts):
+            x, y, width, height = part.region
+            grey = self._grey(frame.pixels[y : y + height, x : x + width])
+            if part.sheet:
+                page, ink = without_desk(grey, part.sheet), self._polarity.of(number)
+            else:
+                page, ink = without_sheets(grey, sheets, (x, y)), "auto"
+            found = search(
+                page,
+                settings=Settings(long_side=part.long_side, ink=ink),
+                cuts=self._cuts,
+                trace=pictures.__setitem__ if steps and number == 0 else None,
+            )
+            if part.sheet:
+                self._polarity.note(number, found)
+            searches.append(found)
+        spent = 1e3 * (time.perf_counter() - start)
+        return Found(frame, tuple(searches), parts, bounds, spent, pictures)
