@@ -102,7 +102,7 @@ def play(
     network: list[float] = []
     start = 0.0
     with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
-        busy = time.process_time()
+        busy = processor_time()
         for view in pipeline:
             start = start or view.read
             ages.append(view.age_ms)
@@ -117,7 +117,7 @@ def play(
         "seconds": spent,
         "frames": len(ages),
         "played": frames,
-        "cpu_ms": round(1e3 * (time.process_time() - busy) / len(ages), 1),
+        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1),
         "fps": (len(ages) - 1) / spent,
         "dropped": dropped / max(frames, 1),
         "age_median": float(np.median(ages)) if fps else None,
@@ -260,10 +260,17 @@ class Endless:
         self._source.close()
 
 
+def processor_time() -> float:
+    """Processor time in seconds, that of the search's process with it once that has ended."""
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
 def resident() -> float:
-    """Memory of this process in MB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
+    """Memory of this process and of the search's in MB."""
+    others = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    pages = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in ("self", *others)]
+    return sum(map(int, pages)) * resource.getpagesize() / 2**20
 
 
 def main() -> None:
