@@ -27,12 +27,12 @@ WHOLE_SIDE = 512
 GLANCE_SIDE = 288
 """The other frames are searched at this long side while there is no sheet and no line."""
 
-REGION_SIDE = 720
+REGION_SIDE = 640
 
 SHARP_EVERY = 6
 """Every sixth time a sheet is searched at `REGION_SIDE`; else as its smallest line needs it."""
 
-LEGIBLE = 36
+LEGIBLE = 28
 """Height in pixels at which digits of a followed line are searched; the network sees 20."""
 
 _MARGIN = 1.2  # heights of a line around it; it may move, and what is beside it tells what it is
