@@ -170,3 +170,11 @@ def test_errors_are_one_line(kernel, kernel_change, arch, message):
     with pytest.raises(DeviceError, match=message) as caught:
         build(replace(kernel, **kernel_change), arch)
     assert "\n" not in str(caught.value)
+
+
+def test_headers_that_lie_about_are_not_taken(tmp_path, monkeypatch):
+    (tmp_path / "platform.cuh").write_text("#error not this one")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "cache"))
+    kernel = next(iter(all_kernels(("neocog-small",), ("fp16",), (8,), 90, usual=True)))
+    assert fault(kernel, 90) is None

@@ -8,8 +8,8 @@ from typing import Any
 
 from neocog.cuda import cache as builds
 from neocog.cuda.cache import cache_folder
-from neocog.cuda.kernel import Kernel, kernel_folder
-from neocog.cuda.sources import define_options, fingerprint, source_path
+from neocog.cuda.kernel import Kernel
+from neocog.cuda.sources import define_options, fingerprint, included, source_path
 from neocog.errors import DeviceError
 
 __all__ = ["Built", "build", "cache_folder"]
@@ -130,10 +130,11 @@ def _target(kernel: Kernel, arch: int) -> str:
 def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
     nvrtc = _nvrtc()
     path = source_path(kernel)
-    more = [f"-I{kernel_folder()}", f"-I{path.parent}"]
-    if _version() >= _NO_CACHE_SINCE:
-        more.append(_NO_CACHE)
-    program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
+    more = [_NO_CACHE] if _version() >= _NO_CACHE_SINCE else []
+    files = included(path)
+    program = nvrtc.createProgram(
+        path.read_text(encoding="utf-8"), path.name, tuple(files.values()), tuple(files)
+    )
     try:
         try:
             nvrtc.compileProgram(program, (*options, *more))

@@ -40,6 +40,14 @@ def define_options(kernel: Kernel) -> list[str]:
     return [f"-D{name}={value}" for name, value in kernel.defines]
 
 
+def included(source: Path) -> dict[bytes, bytes]:
+    """Return the text of all that a source includes, by the names that it is included by.
+
+    A compiler that gets them so looks for none of them where the program happens to run.
+    """
+    return {path.name.encode(): path.read_bytes() for path in _files(source)[1:]}
+
+
 def _files(source: Path) -> list[Path]:
     """Return the source and the files of ``kernels/`` (or beside it) that it includes."""
     found = [source]
