@@ -18,6 +18,8 @@ from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models
 
+BATCHES = (1, 8, 32)
+SETTLE = 0.5  # seconds: BLAS threads that helped to prepare the model turn on for a while
 COLUMNS = {
     "model": "model",
     "planes": "K1/K2/K3/K4",
@@ -33,6 +35,7 @@ FORMATS = {"neocog": ".2f", "processor": ".2f", "onnxruntime": ".2f", "ratio": "
 def processor_time(model: Model, batch: int, *, passes: int) -> float:
     """Return what a digit takes of all cores together, ms: the median of some passes."""
     engine, digits = Engine(model), made_digits(batch)
+    time.sleep(SETTLE)
     spent = []
     for _ in range(WARM_UP + passes):
         start = time.process_time()
@@ -47,10 +50,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=60)
     args = parser.parse_args()
+    models = [load_model(entry.name) for entry in list_models()]
+    passes = 4 * args.rounds
+    # before onnxruntime's threads are there, which turn on too
+    spent = [[processor_time(model, batch, passes=passes) for batch in BATCHES] for model in models]
     rows: list[dict[str, Any]] = []
-    for entry in list_models():
-        model = load_model(entry.name)
-        for batch in (1, 8, 32):
+    for model, of_model in zip(models, spent, strict=True):
+        for batch, processor in zip(BATCHES, of_model, strict=True):
             found = compare(model, batch=batch, rounds=args.rounds, onnx=True)
             rows.append(
                 {
@@ -60,7 +66,7 @@ def main() -> None:
                     "threads": found.threads,
                     **{side: found.per_digit(side) for side in found.passes},
                     "p95": {side: found.per_digit(side, 95) for side in found.passes},
-                    "processor": processor_time(model, batch, passes=4 * args.rounds),
+                    "processor": processor,
                     "ratio": found.ratio,
                     "difference": found.difference,
                 }
