@@ -129,6 +129,15 @@ class TestPaper:
         assert bare[:, :40].min() > 200
         assert (bare < 120).sum() == (bare[80:180, 80:250] < 120).sum()
 
+    def test_where_writing_runs_along_the_edge_nothing_is_laid_over_it(self) -> None:
+        grey = np.full((240, 320), 90, np.uint8)
+        cv2.rectangle(grey, (40, 30), (280, 210), 220, -1)
+        for top in (40, 100, 160):
+            cv2.rectangle(grey, (48, top), (80, top + 25), 20, -1)
+            cv2.rectangle(grey, (240, top), (272, top + 25), 20, -1)
+        outline = ((45.0, 35.0), (275.0, 35.0), (275.0, 205.0), (45.0, 205.0))
+        assert without_desk(grey, Sheet((0, 0, 320, 240), outline)) is grey
+
     def test_sheets_on_the_desk_are_covered_and_what_is_beside_them_is_not(self) -> None:
         desk = np.full((200, 300), 90, np.uint8)
         cv2.putText(desk, "47", (10, 60), cv2.FONT_HERSHEY_SIMPLEX, 1, 10, 3)

@@ -15,6 +15,8 @@ from neocog.live.sheets import Sheet
 
 _SIDE = 64  # long side of the picture in which the paper's brightness is taken, in pixels
 _MEDIAN = 21  # writing takes less than half of a square of so many of its pixels
+_INK = 24  # grey levels off the paper
+_REACHES = 0.14  # share of a sheet's outermost pixels
 _RIM = 6  # pixels around a sheet that tell the colour of the desk
 _PARTS = 16  # of a pixel, to which outlines are drawn
 
@@ -31,7 +33,8 @@ def without_desk(grey: NDArray[np.uint8], sheet: Sheet) -> NDArray[np.uint8]:
     Returns
     -------
     ndarray of uint8, shape (H, W)
-        The part itself where all of it is paper.
+        The part itself where all of it is paper, and where writing comes so near to the edge of
+        the sheet that it would be cut.
     """
     import cv2
 
@@ -43,7 +46,10 @@ def without_desk(grey: NDArray[np.uint8], sheet: Sheet) -> NDArray[np.uint8]:
     beside = np.asarray(cv2.dilate(beside, np.ones((3, 3), np.uint8)), np.uint8)
     if not beside.any() or beside.all():
         return grey
-    paper = cv2.resize(_paper(small, beside), (width, height), interpolation=cv2.INTER_LINEAR)
+    bare = _paper(small, beside)
+    if _reaches_out(small, bare, beside):
+        return grey
+    paper = cv2.resize(bare, (width, height), interpolation=cv2.INTER_LINEAR)
     cv2.copyTo(grey, _mask(sheet, (1.0, 1.0), (width, height)), paper)
     return np.asarray(paper, dtype=np.uint8)
 
@@ -91,6 +97,17 @@ def _paper(small: NDArray[np.uint8], beside: NDArray[np.uint8]) -> NDArray[np.ui
     level = np.zeros(int(nearest.max()) + 1, np.uint8)
     level[nearest[beside == 0]] = small[beside == 0]
     return np.asarray(cv2.medianBlur(level[nearest], _MEDIAN), dtype=np.uint8)
+
+
+def _reaches_out(
+    small: NDArray[np.uint8], bare: NDArray[np.uint8], beside: NDArray[np.uint8]
+) -> bool:
+    """Whether what is not paper takes more than a little of a sheet's outermost pixels."""
+    import cv2
+
+    rim = np.asarray(cv2.dilate(beside, np.ones((3, 3), np.uint8)) - beside, np.uint8)
+    marked = np.asarray(cv2.absdiff(small, bare) > _INK, np.uint8) & rim
+    return cv2.countNonZero(marked) > _REACHES * max(cv2.countNonZero(rim), 1)
 
 
 def _mask(sheet: Sheet, scale: tuple[float, float], size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ _held: list[Any] = []
 
 
 def one_thread_each() -> None:
-    """Hold OpenCV and BLAS to one thread, and threads to short turns, for the rest of the process."""
+    """Hold OpenCV and BLAS to one thread, and threads to short turns, until the process ends."""
     import cv2
     from threadpoolctl import threadpool_limits
 
