@@ -6,7 +6,7 @@ Sections: ``decisions`` (all MNIST test digits against the CPU engine, which dec
 does), ``errors`` (each step fed with the float64 reference's maps, and the whole pass), ``speed``
 (passes beside PyTorch), ``paper`` (S-layers beside the GTX 280), ``s`` (versions of the
 S-layers), ``c`` (C-layers beside PyTorch's ways), ``start`` (first answer of a new process). All
-by default. The file is written after every section; one that fails is noted and the next begins.
+by default. The file is written after every row; a section that fails is noted and the next begins.
 """
 
 import argparse
@@ -238,18 +238,8 @@ def main() -> None:
         found = json.loads(args.output.read_text()).get("sections", {})
     done: dict[str, Rows] = {}
     failures: dict[str, str] = {}
-    for name in args.sections or SECTIONS:
-        run.say(f"section {name}")
-        rows: Rows = []
-        done[name] = rows
-        found[name] = {"commit": commit(), "options": words, "rows": rows}
-        try:
-            for row in SECTIONS[name](run):
-                rows.append(row)
-                run.say(json.dumps({k: v for k, v in row.items() if _wanted(k)}, default=str))
-        except Exception as error:
-            traceback.print_exc()
-            failures[name] = f"{type(error).__name__}: {error}"
+
+    def write() -> None:
         write_results(
             args.output,
             found.get("speed", {}).get("rows", []),
@@ -260,6 +250,21 @@ def main() -> None:
             sections=found,
             failures=failures,
         )
+
+    for name in args.sections or SECTIONS:
+        run.say(f"section {name}")
+        rows: Rows = []
+        done[name] = rows
+        found[name] = {"commit": commit(), "options": words, "rows": rows}
+        try:
+            for row in SECTIONS[name](run):
+                rows.append(row)
+                run.say(json.dumps({k: v for k, v in row.items() if _wanted(k)}, default=str))
+                write()
+        except Exception as error:
+            traceback.print_exc()
+            failures[name] = f"{type(error).__name__}: {error}"
+        write()
     for name, rows in done.items():
         show(name, rows)
     for name, failure in failures.items():

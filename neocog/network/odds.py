@@ -16,8 +16,8 @@ from neocog.network.model import Model
 
 _LEARNED = 0.15  # share of marks that are no digits in a step, where a card does not tell
 _LEAST = 1e-12  # odds of no digit below this are none
-#: Odds of no digit above which a digit on its own is not answered: of 20, 50, 100 the least at which
-#: no validation digit is lost.
+#: Odds of no digit above which a digit on its own is not answered: of 20, 50 and 100 the least at
+#: which no validation digit is lost.
 _SURELY = 100.0
 
 
