@@ -1,15 +1,16 @@
 """The CPU engine against the reference: maps, decisions, laws."""
 
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
 from support import digits_of, tiny_model
 
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network import reference
+from neocog.network import patch, reference, s_layer
 from neocog.network.decision import Decision
-from neocog.network.engine import Engine
+from neocog.network.engine import Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.made import made_digits
 from neocog.network.u0 import u0_from_digits
@@ -99,12 +100,23 @@ def test_wrong_use_says_what_came(engine: Engine) -> None:
         Engine(tiny_model(), device="cuda")
 
 
+def test_the_way_of_gpus_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy under another name: no patch is cut to its responses, no window is left out."""
+    model, u0 = tiny_model(), u0_from_digits(made_digits(3))
+    want = Layers(model)(u0)
+    other = ModuleType("other")
+    other.__dict__.update(vars(np))
+    for module in (patch, s_layer):
+        monkeypatch.setattr(module, "array_module", lambda _: other)
+    got = Layers(model, other)(u0)
+    assert got.any()
+    np.testing.assert_allclose(got, want, atol=1e-5 * want.max())
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("rule", ["strongest", "pairs", "triples"])
 def test_layers_and_decision_on_a_gpu(rule: str) -> None:
     import cupy
-
-    from neocog.network.engine import Layers
 
     model = replace(tiny_model(), rule=rule)
     digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
