@@ -91,15 +91,21 @@ class TestRegions:
             tracker.update([], [Part((50, 50, 300, 150), 640, entire=True)], self.FRAME)
         assert tracker.tracks == ()
 
-    def test_a_line_on_a_sheet_is_searched_as_large_as_it_is_legible(self) -> None:
-        assert legible((0, 0, 1000, 600), []) == REGION_SIDE
-        assert legible((0, 0, 1000, 600), [self.track("471")]) == REGION_SIDE  # 40 pixels high
-        large = seen_line(LEGIBLE * 3)
-        assert legible((0, 0, 1000, 600), [large]) == round(1000 / 3)
+    def test_a_line_is_searched_as_large_as_it_is_legible(self) -> None:
+        box = (0, 0, 1500, 900)
+        assert legible(box, [], sharp=True) == REGION_SIDE
+        assert legible(box, [self.track("471")]) == REGION_SIDE  # 40 pixels high
+        assert legible(box, [seen_line(LEGIBLE * 3)]) == 500
+        assert legible(box, [seen_line(LEGIBLE * 3)], sharp=True) == REGION_SIDE
+        assert legible(box, [seen_line(900)]) < 300
+
+    def test_now_and_then_a_sheet_is_searched_sharply(self) -> None:
         sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
-        sides = [planned(n, self.FRAME, [sheet], [large])[0].long_side for n in range(1, 7)]
-        assert sides[-1] == REGION_SIDE
-        assert max(sides[:-1]) < 300
+        line = seen_line(LEGIBLE * 2)
+        sides = [planned(n, self.FRAME, [sheet], [line])[0].long_side for n in range(1, 7)]
+        assert sides[-1] > 1.5 * max(sides[:-1])
+        bare = [planned(n, self.FRAME, [sheet], [])[0].long_side for n in range(1, 5)]
+        assert bare == [REGION_SIDE // 2, REGION_SIDE] * 2
 
     def test_less_is_searched_while_there_are_lines_on_a_sheet(self) -> None:
         sheet = Sheet((150, 150, 300, 200), ((150, 150), (450, 150), (450, 350), (150, 350)))

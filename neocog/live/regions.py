@@ -30,7 +30,10 @@ GLANCE_SIDE = 288
 REGION_SIDE = 640
 
 SHARP_EVERY = 6
-"""Every sixth time a sheet is searched at `REGION_SIDE`; else as its smallest line needs it."""
+"""Every sixth time a sheet is searched twice as sharply as its smallest line needs it."""
+
+BARE_SHARP_EVERY = 2
+"""Every second time while no line is followed on it."""
 
 LEGIBLE = 28
 """Height in pixels at which digits of a followed line are searched; the network sees 20."""
@@ -94,15 +97,17 @@ def planned(
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
-        side = REGION_SIDE if index % SHARP_EVERY == 0 else legible(sheet.box, own)
-        parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
+        sharp = index % (SHARP_EVERY if own else BARE_SHARP_EVERY) == 0
+        parts.append(
+            Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
+        )
     beside = [track for track in beside if track.text.strip(REJECTED)]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
     if index % every == 0:
         return (*parts, whole)
     region = predicted(beside, bounds)
     if region:
-        parts.append(Part(region, REGION_SIDE, entire=False))
+        parts.append(Part(region, legible(region, beside), entire=False))
     if parts:
         return tuple(parts)
     if beside or index % BARE_EVERY == 0:
@@ -110,12 +115,13 @@ def planned(
     return (Part(bounds, GLANCE_SIDE, entire=False),)
 
 
-def legible(box: Box, tracks: Sequence[Track]) -> int:
+def legible(box: Box, tracks: Sequence[Track], *, sharp: bool = False) -> int:
     """Return the long side at which a region is searched: its smallest line is legible."""
-    if not tracks:
-        return REGION_SIDE
-    low = min(median(digit.box[3] for digit in track.digits) for track in tracks)
-    return min(REGION_SIDE, max(_LEAST_SIDE, round(max(box[2:]) * LEGIBLE / max(low, 1))))
+    side: float = REGION_SIDE // 2
+    if tracks:
+        low = min(median(digit.box[3] for digit in track.digits) for track in tracks)
+        side = max(_LEAST_SIDE, max(box[2:]) * LEGIBLE / max(low, 1))
+    return min(REGION_SIDE, round(2 * side if sharp else side))
 
 
 def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:
