@@ -167,7 +167,8 @@ class Bench:
             if key not in best or row["us"] < best[key]["us"]:
                 best[key] = row
         places = {key: row["places"] for key, row in best.items()}
-        return counters(size, places, self.options.data, self.log)
+        number = self.options.number
+        return counters(size, places, self.options.data, self.log, number=number)
 
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
@@ -184,7 +185,8 @@ class Bench:
         """One whole character and a frame's eight, transfers apart."""
         from neocog.bench.slayer_future import character
 
-        return character(self.model, self.digits, precision=self.options.precision, log=self.log)
+        told: Any = {"number": self.options.number, "log": self.log}
+        return character(self.model, self.digits, precision=self.options.precision, **told)
 
     def in_flight(self) -> list[Row]:
         """Characters in flight through the stages."""

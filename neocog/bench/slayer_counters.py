@@ -38,6 +38,8 @@ def counters(
     places: Mapping[tuple[str, str], int],
     data: Path | None,
     log: Callable[[str], None],
+    *,
+    number: int = 0,
 ) -> list[dict[str, Any]]:
     """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
 
@@ -51,6 +53,8 @@ def counters(
         Places a block by stage and version, as the trial found.
     data : Path or None
         A folder that holds ``mnist``.
+    number : int
+        Which GPU.
     """
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:
@@ -60,6 +64,7 @@ def counters(
         "size": size,
         "places": [[*key, n] for key, n in places.items()],
         "data": str(data) if data else None,
+        "number": number,
     }
     command = [program, "--csv", "--page", "raw", "--clock-control", "none", "-k",
                "regex:^s_paper", "--metrics", ",".join(METRICS), sys.executable, "-m",
@@ -108,9 +113,11 @@ def main() -> None:
     places = {(stage, version): n for stage, version, n in wanted["places"]}
     digits, _ = find_digits(Path(wanted["data"]) if wanted["data"] else None, 1)
     fed = Fed(networks([wanted["size"]])[wanted["size"]], digits)
-    shelf = Ladder(gpu(0), fed.model, places)
-    for stage, version in launched():
-        StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()
+    device = gpu(wanted.get("number", 0))
+    with device.current():
+        shelf = Ladder(device, fed.model, places)
+        for stage, version in launched():
+            StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()
 
 
 if __name__ == "__main__":

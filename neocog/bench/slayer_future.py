@@ -29,8 +29,10 @@ _ROUNDS = 9
 _TRIPS = 100
 
 
-def character(model: Model, digits: Digits, *, precision: str, log: Log) -> list[Row]:
-    """Time one character and a frame's eight: the pass, and from host to host.
+def character(
+    model: Model, digits: Digits, *, precision: str, number: int = 0, log: Log
+) -> list[Row]:
+    """Time one character and a frame's eight on GPU ``number``: the pass, and from host to host.
 
     Returns
     -------
@@ -41,7 +43,7 @@ def character(model: Model, digits: Digits, *, precision: str, log: Log) -> list
     """
     rows = []
     for batch in (1, DIGITS):
-        side = OurSide(model, batch, precision=precision)
+        side = OurSide(model, batch, precision=precision, number=number)
         some = digits[:batch]
         side.load(some)
         us = 1e3 * float(np.median([side.elapsed(50) for _ in range(_ROUNDS)]))
