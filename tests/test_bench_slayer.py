@@ -190,8 +190,9 @@ def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
                   "characters in flight", "a fake"):  # fmt: skip
         assert words in text
     assert "times as fast as T1" in verdict(back)
-    (figure,) = write_figures(back, tmp_path / "figures")
-    assert figure.read_text(encoding="utf-8").startswith("<svg xmlns=")
+    figures = write_figures(back, tmp_path / "figures")
+    assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
+    assert all(f.read_text(encoding="utf-8").startswith("<svg xmlns=") for f in figures)
     assert len(headline(back).splitlines()) == 2 + 6 + 3
 
 

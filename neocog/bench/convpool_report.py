@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from neocog.bench.convpool import LABELS, PAPER, SYSTEMS
+from neocog.bench.convpool_summary import MAIN, gain, pays, summary
+from neocog.bench.convpool_summary import time as _us
 from neocog.bench.figures import Axis, Line, standalone
 from neocog.bench.markdown import left
 from neocog.bench.markdown import table as markdown
 
+__all__ = ["lines", "section", "summary", "verdict", "write_figures"]
+
 Row = dict[str, Any]
-_MAIN = 512  # channels of the paper's headlines
+_MAIN = MAIN
 _MANY = 64
 
 
@@ -37,20 +41,19 @@ def section(result: Row, *, figures: str = "figures") -> str:
 
 def verdict(result: Row) -> str:
     """Return one or two sentences: whether the method pays on this device."""
-    said = []
-    for precision in ("fp32", "fp16"):
-        found = {row["batch"]: row for row in _at(result.get("rows", ()), precision, _MAIN)}
-        ratios = {batch: row["ratio"].get("ours") for batch, row in found.items()}
-        told = [f"{r:.2f} times at batch {b}" for b, r in sorted(ratios.items()) if r]
-        if told:
-            paper = f" (the paper on a V100: {PAPER[precision]})"
-            said.append(f"{precision} {', '.join(told)}{paper}")
-    if not said:
+    rows = [row for row in result.get("rows", ()) if row["channels"] == _MAIN]
+    if not rows:
         return "Not measured on a GPU yet."
+    said = []
+    for name, what in (("ours", "In one kernel"), ("direct_gemm", "As the paper's matrix product")):
+        told = (f"{p} {pays(rows, name, p)}" for p in PAPER)
+        said.append(f"{what}: {'; '.join(told)}.")
+    paper = ", ".join(f"{precision} {ratio}" for precision, ratio in PAPER.items())
     text = (
-        f"The direct sum in one kernel against naive cuDNN at {_MAIN} channels: {'; '.join(said)}."
+        "Does the direct sum pay beside the quicker of cuDNN's naive forms, "
+        f"{_MAIN} channels (the paper on a V100, one picture: {paper})? {' '.join(said)}"
     )
-    row = next(iter(r for r in _at(result["rows"], "fp16", _MAIN) if r["batch"] == _MANY), None)
+    row = next(iter(r for r in _at(rows, "fp16", _MAIN) if r["batch"] == _MANY), None)
     ours, fused = (_us(row, name) for name in ("ours", "fused")) if row else (None, None)
     if ours and fused:
         text += (
@@ -81,23 +84,25 @@ def lines(result: Row) -> Iterator[str]:
 
 # -- figures ---------------------------------------------------------------------------------------
 def _ratios(rows: Sequence[Row]) -> str:
-    """Times as fast as naive, by batch, at the most channels."""
+    """Times as fast as the quicker naive form, by batch, at the most channels."""
     channels = max(row["channels"] for row in rows)
     batches = sorted({row["batch"] for row in rows})
+    labels = {"direct_gemm": "direct sum, matrix product", "fused": "fused filter, library",
+              "ours": "ours, one kernel"}  # fmt: skip
     drawn = []
-    for precision in ("fp32", "fp16"):
-        for name in ("fused", "ours"):
+    for name, label in labels.items():
+        for precision in PAPER:
             points = [
-                (batches.index(row["batch"]), row["ratio"][name])
+                (batches.index(row["batch"]), ratio)
                 for row in sorted(_at(rows, precision, channels), key=lambda row: row["batch"])
-                if row["ratio"].get(name)
+                if (ratio := gain(row, name))
             ]
-            label = {"fused": "fused filter, library", "ours": "ours"}[name]
-            drawn.append(Line(f"{precision}: {label}", points, dots=True))
+            if points:
+                drawn.append(Line(f"{precision}: {label}", points, dots=True))
     top = max((y for line in drawn for _, y in line.points), default=1.0)
     x = Axis("batch", -0.2, len(batches) - 0.8, [(i, str(b)) for i, b in enumerate(batches)])
     title = f"times as fast as naive, {channels} channels"
-    return standalone(drawn, x, _axis("times as fast as naive", top), title=title)
+    return standalone(drawn, x, _axis("times as fast as cuDNN's naive form", top), title=title)
 
 
 def _times(rows: Sequence[Row]) -> str:
@@ -236,8 +241,3 @@ def _missing(result: Row) -> str:
 
 def _at(rows: Sequence[Row], precision: str, channels: int) -> list[Row]:
     return [row for row in rows if row["precision"] == precision and row["channels"] == channels]
-
-
-def _us(row: Row, name: str) -> float | None:
-    value = row["systems"].get(name, {}).get("us")
-    return float(value) if value is not None else None

@@ -5,6 +5,7 @@ imported when they are needed; an experiment that fails is noted, and the next b
 """
 
 import json
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,8 +69,9 @@ class Experiment:
     run : callable
         Runs it.
     report : str
-        The module that has ``section(result, figures=...)``, ``verdict(result)`` and
-        ``write_figures(result, folder)``.
+        The module that has ``section(result, figures=...)``, ``verdict(result)``,
+        ``write_figures(result, folder)`` and, where all tables have a page of their own,
+        ``summary(result, figures=..., full=...)``.
     faults : str
         The module that has ``faults(result)``.
     """
@@ -81,6 +83,10 @@ class Experiment:
     def ask(self, what: str, *args: Any, **more: Any) -> Any:
         """Call a function of the report's module."""
         return getattr(import_module(self.report), what)(*args, **more)
+
+    def has(self, what: str) -> bool:
+        """Whether the report's module has a function."""
+        return hasattr(import_module(self.report), what)
 
 
 def _network(request: Request) -> Result:
@@ -231,24 +237,53 @@ def load(paths: Sequence[Path]) -> dict[str, Result]:
     return results
 
 
-def page(results: Mapping[str, Result], *, figures: str = "figures") -> str:
-    """Return ``docs/experiments.md``: what came out in short, then each experiment's section.
+def page(results: Mapping[str, Result], *, figures: str = "figures", more: str = "") -> str:
+    """Return ``docs/experiments.md``: for each experiment what was claimed, found, and why.
 
     A result of older code that can no longer be shown is told in a line.
+
+    Parameters
+    ----------
+    results : dict
+        By name.
+    figures, more : str
+        Folders of the figures and of the pages of all tables, as links from the page.
     """
     known = {name: results[name] for name in EXPERIMENTS if name in results}
     parts = [
         "# The papers' experiments",
         "Every system that the papers compare, run anew beside ours, checked against float64 "
-        "first. This page is made by `neocog bench report` from what `neocog bench all` measured; "
-        "the papers' figures are theirs, on their machines.",
+        "before it is timed. This page, its figures and the pages of all tables are made by "
+        "`neocog bench report` from what `neocog bench all` measured; the papers' figures are "
+        "theirs, on their machines.",
     ]
     short = [_shown(name, result, "verdict") for name, result in known.items()]
-    lines = [f"- **{name}**: {line}" for name, line in zip(known, short, strict=True)]
-    parts.append("\n".join(lines))
+    told = [f"- **{name}**: {line}" for name, line in zip(known, short, strict=True)]
+    parts.append("\n".join(told))
     for name, result in known.items():
-        parts.append(_shown(name, result, "section", figures=figures).rstrip())
+        what, links = "section", {"figures": figures}
+        if more and EXPERIMENTS[name].has("summary"):
+            what, links = "summary", {"figures": figures, "full": f"{more}/{name}.md"}
+        parts.append(_shown(name, result, what, **links).rstrip())
     return "\n\n".join(parts) + "\n"
+
+
+def full_page(name: str, result: Result, *, figures: str, back: str) -> str:
+    """Return the page of an experiment's own: all its tables.
+
+    Parameters
+    ----------
+    name : str
+        Which experiment.
+    result : dict
+        What it wrote.
+    figures, back : str
+        Folder of the figures and the page of all experiments, as links from the page.
+    """
+    text = _shown(name, result, "section", figures=figures)
+    raised = re.sub(r"^#(#+ )", r"\1", text, flags=re.MULTILINE)
+    head, _, body = raised.partition("\n\n")
+    return f"{head}\n\nIn short: [{Path(back).name}]({back}).\n\n{body.rstrip()}\n"
 
 
 def _shown(name: str, result: Result, what: str, **more: Any) -> str:
@@ -261,16 +296,26 @@ def _shown(name: str, result: Result, what: str, **more: Any) -> str:
 
 
 def write_page(results: Mapping[str, Result], path: Path) -> list[Path]:
-    """Write the page, and the figures into ``figures`` beside it; return the files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(results), encoding="utf-8")
+    """Write the page, pages of all tables and figures beside it; return the files.
+
+    The pages lie in a folder of the page's name, the figures in ``figures``.
+    """
+    folder = path.with_suffix("")
     files = [path]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(results, more=folder.name), encoding="utf-8")
     for name, result in results.items():
-        if "failed" not in result:
-            try:
-                files += EXPERIMENTS[name].ask("write_figures", result, path.parent / "figures")
-            except NeocogError:
-                raise
-            except (KeyError, TypeError, AttributeError, IndexError):
-                continue  # the page says so
+        if "failed" in result:
+            continue
+        if EXPERIMENTS[name].has("summary"):
+            folder.mkdir(exist_ok=True)
+            files.append(folder / f"{name}.md")
+            text = full_page(name, result, figures="../figures", back=f"../{path.name}")
+            files[-1].write_text(text, encoding="utf-8")
+        try:
+            files += EXPERIMENTS[name].ask("write_figures", result, path.parent / "figures")
+        except NeocogError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError):
+            continue  # the page says so
     return files

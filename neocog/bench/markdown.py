@@ -22,3 +22,15 @@ def left(result: Mapping[str, Any]) -> str:
     failures = result.get("failures") or {}
     parts += [f"Section {name} failed: {why}." for name, why in failures.items()]
     return " ".join(parts)
+
+
+def between(values: Sequence[float], form: str) -> str:
+    """Return the least and the largest value as "a to b", or one of them if they look alike."""
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def rest(result: Mapping[str, Any], full: str) -> str:
+    """Return an experiment's last paragraph: what was not measured, and where all tables are."""
+    link = f"All tables: [{full}]({full})."
+    return f"{left(result)} {link}".lstrip()

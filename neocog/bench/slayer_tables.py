@@ -335,6 +335,37 @@ def energy(result: Row, _: str) -> list[str]:
     ]
 
 
+#: What the sections on a GPU measure, in words.
+_ON_GPU = {
+    "ladder": "the ladder",
+    "counters": "hardware counters",
+    "compact": "silent cells left out on tensor cores",
+    "character": "one whole character and a frame's eight on the GPU, from host to host",
+    "in_flight": "characters in flight",
+    "overlap": "transfers beside work",
+    "devices": "several GPUs",
+    "energy": "energy",
+}
+_GPUS = (1, 2, 4)
+
+
+def missing(result: Row) -> str:
+    """Return a line on what was not measured on a GPU; "" if there is nothing."""
+    sections = result["sections"]
+    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
+    if len(absent) == len(_ON_GPU):
+        return "Not measured: anything on a GPU."
+    counted = {row["gpus"] for row in sections.get("devices", ())}
+    absent += [f"{count} GPUs" for count in _GPUS if counted and count not in counted]
+    return f"Not measured: {'; '.join(absent)}." if absent else ""
+
+
+def made_on(result: Row, name: str) -> Row:
+    """Return the command, machine, CPU, commit and date that a section comes from."""
+    found: Row = result.get("from", {}).get(name, result)
+    return found
+
+
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
     """Return the rows of a part of a section, none if it was not run."""
     found: list[Row] = result["sections"].get(name, {}).get(part, [])

@@ -1,5 +1,6 @@
 """The section of ``docs/experiments.md`` on decomposed Winograd, and its figures, from the JSON."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,22 @@ from typing import Any
 from neocog.bench.figures import Axis, Line, standalone
 from neocog.bench.markdown import left
 from neocog.bench.winograd_layers import PAPER_GAIN
-from neocog.cuda.winograd_filters import OWN_BANKS
+from neocog.bench.winograd_orders import (
+    ALGORITHM,
+    changing,
+    order_words,
+    percent,
+    saved_figure,
+    traffic_of,
+)
+from neocog.bench.winograd_summary import FIGURE, MISSING, method_words, summary
+from neocog.cuda.winograd_filters import ORDERS
+
+__all__ = ["section", "summary", "verdict", "write_figures"]
 
 Row = dict[str, Any]
-_MISSING = "not in our copy"
+_ON_HOST = re.compile(r"cu(da)?[A-Z][a-z]|Activity |Mem(set|cpy) ")  # calls, not kernels
+_MISSING = MISSING
 
 
 def section(result: Row, *, figures: str = "figures") -> str:
@@ -37,22 +50,8 @@ def section(result: Row, *, figures: str = "figures") -> str:
 
 
 def verdict(result: Row) -> str:
-    """Return one sentence: whether the method pays on this device."""
-    ratios = [row["ratio"] for row in result.get("summary", ()) if row.get("ratio")]
-    if not ratios:
-        return "Not measured on a GPU yet."
-    gain = _gains(result.get("changing", ()))
-    pays = "pays" if min(ratios) > 1 else "does not pay everywhere"
-    text = (
-        f"Decomposed Winograd {pays} in float32: {min(ratios):.1f} to {max(ratios):.1f} times as "
-        "fast as cuDNN without TF32."
-    )
-    if gain:
-        text += (
-            f" Channel-wise indexing saves {min(gain):.0f} to {max(gain):.0f} % of a convolution "
-            "whose filters change, and nothing where they stay."
-        )
-    return text
+    """Return a few sentences: whether the method pays on this device."""
+    return f"{method_words(result)} {order_words(result.get('changing', ()))}".rstrip()
 
 
 def write_figures(result: Row, folder: Path) -> list[Path]:
@@ -63,6 +62,8 @@ def write_figures(result: Row, folder: Path) -> list[Path]:
         drawn["winograd-lanes"] = lanes_figure(result["lanes"])
     if result.get("summary"):
         drawn["winograd-layers"] = layers_figure(result["summary"])
+    if result.get("changing"):
+        drawn[FIGURE] = saved_figure(result["changing"])
     paths = []
     for name, text in drawn.items():
         paths.append(folder / f"{name}.svg")
@@ -78,10 +79,10 @@ def lanes_figure(rows: Sequence[Row]) -> str:
         lines.append(Line(indexing, [(r["filter"], r["lanes"]) for r in own], dots=True))
         if any(r.get("profiler") for r in own):
             points = [(r["filter"], r["profiler"]) for r in own if r.get("profiler")]
-            lines.append(Line(f"{indexing}, whole kernel by profiler", points))
+            lines.append(Line(f"{indexing}, by profiler", points))
     sizes = sorted({r["filter"] for r in rows if r["figure"] == 4})
     x = Axis("filter size", sizes[0] - 1, sizes[-1] + 1, [(s, str(s)) for s in sizes])
-    y = Axis("active lanes of a warp", 0, 52, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
+    y = Axis("active lanes of a warp", 0, 34, [(v, str(v)) for v in (0, 8, 16, 24, 32)])
     return standalone(lines, x, y, title="Active lanes of a warp by filter size")
 
 
@@ -144,7 +145,9 @@ def _layers(result: Row, figures: str) -> tuple[str, ...]:
         error = f"{r['error']:.0e}" if r.get("error") is not None else r.get("failed", "-")
         every.append((r["layer"], str(r["batch"]), r["precision"], r["way"], products,
                       _us(r["us"]), error))  # fmt: skip
-    names = sorted({r["algorithm"] for r in result["layers"] if r.get("algorithm")})
+    names = sorted({_kernels(r["algorithm"]) for r in result["layers"] if r.get("algorithm")})
+    timed = {r["way"] for r in result["layers"]}
+    untimed = dict.fromkeys(r["way"] for r in result["counts"] if r["way"] not in timed)
     return (
         "### The four layers with fixed filters",
         f"![times as fast as cuDNN]({figures}/winograd-layers.svg)",
@@ -152,6 +155,7 @@ def _layers(result: Row, figures: str) -> tuple[str, ...]:
         "(`neocog.cuda.winograd_count`). Filters are transformed once; their bytes count at every "
         "pass. cuDNN has the better of both memory formats and tries its algorithms.",
         _table(table),
+        f"Counted but not measured: {'; '.join(untimed)}." if untimed else "",
         "<details><summary>Every way</summary>\n\n" + _table(every) + "\n\n</details>",
         "<details><summary>Kernels that cuDNN and FFT ran</summary>\n\n"
         + "\n".join(f"- {name}" for name in names)
@@ -162,8 +166,9 @@ def _layers(result: Row, figures: str) -> tuple[str, ...]:
 def _changing(rows: Sequence[Row]) -> tuple[str, ...]:
     table = [("layer", "batch", "way", "thread-wise, us", "channel-wise, us", "own banks, us",
               "saved", "share of the transform", "paper saves")]  # fmt: skip
-    for slow, quick, own in _orders(rows):
-        saved = [f"{_saved(slow, row):.0f} %" for row in (quick, own) if row]
+    for orders in changing(rows):
+        slow, quick, own = orders
+        saved = [percent(orders.saved)] + ([percent(orders.saved_best)] if own else [])
         shares = [f"{100 * row['share']:.0f} %" for row in (slow, quick, own) if row]
         table.append((slow["layer"], str(slow["batch"]), slow["way"], _us(slow["us"]),
                       _us(quick["us"]), _us(own["us"] if own else None), ", ".join(saved),
@@ -178,37 +183,41 @@ def _changing(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _orders(rows: Sequence[Row]) -> list[tuple[Row, Row, Row | None]]:
-    """Rows by order of threads: thread-wise, channel-wise, and with banks of its own if there."""
-    found: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in rows:
-        if row.get("us"):
-            key = (row["layer"], row["batch"], row["way"], row.get("kernel"))
-            found.setdefault(key, {})[row["indexing"]] = row
-    return [
-        (orders["thread-wise"], orders["channel-wise"], orders.get(OWN_BANKS))
-        for orders in found.values()
-        if {"thread-wise", "channel-wise"} <= set(orders)
-    ]
-
-
-def _saved(slow: Row, quick: Row) -> float:
-    """Percent of the time that the quicker order saves."""
-    return float(100 * (1 - quick["us"] / slow["us"]))
-
-
-def _gains(rows: Sequence[Row]) -> list[float]:
-    return [_saved(slow, quick) for slow, quick, _ in _orders(rows)]
-
-
 def _filters(rows: Sequence[Row]) -> tuple[str, ...]:
     table = [("layer", "way", "kernel", "thread-wise, us", "channel-wise, us", "own banks, us",
               "GB/s")]  # fmt: skip
-    for slow, quick, own in _orders(rows):
+    for slow, quick, own in changing(rows):
         rates = "{:.0f}, {:.0f}".format(slow["gigabytes_s"], (own or quick)["gigabytes_s"])
         table.append((slow["layer"], slow["way"], slow["kernel"], _us(slow["us"]),
                       _us(quick["us"]), _us(own["us"] if own else None), rates))  # fmt: skip
-    return ("### The transform of the filters alone", _table(table))
+    return ("### The transform of the filters alone", _table(table), *_traffic(rows))
+
+
+def _traffic(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What Algorithm 1 asks of memory, counted."""
+    table: list[tuple[str, ...]] = [
+        ("way", "order", "us by layer", "sectors read", "of", "sectors written", "of",
+         "active lanes", "lanes at one bank", "kB that a block reads from",
+         "kB of shared memory")]  # fmt: skip
+    own = [row for row in rows if row["kernel"].startswith(ALGORITHM) and row.get("us")]
+    for way in dict.fromkeys(row["way"] for row in own):
+        for order in ORDERS:
+            here = [row for row in own if (row["way"], row["indexing"]) == (way, order)]
+            found = traffic_of(here[0], order) if here else None
+            if found:
+                times = " / ".join(_us(row["us"]) for row in here)
+                numbers = (found.read, found.least_read, found.written, found.least_written,
+                           found.lanes)  # fmt: skip
+                sizes = (found.spread / 1000, found.shared / 1000)
+                table.append((way, order, times, *(f"{value:.1f}" for value in numbers),
+                              str(found.banks), *(f"{size:.0f}" for size in sizes)))  # fmt: skip
+    if len(table) == 1:
+        return ()
+    return (
+        "What Algorithm 1 asks of memory for one filter, in sectors of 32 bytes, beside what its "
+        "bytes fill; counted, not measured. Active lanes are those of loads and stores:",
+        _table(table),
+    )
 
 
 def _counts(result: Row) -> tuple[str, ...]:
@@ -232,3 +241,8 @@ def _us(value: float | None) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def _kernels(told: str) -> str:
+    """Return the kernels of a list of what a profiler saw: calls on the host left out."""
+    return "; ".join(name for name in told.split("; ") if not _ON_HOST.match(name)) or told

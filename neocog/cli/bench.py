@@ -281,7 +281,10 @@ def bench_report(
         list[Path], typer.Argument(metavar="RESULTS...", help="What the experiments wrote.")
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The page; figures go beside it.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="The page; pages of all tables and figures go beside it."
+        ),
     ] = Path("docs/experiments.md"),
 ) -> None:
     """Make the page of the experiments, every table and figure, from their results."""
