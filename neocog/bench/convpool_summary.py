@@ -116,21 +116,21 @@ def _verdict(rows: Sequence[Row]) -> str:
 
 def _quickest(rows: Sequence[Row]) -> str:
     """Tell where another system than ours is the quickest."""
-    lost = []
+    lost: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for row in sorted(rows, key=lambda row: (str(row["precision"]), int(row["batch"]))):
         times = {name: us for name in row["systems"] if (us := time(row, name))}
-        ours = times.get("ours")
-        if row["precision"] not in PAPER or not ours:
-            continue
-        best = min(times, key=lambda name: times[name])
-        if ours > _GAIN * times[best]:
+        best, ours = min(times, key=lambda name: times[name], default=""), times.get("ours")
+        if ours and ours > _GAIN * times[best]:
             by = 100 * (ours / times[best] - 1)
-            lost.append(f"{row['precision']}, batch {row['batch']}: {LABELS[best]} ({by:.1f} %)")
+            lost.setdefault((row["precision"], best), []).append((row["batch"], by))
     if not lost:
         return "One kernel is the quickest of all everywhere, or within 2 % of it."
-    return (
-        f"One kernel is not always the quickest; in front by more than 2 % are {'; '.join(lost)}."
+    told = "; ".join(
+        f"{precision}, batch {', '.join(str(batch) for batch, _ in cases)}: {LABELS[best]} "
+        f"(by {between([by for _, by in cases], '{:.0f}')} %)"
+        for (precision, best), cases in lost.items()
     )
+    return f"One kernel is not always the quickest; in front are {told}."
 
 
 def _why(result: Row, rows: Sequence[Row]) -> str:

@@ -264,8 +264,8 @@ def _little(name: str, gain: float, t1: Mapping[str, float], t5: Mapping[str, fl
     loads = t5["1000 sectors loaded"] / t1["1000 sectors loaded"]
     work = t5["1000 warp instructions"] / t1["1000 warp instructions"]
     text = (
-        f"{name}, {gain:.2f} times: T5 runs {work:.2f} of T1's instructions and loads {loads:.2f} "
-        "of its sectors"
+        f"{name}, {gain:.2f} times: T5 runs {work:.2f} of the instructions of T1's excitation and "
+        f"loads {loads:.2f} of its sectors"
     )
     if t1["% of issue slots"] < _BUSY and t1["% of sectors in L1"] > _BUSY:
         text += (
