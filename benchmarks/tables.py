@@ -192,7 +192,7 @@ def gpu_section(name: str, result: dict[str, Any]) -> dict[str, Any]:
 def gpu_decisions(result: dict[str, Any]) -> dict[str, Any]:
     """How many test digits are decided as on the CPU."""
     columns = {"model": "model", "precision": "precision", "digits": "digits",
-               "same": "same decision", "accuracy": "accuracy",
+               "plan": "plan", "same": "same decision", "accuracy": "accuracy",
                "score_difference": "largest difference of a score"}  # fmt: skip
     formats = {"accuracy": ".2%", "score_difference": ".1e"}
     return gpu_section("decisions", result) | {"columns": columns, "formats": formats}

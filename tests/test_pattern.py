@@ -10,7 +10,13 @@ from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.network.decision import answers
-from neocog.network.odds import all_scores, digit_probability, expecting_digits, of_lone_digits
+from neocog.network.odds import (
+    all_scores,
+    digit_probability,
+    expecting_digits,
+    learned_share,
+    of_lone_digits,
+)
 
 
 def test_a_pattern_fills_in_its_signs() -> None:
@@ -80,6 +86,12 @@ def test_a_network_that_leans_towards_digits_is_set_upright() -> None:
     assert found.label[0] == 3
     assert upright.label[0] == -1
     assert upright.margin[0] == pytest.approx(0.15, abs=1e-5)
+
+
+def test_a_card_without_marks_is_no_share() -> None:
+    model = tiny_model()
+    shares = [replace(model, card={"finetuning": {"marks": m}}) for m in (0.0, 0.25, 1.0)]
+    assert [learned_share(m) for m in (model, *shares)] == [0.15, 0.15, 0.25, 0.15]
 
 
 def test_a_lone_digit_is_answered_unless_it_is_surely_none() -> None:

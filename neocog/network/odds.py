@@ -22,8 +22,12 @@ _SURELY = 100.0
 
 
 def learned_share(model: Model) -> float:
-    """Return the share of marks that are no digits among what a network learned from."""
-    return float(model.card.get("finetuning", {}).get("marks", _LEARNED))
+    """Return the share of marks that are no digits among what a network learned from.
+
+    Planes that reject and saw none at first count as having seen the usual share.
+    """
+    share = float(model.card.get("finetuning", {}).get("marks", _LEARNED))
+    return share if 0 < share < 1 else _LEARNED
 
 
 def all_scores(found: Answers, model: Model) -> NDArray[np.float64]:
