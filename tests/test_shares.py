@@ -1,11 +1,14 @@
 """Work spread over threads: everything is done once, in order, and errors come through."""
 
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
-from neocog.network.shares import SHARE, Shares
+from neocog.network.shares import SHARE, Shares, one_blas_thread
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -54,3 +57,59 @@ def test_a_batch_is_cut_evenly(threads: int) -> None:
         assert max(sizes) <= SHARE
         assert max(sizes) - min(sizes) <= 1
         assert len(parts) % threads == 0 or len(parts) == count
+
+
+@pytest.fixture
+def blas() -> Iterator[Callable[[], set[int]]]:
+    """Return what tells how many threads BLAS may use: two, until somebody changes it."""
+    controller = ThreadpoolController().select(user_api="blas")
+    with controller.limit(limits=2):
+        if _threads_of(controller) != {2}:
+            pytest.skip("this BLAS cannot be told how many threads it may use")
+        yield lambda: _threads_of(controller)
+
+
+def _threads_of(controller: ThreadpoolController) -> set[int]:
+    return {library["num_threads"] for library in controller.info()}
+
+
+def test_blas_has_its_threads_again_after_passes_that_overlap(
+    blas: Callable[[], set[int]],
+) -> None:
+    one, other = one_blas_thread(), one_blas_thread()
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(one.__enter__).result()
+        second.submit(other.__enter__).result()
+        first.submit(one.__exit__, None, None, None).result()
+        assert blas() == {1}, "the second is still at work"
+        second.submit(other.__exit__, None, None, None).result()
+        assert blas() == {2}
+        with one_blas_thread():
+            assert blas() == {1}, "the threads that set it before live on"
+        assert blas() == {2}
+
+
+def test_blas_has_its_threads_again_after_many_passes_at_a_time(
+    blas: Callable[[], set[int]],
+) -> None:
+    wrong: list[set[int]] = []
+
+    def passes() -> None:
+        for _ in range(200):
+            with one_blas_thread(), one_blas_thread():
+                if blas() != {1}:
+                    wrong.append(blas())
+
+    threads = [threading.Thread(target=passes) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert blas() == {2}
+
+
+def test_blas_has_its_threads_again_after_an_error(blas: Callable[[], set[int]]) -> None:
+    with pytest.raises(IndexError), one_blas_thread():
+        raise IndexError
+    assert blas() == {2}

@@ -1,6 +1,7 @@
 """Work spread over the cores in shares, each on a thread with single-threaded BLAS."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -82,6 +83,55 @@ class Shares:
 IN_TURN = Shares(1)
 
 
+class _OneThread:
+    """BLAS held to one thread, in the whole process, while anybody needs it.
+
+    Passes of several threads overlap in any order: the first to come sets the limit, the last to
+    go lifts it. If each restored what it found, one would leave the other's limit behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._controller: Any = None
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._let_any_thread_set()
+                self._limit = self._blas().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._let_any_thread_set()
+                self._limit.restore_original_limits()
+                self._let_any_thread_set()
+
+    def _let_any_thread_set(self) -> None:
+        """Have the next call obeyed: threadpoolctl 3.8 ignores all threads but the first that set.
+
+        The last to go is often another, and once it has gone the limit is nobody's.
+        """
+        for library in self._blas().lib_controllers:
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
+
+    def _blas(self) -> Any:
+        """Return the process's BLAS controller; looking the libraries up takes milliseconds."""
+        if self._controller is None:
+            from threadpoolctl import ThreadpoolController
+
+            self._controller = ThreadpoolController()
+        return self._controller
+
+
+_one_thread = _OneThread()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread while our own threads are at work.
@@ -89,18 +139,8 @@ def one_blas_thread() -> Iterator[None]:
     For a single digit too: its products are small, and BLAS threads that wait for one another on
     a busy machine take many times as long as one that works alone.
     """
-    with _blas().limit(limits=1, user_api="blas"):
+    _one_thread.enter()
+    try:
         yield
-
-
-_controller: Any = None
-
-
-def _blas() -> Any:
-    """Return the process's BLAS controller; looking the libraries up takes milliseconds, once."""
-    global _controller
-    if _controller is None:
-        from threadpoolctl import ThreadpoolController
-
-        _controller = ThreadpoolController()
-    return _controller
+    finally:
+        _one_thread.leave()
