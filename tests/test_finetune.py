@@ -239,12 +239,15 @@ def test_other_settings_do_not_go_on(start: Model, digits: Set, tmp_path: Path) 
         begin(start, digits, folder=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"batch": 1}, {"epochs": 0}, {"precision": "int8"}, {"batch": 400}]
-)
-def test_settings_that_make_no_sense(start: Model, digits: Set, wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=r"wanted|fewer"):
-        begin(start, digits, replace(QUICK, **wrong))
+def test_a_step_wants_as_many_digits_as_there_are(start: Model, digits: Set) -> None:
+    with pytest.raises(UsageError, match="fewer"):
+        begin(start, digits, replace(QUICK, batch=400))
+
+
+def test_digits_alone_may_be_learned_from(start: Model, digits: Set) -> None:
+    run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
+    assert run.lessons.epoch_steps == 160 // QUICK.batch
+    assert run.run().classes == 11
 
 
 def test_a_model_without_rejecting_planes_learns_digits_alone(start: Model, digits: Set) -> None:

@@ -21,6 +21,13 @@ def test_variants_are_seeded_digits_of_all_kinds() -> None:
     assert (made.reshape(90, -1).max(axis=1) > 150).all()
 
 
+def test_no_variants_may_be_wanted() -> None:
+    made, labels = variants(0, np.zeros((3, 28, 28), np.uint8), np.arange(3))
+    assert made.shape == (0, 28, 28)
+    assert labels.shape == (0,)
+    assert labels.dtype == np.int64
+
+
 def test_each_digit_comes_about_equally_often() -> None:
     images = np.zeros((3, 28, 28), np.uint8)
     for i in range(3):

@@ -114,11 +114,11 @@ class Lessons:
         pools = pools or Pools.draw(images, labels, validation, settings, marks=marks)
         self._variants: tuple[Tensor, Tensor] | None = None
         if len(pools.variants):
-            self._per_step -= round(settings.variants * settings.batch)
+            self._per_step -= settings.pictures(settings.variants)
             self._variants = self._tensor(pools.variants), self._tensor(pools.answers)
         self._marks = self.held = None
         if len(pools.marks):
-            self._per_step -= round(settings.marks * settings.batch)
+            self._per_step -= settings.pictures(settings.marks)
             self._marks, self.held = self._tensor(pools.marks), self._tensor(pools.held)
         if len(images) < self._per_step:
             raise UsageError(
@@ -172,7 +172,7 @@ class Lessons:
 
     def _drawn(self, pool: int, share: float) -> Tensor:
         """Return places in a pool, for a share of the batch."""
-        size = (round(share * self._settings.batch),)
+        size = (self._settings.pictures(share),)
         return torch.randint(pool, size, generator=self._generator, device=self._device)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:

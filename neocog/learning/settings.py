@@ -58,7 +58,8 @@ class Settings:
         Keep the running mean at the end, not the best epoch by validation: where what is no digit
         counts as well, which validation digits do not show.
     patience : int
-        Epochs without a better validation after which learning stops; 0: never.
+        Epochs without a better validation after which learning stops; 0: never, as ``last``
+        wants it.
     save_every : int
         Steps between checkpoints.
     precision : {"fp32", "tf32", "bf16"}
@@ -94,17 +95,42 @@ class Settings:
     deterministic: bool = False
     compiled: bool = False
 
+    def pictures(self, share: float) -> int:
+        """Return how many pictures of a batch a share of it is."""
+        return round(share * self.batch)
+
     def check(self) -> None:
         """Raise UsageError where a value makes no sense."""
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r}; wanted {', '.join(PRECISIONS)}")
         length = self.epochs if self.minutes is None else self.minutes
-        shares = min(self.marks, self.variants) >= 0 and self.marks + self.variants < 1
-        if self.batch < 2 or not length > 0 or not self.rate > 0 or not shares:
+        if self.batch < 2 or not 0 < length < math.inf or not 0 < self.rate < math.inf:
             raise UsageError(
-                f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}, marks "
-                f"{self.marks} and variants {self.variants}: wanted 2 or more, above 0, above 0, "
-                "shares that leave some of the batch"
+                f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}: wanted 2 or "
+                "more, above 0, above 0, all finite"
+            )
+        if not math.isfinite(self.lean):
+            raise UsageError(f"lean {self.lean}; wanted a finite number")
+        if self.last and self.patience:
+            raise UsageError(
+                f"last and patience {self.patience}: where the end is kept no epoch is better; "
+                "give one of the two"
+            )
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        """Raise UsageError where a share is none, or leaves no digit in a step."""
+        for name in ("marks", "variants", "soft_share", "smoothing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} {getattr(self, name)}; wanted a share, 0 to 1")
+        for name in ("dropout", "warm_up"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} {getattr(self, name)}; wanted a share, 0 to below 1")
+        others = self.pictures(self.marks), self.pictures(self.variants)
+        if sum(others) >= self.batch:
+            raise UsageError(
+                f"a step of {self.batch} pictures has {others[0]} marks and {others[1]} variants; "
+                "wanted a digit at least: give a larger batch or smaller shares"
             )
 
 

@@ -43,7 +43,8 @@ def variants(
     """
     rng = np.random.default_rng([seed, 11])
     turns = -(-count // max(len(images), 1))
-    chosen = np.concatenate([rng.permutation(len(images)) for _ in range(turns)])[:count]
+    orders = [np.zeros(0, np.int64), *(rng.permutation(len(images)) for _ in range(turns))]
+    chosen = np.concatenate(orders)[:count]
     made, answers = np.zeros((count, 28, 28), np.uint8), labels[chosen].astype(np.int64)
     for place, which in enumerate(chosen):
         ink = _cropped(images[which])
