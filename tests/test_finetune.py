@@ -21,6 +21,7 @@ from neocog.cli import app  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402
 from neocog.learning.augment import PRESETS, augment, augmentation  # noqa: E402
+from neocog.learning.card import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
@@ -257,6 +258,40 @@ def test_a_model_without_rejecting_planes_learns_digits_alone(start: Model, digi
     run = begin(model, digits, replace(QUICK, epochs=0.3))
     assert run.run().classes == 10
     assert "passed_marks" not in run.curves[0]
+
+
+def test_a_card_says_what_is_true_of_the_new_network(
+    digits: Set, learned: tuple[Finetuner, Model]
+) -> None:
+    about = {"accuracy": {"test": 1.0}, "reading": {"min_p": 0.4}, "seed": 9, "command": "neocog"}
+    first = replace(learned[1], card=learned[1].card | about)
+    before = from_bytes(to_bytes(first, precision="fp16"), source="first")
+    again = begin(before, digits, replace(QUICK, epochs=0.2, seed=4)).run()
+    assert set(again.card) == {"recipe", "finetuning", "validation_accuracy"}
+    assert again.card["recipe"] == before.card["recipe"]
+    assert again.card["finetuning"]["seed"] == 4
+    assert again.card["finetuning"]["start"] == before.id
+    assert again.card["finetuning"]["before"] == before.card["finetuning"]
+    assert again.version == ""  # no file holds it yet
+
+
+def test_a_start_that_no_file_holds_has_the_id_of_its_file(
+    start: Model, learned: tuple[Finetuner, Model], tmp_path: Path
+) -> None:
+    assert start.version == ""
+    saved = start.save(tmp_path / "start.safetensors")
+    assert learned[1].card["finetuning"]["start"] == saved.id == id_of(start)
+
+
+def test_what_is_kept_is_the_best_epoch_or_the_last(
+    start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for last, kept in ((False, 0.9), (True, 0.5)):
+        told = iter([0.9, 0.5, 0.1])
+        monkeypatch.setattr(finetune, "_accuracy", lambda *_, told=told: next(told))
+        run = begin(start, digits, replace(QUICK, epochs=2, marks=0, variants=0, last=last))
+        run.run()
+        assert run.position.kept_accuracy == kept
 
 
 # --- augmentation ---------------------------------------------------------------------------------

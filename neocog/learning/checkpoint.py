@@ -12,7 +12,7 @@ from neocog.errors import ModelError
 from neocog.files import atomic_write
 
 Tensor = Any
-_FORMAT = "neocog run 1"
+_FORMAT = "neocog run 2"
 
 
 def save_checkpoint(path: str | Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:

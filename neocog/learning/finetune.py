@@ -21,8 +21,10 @@ from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.calibrate import best_temperature
+from neocog.learning.card import card_of
 from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_curves
 from neocog.learning.lessons import Digits, Labels, Lessons, Pools
+from neocog.learning.precision import Exactly, prepare
 from neocog.learning.settings import Position, Settings
 from neocog.learning.trainable import Trainable
 from neocog.network.decision import answers, labels_of
@@ -50,13 +52,13 @@ class Finetuner:
     images, labels : ndarray
         Digits (N, 28, 28) uint8 to learn from, and what they are.
     validation : (images, labels)
-        Digits that the run is measured on; they choose the epoch that is kept.
+        Digits that the run is measured on; they choose the epoch that is kept, unless it is the
+        last.
     settings : Settings
     device : str
         Of PyTorch: ``"cpu"``, ``"cuda"``.
     folder : path, optional
-        Where checkpoint, curves and best model are written; a run whose checkpoint lies there
-        goes on.
+        Where checkpoint and curves are written; a run whose checkpoint lies there goes on.
     report : callable, optional
         Told the figures of each epoch.
     pools : Pools, optional
@@ -86,9 +88,10 @@ class Finetuner:
     ) -> None:
         settings.check()
         self.settings, self.device = settings, torch.device(device)
+        self._start = start
         self._report = report or (lambda figures: None)
         self._folder = Path(folder) if folder is not None else None
-        _prepare(settings, self.device)
+        prepare(settings, self.device)
         on_gpu = self.device.type == "cuda"
         self.network = Trainable(start, precision=settings.precision, channels_last=on_gpu)
         self.network.to(self.device)
@@ -97,7 +100,7 @@ class Finetuner:
         self.mean.requires_grad_(False)
         self.mean.precision = "fp32"
         self.network.compiled = settings.compiled
-        self._best = _parameters(self.mean)
+        self._kept = _parameters(self.mean)
         self._optimizer = torch.optim.Adam(
             [
                 {"params": parameters, "share": _SHARES[kind]}
@@ -161,7 +164,7 @@ class Finetuner:
             if place.step % self.lessons.epoch_steps == 0 or over or stopped:
                 self._end_epoch(losses)
                 losses.clear()
-                over = over or bool(settings.patience and place.since_best >= settings.patience)
+                over = over or bool(settings.patience and place.since_kept >= settings.patience)
             elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
                 float(losses[-1])
             place.finished = over
@@ -174,29 +177,31 @@ class Finetuner:
         return self.model()
 
     def model(self) -> Model:
-        """Return the best model so far, its probabilities calibrated on the validation digits."""
+        """Return the network that is kept, its probabilities calibrated on the validation digits.
+
+        It is that of the epoch which read them best so far; with the setting ``last``, that of the
+        last epoch.
+        """
         kept = copy.deepcopy(self.mean)
-        _put(kept, self._best)
+        _put(kept, self._kept)
         model: Model = kept.model()
-        with _Exactly():
+        with Exactly():
             scores = self._scores(kept, self.lessons.shown)
-        settings = asdict(self.settings)
-        for name in ("minutes", "save_every", "compiled", "deterministic", "patience"):
-            settings.pop(name)
-        settings["epochs"] = round(self.position.step / self.lessons.epoch_steps, 1)
-        before = self.network.start.card.get("finetuning")
-        if before:  # what it starts from was learned so as well
-            settings["before"] = before
-        card = model.card | {
-            "finetuning": settings | {"steps": self.position.step, "pictures": len(self.lessons)},
-            "validation_accuracy": round(_accuracy(scores, self.lessons.answers), 5),
-        }
-        return replace(model, temperature=best_temperature(scores, self.lessons.answers), card=card)
+        card = card_of(
+            self._start,
+            self.settings,
+            steps=self.position.step,
+            epochs=round(self.position.step / self.lessons.epoch_steps, 1),
+            pictures=len(self.lessons),
+            accuracy=_accuracy(scores, self.lessons.answers),
+        )
+        temperature = best_temperature(scores, self.lessons.answers)
+        return replace(model, temperature=temperature, card=card, version="")
 
     def accuracy(self, model: Model, images: Digits, labels: Labels) -> float:
         """Return the share of digits that a model reads right, computed on this run's device."""
         network = Trainable(model).to(self.device).eval()
-        with _Exactly():
+        with Exactly():
             scores = self._scores(network, torch.tensor(images, device=self.device))
         return round(_accuracy(scores, labels), 5)
 
@@ -281,11 +286,11 @@ class Finetuner:
         if self.lessons.held is not None:
             figures |= self._rejection(scores)
         self.curves.append(figures)
-        place.since_best += 1
-        better = (accuracy, -loss) > (place.best_accuracy, -place.best_loss)
+        place.since_kept += 1
+        better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
-            place.best_accuracy, place.best_loss, place.since_best = accuracy, loss, 0
-            self._best = _parameters(self.mean)
+            place.kept_accuracy, place.kept_loss, place.since_kept = accuracy, loss, 0
+            self._kept = _parameters(self.mean)
         self._report(figures)
 
     def _rejection(self, scores: NDArray[np.float32]) -> dict[str, float]:
@@ -320,7 +325,7 @@ class Finetuner:
         for part, values in (
             ("network", _parameters(self.network)),
             ("mean", _parameters(self.mean)),
-            ("best", self._best),
+            ("kept", self._kept),
         ):
             tensors |= {f"{part}.{name}": value for name, value in values.items()}
         for name, parameter in self.network.named_parameters():
@@ -352,35 +357,12 @@ class Finetuner:
             parts.setdefault(part, {})[rest] = value
         _put(self.network, parts["network"])
         _put(self.mean, parts["mean"])
-        self._best = {name: value.to(self.device) for name, value in parts["best"].items()}
+        self._kept = {name: value.to(self.device) for name, value in parts["kept"].items()}
         for name, parameter in self.network.named_parameters():
             slot = self._optimizer.state[parameter]
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 value = parts["adam"][f"{key}.{name}"]
                 slot[key] = value if key == "step" else value.to(self.device)
-
-
-def _prepare(settings: Settings, device: Tensor) -> None:
-    torch.use_deterministic_algorithms(settings.deterministic, warn_only=True)
-    if device.type == "cuda":
-        _allow_tf32(settings.precision != "fp32")
-        torch.backends.cudnn.benchmark = not settings.deterministic
-
-
-def _allow_tf32(allowed: bool) -> None:
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
-
-
-class _Exactly:
-    """A block in which products are float32."""
-
-    def __enter__(self) -> None:
-        self._before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-        _allow_tf32(False)
-
-    def __exit__(self, *_: object) -> None:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = self._before
 
 
 def _parameters(network: Any) -> dict[str, Tensor]:

@@ -136,7 +136,11 @@ class Settings:
 
 @dataclass(slots=True)
 class Position:
-    """How far a run has come: what a checkpoint holds beside tensors."""
+    """How far a run has come: what a checkpoint holds beside tensors.
+
+    ``kept_accuracy`` and ``kept_loss`` are the validation's of the epoch that is kept,
+    ``since_kept`` the epochs after it.
+    """
 
     step: int = 0
     cycle: int = 0
@@ -144,9 +148,9 @@ class Position:
     cycle_seconds: float = 0.0
     epoch: int = 0
     finished: bool = False
-    best_accuracy: float = -1.0
-    best_loss: float = math.inf
-    since_best: int = 0
+    kept_accuracy: float = -1.0
+    kept_loss: float = math.inf
+    since_kept: int = 0
 
     def next_cycle(self) -> "Position":
         """Return where a run stands that begins another cycle."""
@@ -156,14 +160,14 @@ class Position:
             cycle_step=0,
             cycle_seconds=0.0,
             finished=False,
-            since_best=0,
+            since_kept=0,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return asdict(self) | {"best_loss": repr(self.best_loss)}
+        return asdict(self) | {"kept_loss": repr(self.kept_loss)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Position":
         """Return what :meth:`to_dict` told."""
-        return cls(**values | {"best_loss": float(values["best_loss"])})
+        return cls(**values | {"kept_loss": float(values["kept_loss"])})
