@@ -3,7 +3,6 @@
 import itertools
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -12,12 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of
-from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch")
 
-from neocog.cli import app  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402
 from neocog.learning.augment import PRESETS, augment, augmentation  # noqa: E402
@@ -33,7 +29,7 @@ from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
 from neocog.network.made import made_digits  # noqa: E402
-from neocog.network.model import Model, from_bytes, load_model, to_bytes  # noqa: E402
+from neocog.network.model import Model, from_bytes, to_bytes  # noqa: E402
 from neocog.network.u0 import u0_from_digits  # noqa: E402
 
 Set = tuple[np.ndarray, np.ndarray]
@@ -384,46 +380,6 @@ def test_marks_need_digits() -> None:
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
 
 
-# --- the command ----------------------------------------------------------------------------------
-
-
-def command(tmp_path: Path, *words: str) -> Result:
-    data = Path(tmp_path, "set")
-    data.mkdir(exist_ok=True)
-    images = np.concatenate([digits_of("0123456789")] * 6)
-    for name, array in (("images-idx3", images), ("labels-idx1", np.tile(np.arange(10), 6))):
-        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-        (data / f"train-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
-    begin = ["train", "--data", str(data), "-o", str(tmp_path / "m.safetensors")]
-    return CliRunner().invoke(app, [*begin, "--recipe", "finetuned", *words])
-
-
-def test_the_command_learns_by_gradient(tmp_path: Path) -> None:
-    options = "--planes 4/6/10 --epochs 1 --batch 20 --reject 1 --augmentation none"
-    result = command(tmp_path, *options.split(), "--checkpoints", str(tmp_path / "run"))
-    assert result.exit_code == 0, result.output
-    assert "planes 4/4/11" in result.stdout  # these digits have no more to tell
-    assert "validation accuracy" in result.stderr
-    assert load_model(tmp_path / "m.safetensors").card["finetuning"]["steps"] == 3
-    assert (tmp_path / "run" / "checkpoint.safetensors").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ("--planes 4", 2, "K2/K3/K4"),
-        ("--augmentation storm", 2, "no augmentation"),
-        ("--split train", 2, "validation digits"),
-        ("--epochs 0", 2, "above 0"),
-        ("--device tpu", 2, "unknown"),
-    ],
-)
-def test_the_command_refuses(tmp_path: Path, words: str, code: int, message: str) -> None:
-    result = command(tmp_path, *words.split())
-    assert result.exit_code == code
-    assert message in result.stderr
-
-
 # --- a kill ---------------------------------------------------------------------------------------
 
 _RUN = """
@@ -464,15 +420,3 @@ def test_a_killed_run_ends_in_the_same_model(start: Model, tmp_path: Path) -> No
     subprocess.run(words("killed"), check=True)
     one, other = ((tmp_path / f"{n}.safetensors").read_bytes() for n in ("whole", "killed"))
     assert one == other
-
-
-def test_the_command_goes_on_from_a_model(tmp_path: Path) -> None:
-    options = "--planes 4/6/10 --epochs 1 --batch 20 --reject 1 --augmentation none"
-    assert command(tmp_path, *options.split()).exit_code == 0
-    first = load_model(tmp_path / "m.safetensors")
-    more = f"{options} --start {tmp_path / 'm.safetensors'} --last --marks 0.25 --lean 1"
-    result = command(tmp_path, *more.split())
-    assert result.exit_code == 0, result.output
-    card = load_model(tmp_path / "m.safetensors").card["finetuning"]
-    assert (card["last"], card["marks"], card["soft_share"]) == (True, 0.25, 0.0)
-    assert card["before"] == first.card["finetuning"]

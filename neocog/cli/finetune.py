@@ -1,7 +1,8 @@
 """``neocog train --recipe finetuned``: the start without gradients, then all of it with them."""
 
+import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,13 @@ from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
+    from neocog.learning.recipes import Recipe
     from neocog.network.model import Model
 
 _PANEL = "Recipes by gradient"
+_KEPT = "start.safetensors"  # in the folder of a run: what it began with
+#: What a model that is gone on from has already.
+_OF_A_NEW_START = ("--planes", "--reject")
 
 Planes = Annotated[
     str | None,
@@ -99,6 +104,30 @@ Checkpoints = Annotated[
 ]
 
 
+def check_given(context: typer.Context, recipe: str, *, by_gradient: bool) -> None:
+    """Raise UsageError where options were given that a recipe, or ``--start``, has no use for."""
+    from neocog.errors import UsageError
+    from neocog.learning.start import STARTS
+
+    given = []
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        by_user = source is not None and source.name != "DEFAULT"
+        if by_user and getattr(option, "rich_help_panel", None) == _PANEL:
+            given.append(option.opts[0])
+    if given and not by_gradient:
+        raise UsageError(
+            f"recipe '{recipe}' learns without gradients and has no use for {', '.join(given)}; "
+            f"leave that out, or give --recipe {' or '.join(STARTS)}"
+        )
+    useless = [option for option in _OF_A_NEW_START if option in given]
+    if "--start" in given and useless:
+        raise UsageError(
+            f"{' and '.join(useless)}: the model of --start has planes of its own; give one or "
+            "the other"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of the recipes by gradient, as they were given."""
@@ -158,8 +187,9 @@ def learn(
         settings = replace(settings, soft_share=0.0)
     settings.check()
     folder = _folder(options.checkpoints)
+    start, data = _start(name, digits, folder, seed=seed, options=options)
     run = Finetuner(
-        _start(name, digits, folder, seed=seed, options=options),
+        start,
         digits.images,
         digits.labels,
         (validation.images, validation.labels),
@@ -168,35 +198,57 @@ def learn(
         folder=folder,
         report=_report,
     )
+    if folder is not None:  # not before it is sure that it can be learned from
+        _keep(folder, data)
     return calibrated(run.run(), validation)
 
 
 def _start(
     name: str, digits: "Digits", folder: Path | None, *, seed: int, options: Options
-) -> "Model":
-    """What learning begins with: the model that is named, one kept before, or a new one."""
+) -> "tuple[Model, bytes]":
+    """What learning begins with, and its file: one kept before, the one named, or a new one."""
+    from neocog.errors import UsageError
     from neocog.learning.start import recipe_of, start_model
-    from neocog.network.model import load_model
+    from neocog.network.model import from_bytes, load_model, to_bytes
     from neocog.network.registry import find_model
 
     recipe = recipe_of(name, options.planes)
-    kept = folder / "start.safetensors" if folder else None
-    if kept is not None and kept.exists():
-        return load_model(kept)
-    if options.start is not None:
-        start = load_model(find_model(options.start))
-    else:
-        start = start_model(
-            recipe,
-            digits.images,
-            digits.labels,
-            seed=seed,
-            reject=options.reject,
-            progress=Counter,
-        )
-    if kept is not None:
-        start.save(kept)
-    return start
+    place = folder / _KEPT if folder else None
+    kept = load_model(place) if place is not None and place.exists() else None
+    named = load_model(options.start) if options.start is not None else None
+    if kept is not None and place is not None:
+        if named is None:
+            same, wanted = _made_by(kept, recipe), f"a start of recipe '{name}' with these planes"
+        else:
+            same, wanted = kept.id == named.id, named.id
+        if not same:
+            raise UsageError(
+                f"{place} is {kept.id}, not {wanted}; give the options that the run there began "
+                "with, or another --checkpoints"
+            )
+        return kept, place.read_bytes()
+    if named is not None and options.start is not None:
+        return named, find_model(options.start).read_bytes()
+    made = start_model(
+        recipe, digits.images, digits.labels, seed=seed, reject=options.reject, progress=Counter
+    )
+    data = to_bytes(made)
+    return from_bytes(data, source=name), data
+
+
+def _made_by(start: "Model", recipe: "Recipe") -> bool:
+    """Whether a start was learned by a recipe, and nothing by gradient yet."""
+    told = json.loads(json.dumps(asdict(recipe)))  # as a card holds it
+    return "finetuning" not in start.card and start.card.get("recipe") == told
+
+
+def _keep(folder: Path, data: bytes) -> None:
+    """Write a start as it was read, so that it has the same id, where none is kept."""
+    from neocog.files import atomic_write
+
+    if not (folder / _KEPT).exists():
+        with atomic_write(folder / _KEPT) as stream:
+            stream.write(data)
 
 
 def _device(name: str, recipe: str) -> str:

@@ -76,6 +76,7 @@ Recipes = Annotated[
 
 
 def train(
+    context: typer.Context,
     data: Data,
     output: Output,
     recipe: RecipeName = "neocog",
@@ -107,6 +108,7 @@ def train(
     _check_split(split)
     by_gradient = recipe in STARTS
     follow = None if by_gradient else _follow(recipe, device)
+    finetune.check_given(context, recipe, by_gradient=by_gradient)
     place = _place(output)
     digits = open_digits(data, split=split)[:limit]
     print(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}", file=sys.stderr)

@@ -1,0 +1,139 @@
+"""``neocog train`` by gradient: it learns, goes on from a model, and refuses what contradicts."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import digits_of
+from typer.testing import CliRunner, Result
+
+torch = pytest.importorskip("torch")
+
+from neocog.cli import app  # noqa: E402
+from neocog.network.model import Model, load_model  # noqa: E402
+
+QUICK = "--epochs 1 --batch 20 --augmentation none --variants 0 --marks 0.1".split()
+NEW = [*QUICK, "--planes", "4/6/10", "--reject", "1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("set")
+    images = np.concatenate([digits_of("0123456789")] * 6)
+    for name, array in (("images-idx3", images), ("labels-idx1", np.tile(np.arange(10), 6))):
+        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+        (folder / f"train-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    return folder
+
+
+def train(data: Path, output: Path, *words: str, recipe: str = "finetuned") -> Result:
+    begin = ["train", "--data", str(data), "-o", str(output), "--recipe", recipe]
+    return CliRunner().invoke(app, [*begin, *words])
+
+
+@pytest.fixture(scope="module")
+def first(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Result]:
+    """A model learned by gradient, the folder of its run, and what was said."""
+    place = tmp_path_factory.mktemp("first")
+    result = train(data, place / "m.safetensors", *NEW, "--checkpoints", str(place / "run"))
+    assert result.exit_code == 0, result.output
+    return place / "m.safetensors", place / "run", result
+
+
+def assert_refused(result: Result, message: str, code: int = 2) -> None:
+    assert result.exit_code == code, result.output
+    assert message in result.stderr
+    assert result.stderr.rstrip().rpartition("\n")[2].startswith("neocog: ")
+
+
+def test_the_command_learns_by_gradient(first: tuple[Path, Path, Result]) -> None:
+    path, run, result = first
+    assert "planes 4/4/11" in result.stdout  # these digits have no more to tell
+    assert "validation accuracy" in result.stderr
+    card = load_model(path).card
+    start = load_model(run / "start.safetensors")
+    assert card["finetuning"]["steps"] == 3
+    assert card["finetuning"]["start"] == start.id
+    assert set(card) == {"recipe", "finetuning", "validation_accuracy", "rejection"}
+    assert (run / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--planes 4", "K2/K3/K4"),
+        ("--augmentation storm", "no augmentation"),
+        ("--split train", "validation digits"),
+        ("--epochs 0", "above 0"),
+        ("--device tpu", "unknown"),
+        ("--lean nan", "finite"),
+        ("--marks 1.5", "wanted a share"),
+        ("--batch 2 --marks 0.3 --variants 0.3", "wanted a digit"),
+        ("--start neocog --planes 4/6/10", "--planes: the model of --start"),
+        ("--start neocog --planes 4/6/10 --reject 20", "--planes and --reject: the model"),
+        ("--start nowhere.safetensors", "not there"),
+    ],
+)
+def test_the_command_refuses(data: Path, tmp_path: Path, words: str, message: str) -> None:
+    result = train(data, tmp_path / "m.safetensors", *words.split())
+    assert_refused(result, message, code=4 if "nowhere" in words else 2)
+
+
+@pytest.mark.parametrize("words", ["--start neocog", "--epochs 80", "--last", "--lean 3 --marks 0"])
+def test_a_recipe_without_gradients_refuses_options_of_those_with(
+    data: Path, tmp_path: Path, words: str
+) -> None:
+    result = train(data, tmp_path / "m.safetensors", *words.split(), recipe="neocog")
+    assert_refused(result, f"no use for {', '.join(words.split()[::2])};")
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def goes_on(data: Path, start: Path, output: Path, *words: str) -> Model:
+    result = train(data, output, "--start", str(start), *QUICK, *words)
+    assert result.exit_code == 0, result.output
+    return load_model(output)
+
+
+def test_the_command_goes_on_from_a_model(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path
+) -> None:
+    start, more = load_model(first[0]), "--last --marks 0.25 --lean 1".split()
+    card = goes_on(data, first[0], tmp_path / "m.safetensors", *more).card["finetuning"]
+    assert (card["last"], card["marks"], card["soft_share"]) == (True, 0.25, 0.0)
+    assert card["before"] == start.card["finetuning"]
+    assert card["start"] == start.id
+
+
+def test_a_folder_goes_on_with_the_start_that_it_holds(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path
+) -> None:
+    half, run = tmp_path / "half.safetensors", tmp_path / "run"
+    start = load_model(first[0]).save(half, precision="fp16")
+    words = ["--checkpoints", str(run)]
+    model = goes_on(data, half, tmp_path / "m.safetensors", *words)
+    assert load_model(run / "start.safetensors").id == start.id
+    again = goes_on(data, half, tmp_path / "m.safetensors", *words)  # another cycle
+    assert again.card["finetuning"]["start"] == start.id
+    assert again.card["finetuning"]["steps"] == 2 * model.card["finetuning"]["steps"]
+    other = train(data, tmp_path / "n.safetensors", "--start", str(first[0]), *QUICK, *words)
+    assert_refused(other, f"is {start.id}, not {load_model(first[0]).id}")
+    assert_refused(train(data, tmp_path / "n.safetensors", *NEW, *words), "not a start of recipe")
+
+
+def test_a_folder_of_other_planes_is_refused(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path
+) -> None:
+    words = [*QUICK, "--planes", "5/6/10", "--checkpoints", str(first[1])]
+    assert_refused(train(data, tmp_path / "m.safetensors", *words), "with these planes")
+
+
+def test_a_start_that_is_refused_is_not_kept(data: Path, tmp_path: Path) -> None:
+    words = ["--start", "fukushima", "--checkpoints", str(tmp_path / "run")]
+    assert_refused(train(data, tmp_path / "m.safetensors", *words), "preset neocog")
+    assert not list((tmp_path / "run").iterdir())
