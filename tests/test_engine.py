@@ -78,6 +78,26 @@ def test_no_digits_no_answers(engine: Engine) -> None:
     assert answers.score.shape == (0, 10)
 
 
+def test_no_pictures_no_maps(engine: Engine) -> None:
+    none, one = engine.maps(np.zeros((0, 65, 65))), engine.maps(np.zeros((1, 65, 65)))
+    assert {name: maps.shape for name, maps in none.items()} == {
+        name: (0, *maps.shape[1:]) for name, maps in one.items()
+    }
+    assert all(maps.dtype == np.float32 for maps in none.values())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_stands_beside_a_digit_changes_no_score(threads: int) -> None:
+    engine = Engine(tiny_model(), threads=threads)
+    first, *others = digits_of("2071538")
+    want = engine.recognise(np.stack([first] * 6), batch=6)
+    for i, other in enumerate(others):
+        beside = np.zeros((6, 28, 28), dtype=np.uint8)  # most of them silent
+        beside[:i] = np.roll(other, i - 3, axis=1)
+        beside[3] = first
+        assert np.array_equal(engine.recognise(beside, batch=6).score[3], want.score[3])
+
+
 def test_stage_times_name_every_layer(engine: Engine) -> None:
     times = engine.stage_times(made_digits(2), repeats=2)
     names = ["U0", "UG", *(f"U{kind}{i}" for i in range(1, 5) for kind in "SC")]

@@ -270,6 +270,9 @@ class Engine:
             ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
         """
         u: Array = pictures(u0)
+        if not len(u):  # the layers cut maps to what is heard in some picture
+            none = self.maps(np.zeros((1, INPUT_SIZE, INPUT_SIZE)))
+            return {name: maps[:0] for name, maps in none.items()}
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
             for name, _ in self._layers.stages:
