@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neocog.network import reference
+from neocog.network.engine import Layers
 from neocog.network.fields import bell, blur_kernel, pooled
 from neocog.network.layers import CLayer, ContrastLayer, Patch, SLayer
-from neocog.network.model import SWeights
-from neocog.network.spec import Bell, CSpec, SSpec, preset
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import PRESETS, Bell, CSpec, SSpec, preset
 
 
 def error(got: np.ndarray, want: np.ndarray) -> float:
@@ -87,20 +88,46 @@ def test_a_faint_corner_is_heard_beside_a_strong_one() -> None:
     assert s_error(layer, weights, u, 0) < 1e-5
 
 
-@pytest.mark.parametrize("name", ["US3", "US4", "UC2 with surrounds", "UC2"])
-def test_what_stands_beside_a_digit_changes_nothing(name: str) -> None:
-    rng = np.random.default_rng(7)
-    if name.startswith("UC"):
-        spec = preset("neocog" if name == "UC2" else "fukushima2003").c[1]
-        layer: SLayer | CLayer = CLayer(spec, blur_kernel(spec).astype(np.float32), 30, "sqrt")
-    else:
-        layer, _ = s_layer(rng, 30, *((6, 3) if name == "US3" else (26, 0)), 16)
-    u = np.concatenate([sparse_maps(rng, 5, 30, 16) for _ in range(2)])
-    u[3] = 0
-    whole = layer(Patch.whole(u)).full()
-    assert not whole[3].any()
-    for order in (rng.permutation(10) for _ in range(4)):
-        assert np.array_equal(layer(Patch.whole(u[order])).full(), whole[order])
+def made_model(name: str) -> Model:
+    """A preset whose cells have seen noise: most of them respond to anything."""
+    spec, rng = preset(name), np.random.default_rng(8)
+    planes = (2, 13, 19, 11, 10)
+    layers = [
+        SWeights(
+            rng.random((planes[i + 1], planes[i], s.kernel, s.kernel), dtype=np.float32),
+            bell(s.kernel, s.c).astype(np.float32), 0.2, s.q,
+        )
+        for i, s in enumerate(spec.s)
+    ]  # fmt: skip
+    s1, s2, s3, s4 = layers
+    w1, w2, w3 = (blur_kernel(c).astype(np.float32) for c in spec.c)
+    return Model("made", spec, (s1, s2, s3, s4), (w1, w2, w3), np.arange(10), psi=spec.psi)
+
+
+def inked(rng: np.random.Generator, rows: slice, columns: slice) -> np.ndarray:
+    """A picture with noise in a rectangle."""
+    u0 = np.zeros((65, 65), dtype=np.float32)
+    u0[rows, columns] = rng.random(u0[rows, columns].shape)
+    return u0
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("ink", [slice(20, 44), slice(30, 33), slice(40, 65)])
+@pytest.mark.parametrize("place", [2, 5])
+def test_what_stands_beside_a_digit_changes_nothing(name: str, ink: slice, place: int) -> None:
+    """The others differ in ink and in its rectangle, and so in the places where cells respond."""
+    rng, layers = np.random.default_rng(7), Layers(made_model(name))
+    wanted: dict[str, np.ndarray] = {}
+    digit = inked(rng, ink, ink)
+    ends = [(0, 0), (0, 65), (31, 34), (62, 65), (11, 50), (0, 9)]
+    for rows, columns in zip(ends, [*ends[1:], ends[0]], strict=True):
+        u = np.stack([inked(rng, slice(*rows), slice(*columns)) for _ in range(6)])
+        u[place] = digit
+        for layer, _ in layers.stages:
+            u = layers.respond(layer, u)
+            maps = u.full()[place]
+            assert maps.any(), layer
+            assert np.array_equal(maps, wanted.setdefault(layer, maps)), layer
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(6, 15), stage=st.integers(0, 2))

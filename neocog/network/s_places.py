@@ -76,7 +76,8 @@ class PrunedCells:
         side = self._windows.kernel
         windows = sliding_window_view(energy, (side, side), axis=(1, 2))
         flat = windows.reshape(-1, side * side)
-        v: Floats = np.sqrt(flat @ self._c)
+        # einsum: BLAS sums a row in an order that depends on its place among the others
+        v: Floats = np.sqrt(np.einsum("wi,i->w", flat, self._c))
         heard = np.flatnonzero(v)
         v = v[heard]
         bound = self._profiles @ np.sqrt(flat[heard]).T
