@@ -5,15 +5,16 @@
 
 DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
 ``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
-checkpoint, curves and ``model.safetensors``, the best model so far by validation. Variants and
-marks of a seed lie in OUT as well; delete them where others are wanted. The same command again goes
-on: with what a kill left, or, where the slice ended, with another cycle from there; with --cycle 24
-one cycle takes several slices, each of which leaves a model.
+checkpoint, curves and ``model.safetensors``: the best model so far by validation or, with
+``last=1``, the last. Variants and marks lie in OUT as well, a file for each choice of them. The
+same command again goes on: with what a kill left, or, where the slice ended, with another cycle
+from there; with --cycle 24 one cycle takes several slices, each of which leaves a model.
 --minutes is the time of the whole command, starts and last measurement among it. --starts makes
 the starts alone (no GPU needed). --test reads the test digits too, --speed times a few steps.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -98,26 +99,43 @@ def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
     return load_model(path)
 
 
-def pools_of(folder: Path, settings: Any, digits: Any, kept: Any) -> Any:
-    """Draw variants and marks of a seed, or read them where they were drawn before."""
+def pools_of(folder: Path, settings: Any, digits: Any, kept: Any, *, marks: bool) -> Any:
+    """Draw variants and marks, or read them where the same were drawn before.
+
+    ``marks`` says whether the model has planes that reject.
+    """
     import numpy as np
 
+    from neocog.files import atomic_write
     from neocog.learning.lessons import Pools
 
-    path = folder / f"pools-seed{settings.seed}.npz"
+    path = folder / _name_of_pools(settings, digits, kept, marks=marks)
     if path.exists():
         with np.load(path) as found:
             return Pools(**found)
     validation = (kept.images, kept.labels)
-    pools = Pools.draw(digits.images, digits.labels, validation, settings, marks=True)
-    np.savez_compressed(path, **asdict(pools))
+    pools = Pools.draw(digits.images, digits.labels, validation, settings, marks=marks)
+    with atomic_write(path) as stream:
+        np.savez_compressed(stream, **asdict(pools))
     return pools
+
+
+def _name_of_pools(settings: Any, digits: Any, kept: Any, *, marks: bool) -> str:
+    """Name all that pools follow from: seed, size, whether there are any, and the digits."""
+    seen = hashlib.sha256()
+    for array in (digits.images, digits.labels, kept.images, kept.labels):
+        seen.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+    parts = [f"pools-seed{settings.seed}", str(settings.pool)]
+    parts += ["variants"] * (settings.variants > 0)
+    parts += ["marks"] * (marks and settings.marks > 0)
+    return "-".join([*parts, seen.hexdigest()[:8]]) + ".npz"
 
 
 def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
     from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
+    from neocog.network.spec import LABELS
 
     folder = args.output / job.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +143,8 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     digits = open_digits(args.data / "mnist", split="learning")
     kept = open_digits(args.data / "mnist", split="validation")
     settings = settings_of(job, args)
-    drawn = pools_of(args.output, settings, digits, kept)
+    settings.check()
+    drawn = pools_of(args.output, settings, digits, kept, marks=start.classes > LABELS)
     if args.starts:
         print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
         return

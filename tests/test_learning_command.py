@@ -129,8 +129,9 @@ def test_a_folder_goes_on_with_the_start_that_it_holds(
 def test_a_folder_of_other_planes_is_refused(
     data: Path, first: tuple[Path, Path, Result], tmp_path: Path
 ) -> None:
-    words = [*QUICK, "--planes", "5/6/10", "--checkpoints", str(first[1])]
-    assert_refused(train(data, tmp_path / "m.safetensors", *words), "with these planes")
+    for planes in ("--planes 5/6/10 --reject 1", "--planes 4/6/10 --reject 2"):
+        words = [*QUICK, *planes.split(), "--checkpoints", str(first[1])]
+        assert_refused(train(data, tmp_path / "m.safetensors", *words), "with these planes")
 
 
 def test_a_start_that_is_refused_is_not_kept(data: Path, tmp_path: Path) -> None:

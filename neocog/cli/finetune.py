@@ -218,7 +218,8 @@ def _start(
     named = load_model(options.start) if options.start is not None else None
     if kept is not None and place is not None:
         if named is None:
-            same, wanted = _made_by(kept, recipe), f"a start of recipe '{name}' with these planes"
+            same = _made_by(kept, recipe, options.reject)
+            wanted = f"a start of recipe '{name}' with these planes"
         else:
             same, wanted = kept.id == named.id, named.id
         if not same:
@@ -236,10 +237,11 @@ def _start(
     return from_bytes(data, source=name), data
 
 
-def _made_by(start: "Model", recipe: "Recipe") -> bool:
+def _made_by(start: "Model", recipe: "Recipe", reject: int) -> bool:
     """Whether a start was learned by a recipe, and nothing by gradient yet."""
     told = json.loads(json.dumps(asdict(recipe)))  # as a card holds it
-    return "finetuning" not in start.card and start.card.get("recipe") == told
+    same = start.card.get("recipe") == told and start.card.get("reject", reject) == reject
+    return same and "finetuning" not in start.card
 
 
 def _keep(folder: Path, data: bytes) -> None:

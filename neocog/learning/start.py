@@ -103,6 +103,7 @@ def start_model(
     chosen = np.random.default_rng([seed, 5]).permutation(len(images))[:count]
     images, labels = images[chosen], labels[chosen].astype(np.int64)
     model = train(recipe, images, labels, seed=seed, progress=progress)
+    model = replace(model, card=model.card | {"reject": reject})
     if not reject:
         return model
     marks, _, _ = negatives(min(MARKS, 4 * count), images, labels, seed=seed)
