@@ -3,12 +3,13 @@
 import datetime
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from neocog.bench.machine import commit, machine, versions
 
-__all__ = ["commit", "machine", "versions", "write_results"]
+__all__ = ["commit", "machine", "versions", "without_places", "write_results"]
 
 
 def write_results(
@@ -22,7 +23,7 @@ def write_results(
 ) -> None:
     """Write one result file, readable by ``tables.py``."""
     result = {
-        "command": "python " + " ".join([_script(), *_options()]),
+        "command": "python " + " ".join([_script(), *without_places(sys.argv[1:])]),
         "machine": machine(gpu),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": commit(),
@@ -42,7 +43,25 @@ def _script() -> str:
     return f"benchmarks/{Path(sys.argv[0]).name}"
 
 
-def _options() -> list[str]:
-    """The command's options, without folders of this machine: the data's is DATA."""
-    words = ["DATA" if Path(word).is_dir() else word for word in sys.argv[1:]]
-    return [Path(word).name if word.startswith("/") else word for word in words]
+def without_places(words: Sequence[str]) -> list[str]:
+    """Return a command's words without places of this machine.
+
+    The folder of data, the first that is no option's value, becomes ``DATA``; after an option
+    that takes none (``--gpu DATA``) it is found if no other folder follows. Of other places
+    outside the folder that the command runs in the last part is left.
+    """
+    folders = [i for i, word in enumerate(words) if not _is_option(word) and Path(word).is_dir()]
+    free = [i for i in folders if i == 0 or not _is_option(words[i - 1])]
+    data = next(iter(free or folders), None)
+    return ["DATA" if i == data else _last_part(word) for i, word in enumerate(words)]
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-")
+
+
+def _last_part(word: str) -> str:
+    """Return ``word``, or ``--option=word``, with no more than the last part of a place."""
+    option, equals, place = word.partition("=") if _is_option(word) else ("", "", word)
+    outside = place.startswith(("/", "../"))
+    return option + equals + (Path(place).name if outside else place)

@@ -1,0 +1,44 @@
+"""The command in a result file: as it was typed, without places of the machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.record import without_places, write_results
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder of data; the one that commands run in has folders called as models are."""
+    for name in ("data", "run/neocog", "run/models", "run/data"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "run")
+    return str(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("{data} neocog neocog-small --jobs 2", "DATA neocog neocog-small --jobs 2"),
+        ("{data} -o parity.json --models models", "DATA -o parity.json --models models"),
+        ("--models models {data} neocog", "--models models DATA neocog"),
+        ("--jobs 2 {data} neocog", "--jobs 2 DATA neocog"),
+        ("--gpu {data}", "--gpu DATA"),
+        ("../data neocog", "DATA neocog"),
+        ("data models", "DATA models"),
+        ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
+        ("{data} -o results/a.json --only ../b.png", "DATA -o results/a.json --only b.png"),
+        ("--rounds 10 -o a.json", "--rounds 10 -o a.json"),
+    ],
+)
+def test_only_the_folder_of_data_is_called_data(data: str, typed: str, told: str) -> None:
+    assert without_places(typed.format(data=data).split()) == told.split()
+
+
+def test_a_result_file_holds_the_command(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/a/benchmarks/reject.py", data, "neocog", "-o", "a.json"])
+    write_results(Path("a.json"), [{"n": 1}], columns={"n": "n"})
+    result = json.loads(Path("a.json").read_text())
+    assert result["command"] == "python benchmarks/reject.py DATA neocog -o a.json"
+    assert result["rows"] == [{"n": 1}]
