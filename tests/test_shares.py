@@ -72,7 +72,7 @@ def blas() -> Iterator[Callable[[], set[int]]]:
 def _threads_of(controller: ThreadpoolController) -> set[int]:
     """Threads of the BLAS that NumPy uses; SciPy brings one of its own, which may come later."""
     libraries = controller.info()
-    return {lib["num_threads"] for lib in libraries if "scipy" not in lib["filepath"].lower()}
+    return {lib["num_threads"] for lib in libraries if "scipy.libs" not in lib["filepath"]}
 
 
 def test_blas_has_its_threads_again_after_passes_that_overlap(
