@@ -1,5 +1,7 @@
 """Where live reading searches a frame: sheets, regions, and what ink is like."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -53,6 +55,12 @@ class TestRegions:
         assert predicted(lines, self.FRAME) is None
         assert predicted([], self.FRAME) is None
 
+    def test_marks_at_its_ends_that_are_no_digits_widen_no_region(self) -> None:
+        line = self.track("4711", x=200)
+        far = Digit((600, 200, 20, 40), (("?", 0.0),), "?", 0.0, present=True)
+        stray = replace(line, digits=(*line.digits, far))
+        assert predicted([stray], self.FRAME) == predicted([line], self.FRAME)
+
     def test_every_sixth_frame_is_searched_whole(self) -> None:
         tracks = [self.track("4711")]
         plans = [planned(n, self.FRAME, [], tracks) for n in range(9)]
@@ -102,10 +110,18 @@ class TestRegions:
     def test_now_and_then_a_sheet_is_searched_sharply(self) -> None:
         sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
         line = seen_line(LEGIBLE * 2)
-        sides = [planned(n, self.FRAME, [sheet], [line])[0].long_side for n in range(1, 7)]
+        sides = [planned(n, self.FRAME, [sheet], [line])[0].long_side for n in range(4, 10)]
         assert sides[-1] > 1.5 * max(sides[:-1])
-        bare = [planned(n, self.FRAME, [sheet], [])[0].long_side for n in range(1, 5)]
+        bare = [planned(n, self.FRAME, [sheet], [])[0].long_side for n in range(4)]
         assert bare == [REGION_SIDE // 2, REGION_SIDE] * 2
+
+    def test_no_frame_is_searched_whole_and_its_sheet_sharply(self) -> None:
+        sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
+        for lines in ([], [seen_line(LEGIBLE * 2)]):
+            plans = [planned(n, self.FRAME, [sheet], lines) for n in range(36)]
+            sides = [parts[0].long_side for parts in plans]
+            assert {min(sides)} == {parts[0].long_side for parts in plans if len(parts) > 1}
+            assert max(sides) > min(sides)
 
     def test_less_is_searched_while_there_are_lines_on_a_sheet(self) -> None:
         sheet = Sheet((150, 150, 300, 200), ((150, 150), (450, 150), (450, 350), (150, 350)))

@@ -97,7 +97,8 @@ def planned(
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
-        sharp = index % (SHARP_EVERY if own else BARE_SHARP_EVERY) == 0
+        times = SHARP_EVERY if own else BARE_SHARP_EVERY
+        sharp = index % times == times // 2  # all of the frame is searched in other frames
         parts.append(
             Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
         )
@@ -152,7 +153,8 @@ def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:
 
 def around(track: Track) -> Box:
     """Return a box around a line, where it is thought to be when it is searched next."""
-    boxes = [digit.box for digit in track.digits]
+    read = [digit.box for digit in track.digits if digit.char != REJECTED]
+    boxes = read or [digit.box for digit in track.digits]  # what it rejects at its ends may be desk
     tall = max(box[3] for box in boxes)
     dx, dy = (round(_AHEAD * step) for step in track.step)
     margin = round(_MARGIN * tall)
