@@ -329,7 +329,7 @@ def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
     """Return what makes the ways of a system; None where it is not asked for."""
     case = operands.case
     if system in ("naive", "fused"):
-        return ((how, partial(operands.library, system, how)) for how in LAYOUTS)
+        return ((how, partial(operands.stock, system, how)) for how in LAYOUTS)
     if system == "winograd":
         names = {"WINOGRAD": True, "WINOGRAD_NONFUSED": False}
         return ((how, partial(_winograd, device, operands, one)) for how, one in names.items())

@@ -87,7 +87,7 @@ class Operands:
             library.benchmark = before
 
     # -- the library ---------------------------------------------------------------------------
-    def library(self, system: str, how: str) -> Way:
+    def stock(self, system: str, how: str) -> Way:
         """Return a library's way, "naive" or "fused", in one of ``LAYOUTS``."""
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
         x, w = (t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters))
