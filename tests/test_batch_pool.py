@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -355,18 +356,24 @@ def test_answers_do_not_depend_on_the_company(reader: Reader) -> None:
             np.testing.assert_array_equal(answers.p, whole.p[some])
 
 
+class Slow(SteadyEngine):
+    """An engine that is at work until ``busy`` is set; remembers how many digits came at a time."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine)
+        self.sizes: list[int] = []
+        self.begun, self.busy = threading.Event(), threading.Event()
+
+    def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:  # type: ignore[override]
+        self.sizes.append(len(digits))
+        self.begun.set()
+        self.busy.wait(5.0)
+        return super().recognise(digits)
+
+
 def test_digits_are_gathered_while_the_network_is_busy(reader: Reader) -> None:
-    sizes: list[int] = []
-    begun, busy = threading.Event(), threading.Event()
-
-    class Slow(SteadyEngine):
-        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:  # type: ignore[override]
-            sizes.append(len(digits))
-            begun.set()
-            busy.wait(5.0)
-            return super().recognise(digits)
-
-    gatherer = Gatherer(Slow(reader.engine))  # type: ignore[arg-type]
+    slow = Slow(reader.engine)
+    gatherer = Gatherer(slow)  # type: ignore[arg-type]
     digits = digits_of("0123456789")
     came: dict[int, np.ndarray] = {}
     for number in range(10):
@@ -374,35 +381,26 @@ def test_digits_are_gathered_while_the_network_is_busy(reader: Reader) -> None:
             digits[number : number + 1],
             lambda answers, number=number: came.__setitem__(number, answers.label),  # type: ignore[misc]
         )
-        begun.wait(5.0)
-    busy.set()
+        slow.begun.wait(5.0)
+    slow.busy.set()
     assert gatherer.recognise(digits[3:5]).label.tolist() == [3, 4]
     gatherer.close()
-    assert sizes[0] == 1
-    assert len(sizes) <= 3
-    assert gatherer.digits == sum(sizes) == 12
+    assert slow.sizes[0] == 1
+    assert len(slow.sizes) <= 3
+    assert gatherer.digits == sum(slow.sizes) == 12
     assert [came[number].tolist() for number in range(10)] == [[number] for number in range(10)]
 
 
 def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
-    sizes: list[int] = []
-    begun, busy = threading.Event(), threading.Event()
-
-    class Slow(SteadyEngine):
-        def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:  # type: ignore[override]
-            sizes.append(len(digits))
-            begun.set()
-            busy.wait(5.0)
-            return super().recognise(digits)
-
-    gatherer = Gatherer(Slow(reader.engine))  # type: ignore[arg-type]
+    slow = Slow(reader.engine)
+    gatherer = Gatherer(slow)  # type: ignore[arg-type]
     many = digits_of("0" * gatherer._engine.batch)
     for _ in range(5):
         gatherer.submit(many, lambda answers: None)
-    begun.wait(5.0)
-    threading.Timer(0.1, busy.set).start()
+    slow.begun.wait(5.0)
+    threading.Timer(0.1, slow.busy.set).start()
     gatherer.close()
-    assert len(sizes) == 1
+    assert len(slow.sizes) == 1
 
 
 # --- as a process -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from neocog.cuda.convpool_tilings import Tiling
 from neocog.cuda.emulator import Emulator
 from tests.cuda_support import emulator
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 __all__ = ["emulator"]  # fixture
 

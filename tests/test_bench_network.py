@@ -136,7 +136,7 @@ def test_maps_are_stored_as_a_step_reads_them(dtype: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_ours_beside_torch_on_the_gpu(precision: str) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     result = compare_on_gpu(
         tiny_model(), batch=5, precision=precision, peers=["torch"], rounds=2, host=True
     )

@@ -31,8 +31,8 @@ def test_ratio_is_theirs_by_ours() -> None:
 
 
 def test_beside_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx", reason="needs neocog[onnx]")
+    pytest.importorskip("onnxruntime", reason="needs neocog[onnx]")
     tiny_model().save(tmp_path / "tiny.safetensors")
     words = ["bench", "network", "--onnx", "--batch", "2", "--rounds", "2"]
     words += ["--model", str(tmp_path / "tiny.safetensors")]

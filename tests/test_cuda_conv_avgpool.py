@@ -297,7 +297,7 @@ def test_on_the_device(precision: Any, name: str) -> None:
 def test_every_contender_on_the_device_beside_pytorch(precision: Any) -> None:
     import cupy
 
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.cuda.launcher import gpu
 
     machine = gpu(0)

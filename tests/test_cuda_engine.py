@@ -507,7 +507,7 @@ def test_arrays_of_the_device_and_dlpack() -> None:
             late[...] = 255 - on_device
         late[...] = on_device
         np.testing.assert_array_equal(engine.recognise(late).score, want.score)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     np.testing.assert_array_equal(engine.recognise(torch.from_numpy(digits)).score, want.score)
     if torch.cuda.is_available():
         given = torch.from_numpy(digits).cuda()

@@ -179,7 +179,6 @@ def test_labels_csv_prefers_the_digits_column(tmp_path: Path) -> None:
 
 
 def test_sklearn_digits() -> None:
-    pytest.importorskip("sklearn")
     digits = open_digits("sklearn")
     assert digits.images.shape == (1797, 28, 28)
     assert digits.labels[:3].tolist() == [0, 1, 2]

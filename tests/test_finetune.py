@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune  # noqa: E402

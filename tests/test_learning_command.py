@@ -8,7 +8,7 @@ import pytest
 from support import digits_of
 from typer.testing import CliRunner, Result
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.cli import app  # noqa: E402
 from neocog.network.model import Model, load_model  # noqa: E402

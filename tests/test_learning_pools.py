@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from benchmarks.finetune import pools_of
 from neocog.learning.datasets import open_digits

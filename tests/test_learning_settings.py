@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.errors import UsageError
 from neocog.learning.settings import Settings

@@ -15,7 +15,7 @@ from neocog.network.spec import PRESETS, preset
 from neocog.network.u0 import u0_from_digits
 from tests.support import tiny_model
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.learning.torch_network import Network  # noqa: E402
 

@@ -68,7 +68,7 @@ def test_rows_of_the_table() -> None:
 
 
 def test_a_lenet_learns() -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from benchmarks.lenet import LeNet, as_large_as, labels_of, learn
 
     assert LeNet().parameters_held == 61_706

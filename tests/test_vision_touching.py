@@ -37,7 +37,6 @@ def reader():
 @pytest.fixture(scope="module")
 def known(reader):
     """Inks of digits that are read rightly when each stands alone, with their labels."""
-    pytest.importorskip("sklearn")
     digits = read_sklearn()
     alone = [
         (write_digit(image, TALL, 0.09), str(label))
