@@ -1,0 +1,68 @@
+"""The kernels of a whole pass under NVIDIA's compute-sanitizer: no stray access, no race.
+
+Needs a GPU and compute-sanitizer; ``pytest -m gpu tests/test_cuda_sanitizer.py`` runs it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+#: Every buffer its own allocation, so that a step beyond it is seen.
+PASS = """
+import sys
+import cupy
+import numpy as np
+cupy.cuda.set_allocator(None)
+from neocog.network.engine import open_engine
+from neocog.network.made import made_digits
+from neocog.network.model import load_model
+name, precision, plan, count = sys.argv[1:]
+engine = open_engine(load_model(name), device="cuda", precision=precision, plan=plan)
+digits = made_digits(int(count))
+first, second = engine.recognise(digits), engine.recognise(digits)
+assert np.array_equal(first.score, second.score)
+print("answers", len(first))
+"""
+
+CASES = [
+    ("neocog-small", "fp16", "default", 3),
+    ("neocog-small", "fp32", "default", 3),
+    ("neocog-small", "fp32", "direct", 2),
+    ("neocog-small", "fp32", "card", 2),
+    ("neocog", "tf32", "default", 9),
+]
+
+
+def sanitizer() -> str:
+    """Return where compute-sanitizer is; skip where it is not or cannot watch this GPU."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin"
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=home)
+    if not found:
+        pytest.skip("compute-sanitizer is not installed")
+    return found
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+@pytest.mark.parametrize(("name", "precision", "plan", "count"), CASES)
+def test_a_pass_reads_and_writes_only_what_is_its_own(
+    tool: str, name: str, precision: str, plan: str, count: int
+) -> None:
+    watched = [sanitizer(), "--tool", tool, "--error-exitcode", "9"]
+    done = subprocess.run(
+        [*watched, sys.executable, "-c", PASS, name, precision, plan, str(count)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    told = done.stdout + done.stderr
+    if "not supported" in told:
+        pytest.skip("compute-sanitizer does not support this GPU here")
+    assert "answers" in told, told[-2000:]
+    assert done.returncode == 0, told[-4000:]
