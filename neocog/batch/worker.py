@@ -105,11 +105,17 @@ class RemoteEngine:
 
 
 class _Lane(threading.Thread):
-    """One of a worker's threads: while it waits for the network, another one decodes."""
+    """One of a worker's threads: while it waits for the network, another one decodes.
 
-    def __init__(self, job: "Job", link: Link, tasks: "queue.SimpleQueue[Task]") -> None:
+    One at a time is at work (``turn``): two that take turns at Python with every line of a scan
+    that they decode are slower than one.
+    """
+
+    def __init__(
+        self, job: "Job", link: Link, tasks: "queue.SimpleQueue[Task]", turn: threading.Lock
+    ) -> None:
         super().__init__(daemon=True)
-        self._job, self._link, self._tasks = job, link, tasks
+        self._job, self._link, self._tasks, self._turn = job, link, tasks, turn
         self.step: float | None = None
 
     def run(self) -> None:
@@ -120,9 +126,10 @@ class _Lane(threading.Thread):
             os._exit(0)
 
     def _do(self, task: Task) -> None:
-        self._beat()
         try:
-            block = self._job.do(task, beat=self._beat)
+            with self._turn:
+                self._beat()
+                block = self._job.do(task, beat=self._beat)
         except ConnectionError:
             raise
         except Exception as error:
@@ -138,9 +145,11 @@ class _Lane(threading.Thread):
     def resting(self) -> Iterator[None]:
         """While it waits for the network, however long that takes, no step is expected of it."""
         self.step = None
+        self._turn.release()
         try:
             yield
         finally:
+            self._turn.acquire()
             self._beat()
 
 
@@ -159,7 +168,8 @@ def run_worker(connection: Connection, job: "Job", lanes: int) -> None:
     reader = job.reader
     reader.engine = RemoteEngine(reader.model, partial(_ask, link), batch=reader.batch)  # type: ignore[assignment]
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    threads = [_Lane(job, link, tasks) for _ in range(lanes)]
+    turn = threading.Lock()
+    threads = [_Lane(job, link, tasks, turn) for _ in range(lanes)]
     _bound_memory()
     for thread in threads:
         thread.start()
