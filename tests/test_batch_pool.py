@@ -199,7 +199,7 @@ def test_only_a_worker_at_its_own_work_can_stall(monkeypatch: pytest.MonkeyPatch
             return Block(task.place)
 
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    lane = worker._Lane(Slow(), link, tasks)  # type: ignore[arg-type]
+    lane = worker._Lane(Slow(), link, tasks, threading.Lock())  # type: ignore[arg-type]
     lane.start()
     tasks.put(Task(Place(0), ()))
     kind, number, _ = own.recv()
