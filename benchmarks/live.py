@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks import live_clips as clips
 from benchmarks.record import write_results
 from neocog.batch.reader import Reader
+from neocog.live.crew import Teams
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
@@ -93,20 +94,27 @@ def shown(
 
 
 def play(
-    path: Path, reader: Reader, *, fps: float | None, seconds: float | None = None
+    path: Path,
+    reader: Reader,
+    *,
+    fps: float | None,
+    seconds: float | None = None,
+    teams: Teams | None = None,
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
     source = open_source(path)
     ages: list[float] = []
     news: list[tuple[int, str]] = []
     network: list[float] = []
+    find: list[float] = []
     start = 0.0
-    with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
+    with Pipeline(source, reader, Settings(replay_fps=fps, teams=teams)) as pipeline:
         busy = processor_time()
         for view in pipeline:
             start = start or view.read
             ages.append(view.age_ms)
             network.append(view.seen.ms["recognise"])
+            find.append(view.seen.found.ms)
             news += [(one.frame, one.text) for one in view.news]
             if seconds and view.read - start > seconds:
                 break
@@ -123,6 +131,10 @@ def play(
         "age_median": float(np.median(ages)) if fps else None,
         "age_p95": float(np.percentile(ages, 95)) if fps else None,
         "network_ms": round(float(np.median(network)), 2),
+        "p95_ms": {
+            name: round(float(np.percentile(taken, 95)), 1)
+            for name, taken in (("find", find), ("recognise", network))
+        },
         "ms": ms,
     }
     return figures, news
@@ -197,7 +209,9 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
-        figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
+        figures, news = play(
+            folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds, teams=args.search
+        )
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
@@ -282,6 +296,7 @@ def main() -> None:
     parser.add_argument("--model", default="neocog-small")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
+    parser.add_argument("--search", type=Teams.parse, help="TEAMSxPROCESSES, instead of the usual")
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -4,19 +4,24 @@ import io
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
 from neocog.batch.reader import Reader
-from neocog.live import apart
-from neocog.live.apart import Apart, serve
+from neocog.errors import UsageError
+from neocog.live import process
+from neocog.live.apart import Apart
+from neocog.live.crew import Crew, Teams
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
 from neocog.live.look import Found, Roi
 from neocog.live.pipeline import Pipeline, Settings
+from neocog.live.process import Board, Process, Question, serve
 from neocog.live.sources import FrameSource
 from tests.live_support import clip
 from tests.support import tiny_model
@@ -47,6 +52,11 @@ def read(found: Found) -> list[object]:
         for search in found.searches
         for line in search.digits()
     ]
+
+
+def kill(one: Process) -> None:
+    one._process.kill()
+    one._process.wait()
 
 
 class TestApart:
@@ -81,8 +91,7 @@ class TestApart:
         finder = Apart()
         finder.warm()
         assert finder._process is not None
-        finder._process.kill()
-        finder._process.wait()
+        kill(finder._process)
         assert read(finder.find(frames()[0])) == read(Finder().find(frames()[0]))
         assert not finder.apart
         finder.close()
@@ -90,7 +99,7 @@ class TestApart:
     def test_where_none_can_be_started_this_process_searches(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(apart.sys, "executable", "/no/such/python")
+        monkeypatch.setattr(process.sys, "executable", "/no/such/python")
         finder = Apart()
         finder.warm()
         assert not finder.apart
@@ -110,10 +119,127 @@ class TestApart:
         assert int(ran.stdout) > 0
 
     def test_a_pipe_that_breaks_within_a_frame_ends_it(self) -> None:
-        asks = io.BytesIO(pickle.dumps((0, (96, 128, 3), (None, (), False))) + b"half a frame")
+        question = Question(0, (96, 128, 3))
+        asks = io.BytesIO(pickle.dumps((question, False)) + b"half a frame")
         answers = io.BytesIO()
-        serve(asks, answers, cuts=True)
+        serve(asks, answers, cuts=True, board=Board())
         assert pickle.loads(answers.getvalue()) is None
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    """Two teams of three processes."""
+    crew = Crew(Teams(2, 3))
+    crew.warm()
+    assert crew.apart
+    yield crew
+    crew.close()
+
+
+def searched(crew: Crew, frame: Frame, **how: Any) -> Found:
+    return crew.ask(crew.team(), frame, **how).found()
+
+
+class TestCrew:
+    def test_it_finds_what_the_search_here_finds(self, crew: Crew) -> None:
+        here = Finder()
+        for frame in frames():
+            one, two = here.find(frame), searched(crew, frame)
+            assert read(one) == read(two)
+            assert (one.parts, one.bounds) == (two.parts, two.bounds)
+            assert two.frame is frame
+
+    def test_frames_asked_for_at_a_time_do_not_mix(self, crew: Crew) -> None:
+        here, all_of_them = Finder(), frames()
+        tickets = [crew.ask(crew.team(), frame) for frame in all_of_them[:2]]
+        for frame, ticket in zip(all_of_them, tickets, strict=False):
+            assert read(ticket.found()) == read(here.find(frame))
+
+    def test_bright_ink_is_found_though_dark_ink_was_thought_of(self, crew: Crew) -> None:
+        dark = frames()[0]
+        bright = Frame(0, 255 - dark.pixels, 0.0, 0.0)
+        assert read(searched(crew, bright)) == read(Finder().find(bright)) != []
+        assert read(searched(crew, dark)) == read(Finder().find(dark))
+
+    def test_region_and_steps_are_passed_on(self, crew: Crew) -> None:
+        found = searched(crew, frames()[0], roi=Roi(0, 0, 0.5, 0.5), steps=True)
+        width, height = frames()[0].size
+        assert found.bounds == (0, 0, width // 2, height // 2)
+        assert "marks" in found.steps
+
+    def test_an_error_of_the_search_is_raised_here(self, crew: Crew) -> None:
+        with pytest.raises(cv2.error):
+            searched(crew, Frame(0, np.zeros((96, 128), np.uint8), 0.0, 0.0))
+        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+
+    @pytest.mark.parametrize("teams", [Teams(1, 1), Teams(1, 2), Teams(2, 2)])
+    def test_when_processes_are_killed_others_or_this_one_go_on(self, teams: Teams) -> None:
+        crew = Crew(teams)
+        crew.warm()
+        for team in list(crew._teams):
+            under_way = crew.ask(crew.team(), frames()[0])
+            kill(team.processes[-1])
+            assert read(under_way.found()) == read(Finder().find(frames()[0]))
+            assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        assert not crew.apart
+        crew.close()
+
+    def test_they_end_when_whoever_started_them_does(self) -> None:
+        code = (
+            "import os\n"
+            "from neocog.live.crew import Crew, Teams\n"
+            "crew = Crew(Teams(2, 2))\n"
+            "crew.warm()\n"
+            "print(len(crew._teams), flush=True)\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+        assert int(ran.stdout) == 2
+
+    def test_where_memory_cannot_be_shared_frames_go_through_the_pipe(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(process, "_memory", lambda: None)
+        crew = Crew(Teams(1, 2))
+        crew.warm()
+        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        crew.close()
+
+    def test_so_many_processes_as_there_are_cores_for(self) -> None:
+        assert Teams.usual(2) == Teams(1, 1)
+        for cores in (4, 8, 16, 64):
+            teams = Teams.usual(cores)
+            assert 3 <= teams.count * teams.each < cores
+
+    @pytest.mark.parametrize("text", ["", "2", "0x1", "x", "1x0", "axb"])
+    def test_a_size_that_is_none_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageError, match="TEAMSxPROCESSES"):
+            Teams.parse(text)
+
+
+def test_frames_searched_at_a_time_are_read_in_their_order(reader: Reader) -> None:
+    settings = Settings(replay_fps=120, teams=Teams(2, 2))
+    source = FrameSource(clip(("471", 60)), fps=120)
+    with Pipeline(source, reader, settings) as pipeline:
+        finder = pipeline._finder
+        assert isinstance(finder, Crew)
+        views = list(pipeline)
+    indices = [view.frame.index for view in views]
+    assert indices == sorted(set(indices))
+    assert len(indices) + pipeline.dropped == 60
+    assert [one.text for view in views for one in view.news] == ["471"]
+    assert not finder.apart
+
+
+def test_a_run_that_is_stopped_ends_its_processes(reader: Reader) -> None:
+    settings = Settings(replay_fps=120, teams=Teams(2, 1))
+    with Pipeline(FrameSource(clip(("471", 500)), fps=120), reader, settings) as pipeline:
+        next(iter(pipeline))
+        finder = pipeline._finder
+        start = time.perf_counter()
+    assert time.perf_counter() - start < 1.5
+    assert isinstance(finder, Crew)
+    assert not finder.apart
 
 
 def test_a_source_played_like_a_camera_is_searched_apart(

@@ -14,8 +14,6 @@ from neocog.live.regions import LEGIBLE, REGION_SIDE, Part, legible, planned, pr
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Digit, Track, Tracker
 from neocog.live.vote import Agreement
-from neocog.vision.components import Component
-from neocog.vision.find import Search
 from tests.live_support import row
 
 
@@ -242,22 +240,18 @@ class TestGrey:
 
 
 class TestPolarity:
-    def found(self, marks: int, *, dark: bool = True) -> Search:
-        one = Component((0, 0, 9, 9), (1,), 30, 90.0, 3.0, 1.0)
-        return Search([[one]] * marks, None, 1.0, (99, 99), dark=dark)
-
     def test_it_is_judged_again_after_a_few_searches_and_where_nothing_was_found(self) -> None:
         polarity = Polarity()
         told = []
         for _ in range(12):
             told.append(polarity.of(0))
-            polarity.note(0, self.found(1, dark=False))
+            polarity.note(0, written=True, dark=False)
         assert told == (["auto"] + ["bright"] * 5) * 2
-        polarity.note(0, self.found(0))
+        polarity.note(0, written=False, dark=True)
         assert polarity.of(0) == "auto"
 
     def test_each_sheet_has_its_own(self) -> None:
         polarity = Polarity()
-        polarity.note(0, self.found(1, dark=False))
-        polarity.note(1, self.found(1))
+        polarity.note(0, written=True, dark=False)
+        polarity.note(1, written=True, dark=True)
         assert (polarity.of(0), polarity.of(1)) == ("bright", "dark")

@@ -10,8 +10,8 @@ from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
 from neocog.live.look import Found, Roi
 from neocog.live.paper import without_desk, without_sheets
-from neocog.live.regions import planned
-from neocog.live.sheets import find_sheets
+from neocog.live.regions import Part, planned
+from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Track
 
 
@@ -30,7 +30,9 @@ class Finder:
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
-        Finder(cuts=self._cuts).find(Frame(0, np.zeros((96, 128, 3), np.uint8), 0.0, 0.0))
+        finder = Finder(cuts=self._cuts)
+        for search in finder.find(Frame(0, _trial(), 0.0, 0.0)).searches:
+            search.digits()
 
     def close(self) -> None:
         """Find no more."""
@@ -66,10 +68,8 @@ class Finder:
         for number, part in enumerate(parts):
             x, y, width, height = part.region
             grey = self._grey(frame.pixels[y : y + height, x : x + width])
-            if part.sheet:
-                page, ink = without_desk(grey, part.sheet), self._polarity.of(number)
-            else:
-                page, ink = without_sheets(grey, sheets, (x, y)), "auto"
+            page = bare(grey, part, sheets)
+            ink = self._polarity.of(number) if part.sheet else "auto"
             found = search(
                 page,
                 settings=Settings(long_side=part.long_side, ink=ink),
@@ -77,7 +77,22 @@ class Finder:
                 trace=pictures.__setitem__ if steps and number == 0 else None,
             )
             if part.sheet:
-                self._polarity.note(number, found)
+                self._polarity.note(number, written=bool(found.lines), dark=found.dark)
             searches.append(found)
         spent = 1e3 * (time.perf_counter() - start)
         return Found(frame, tuple(searches), parts, bounds, spent, pictures)
+
+
+def bare(grey: NDArray[np.uint8], part: Part, sheets: Sequence[Sheet]) -> NDArray[np.uint8]:
+    """Return a part of a frame in grey without what is searched elsewhere: desk, or sheets."""
+    if part.sheet:
+        return without_desk(grey, part.sheet)
+    return without_sheets(grey, sheets, part.region[:2])
+
+
+def _trial() -> NDArray[np.uint8]:
+    """A sheet with two strokes on a desk, at which all steps are gone through once."""
+    frame = np.full((240, 320, 3), 60, np.uint8)
+    frame[40:200, 40:280] = 220
+    frame[90:130, [100, 101, 102, 103, 150, 151, 152, 153]] = 40
+    return frame

@@ -163,6 +163,18 @@ class Feedback(Generic[T]):
                 raise Closed
             return self._known[len(self._known) - 1 - (self._count - wanted)]
 
+    def latest(self, number: int) -> T:
+        """Return the newest that is known, once it is what `before` returns or newer.
+
+        Raises
+        ------
+        Closed
+            If nobody tells any more.
+        """
+        self.before(number)
+        with self._changed:
+            return self._known[-1]
+
     def close(self) -> None:
         """Free whoever waits."""
         with self._changed:

@@ -3,15 +3,12 @@
 Both depend on pen, paper and light, not on the frame, and are judged anew from time to time.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from neocog.vision.find import Search
+JUDGED_EVERY = 15
+"""Searches between two judgements which colour shows ink best."""
 
-_JUDGED_EVERY = 15  # frames between two judgements which colour shows ink best
 _JUDGED_AT = 320  # long side of the picture that is judged
 _KEPT = 5  # searches of a sheet between two judgements whether its ink is dark
 
@@ -29,14 +26,19 @@ class Grey:
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return a picture (H, W, 3; blue, green, red) in grey, (H, W)."""
-        import cv2
-
         if self._left <= 0:
-            self._channel, self._left = clearest_channel(pixels), _JUDGED_EVERY
+            self._channel, self._left = clearest_channel(pixels), JUDGED_EVERY
         self._left -= 1
-        if self._channel is None:
-            return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), np.uint8)
-        return np.asarray(cv2.extractChannel(pixels, self._channel), np.uint8)
+        return in_grey(pixels, self._channel)
+
+
+def in_grey(pixels: NDArray[np.uint8], channel: int | None) -> NDArray[np.uint8]:
+    """Return one channel of a picture (H, W, 3), or its luma for None; (H, W)."""
+    import cv2
+
+    if channel is None:
+        return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), np.uint8)
+    return np.asarray(cv2.extractChannel(pixels, channel), np.uint8)
 
 
 def clearest_channel(pixels: NDArray[np.uint8]) -> int | None:
@@ -72,9 +74,9 @@ class Polarity:
         self._known[sheet] = dark, left - 1
         return "dark" if dark else "bright"
 
-    def note(self, sheet: int, found: "Search") -> None:
-        """Take what a search found."""
-        if found.lines:
-            self._known.setdefault(sheet, (found.dark, _KEPT))
+    def note(self, sheet: int, *, written: bool, dark: bool) -> None:
+        """Take what a search found: whether there was writing, and whether its ink was dark."""
+        if written:
+            self._known.setdefault(sheet, (dark, _KEPT))
         else:
             self._known.pop(sheet, None)

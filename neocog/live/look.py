@@ -147,10 +147,12 @@ class Looker:
     Parameters
     ----------
     reader : Reader
+    cuts : bool
+        Whether digits that touch are cut apart where the network is on a GPU.
     """
 
-    def __init__(self, reader: "Reader") -> None:
-        self._most_broad = 0 if reader.engine.device == "cpu" else _MOST_BROAD
+    def __init__(self, reader: "Reader", *, cuts: bool = True) -> None:
+        self._most_broad = _MOST_BROAD if cuts and reader.engine.device != "cpu" else 0
         self._count = reader.pattern.digits if reader.pattern else None
         self._reader = copy(reader)
         self._once = Once(reader.engine)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.apart import Apart
 from neocog.live.capture import Capture, Notice, failed
+from neocog.live.crew import Crew, Teams, Ticket
 from neocog.live.expected import Expected
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
 _WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
+_FPS = 30.0  # frames a second that the search's now and then is counted in
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 
 Maps = dict[str, NDArray[np.float32]]
+_Stage = tuple[Callable[[], None], Handoff[Any], Handoff[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Settings:
         Show a file at its own rate, every frame of it.
     every_view : bool
         Whether whoever takes the views gets every one; else the newest, and the news of all.
+    teams : Teams or None
+        How many processes search the frames of a camera; None: what suits the cores.
     """
 
     agreement: Agreement = field(default_factory=Agreement)
@@ -66,6 +71,7 @@ class Settings:
     replay_fps: float | None = None
     pace: bool = False
     every_view: bool = True
+    teams: Teams | None = None
 
 
 @dataclass(slots=True)
@@ -159,11 +165,13 @@ class Pipeline:
         self.settings = settings = settings or Settings()
         self.switches = Switches()
         self.source, self.reader = source, reader
-        self._tracks: Feedback[tuple[Track, ...]] = Feedback(())  # where to look, told by the votes
         newest = source.live or settings.replay_fps is not None
-        self._finder = _finder(reader, hurry=newest)
-        self._looker = Looker(reader)
+        self._finder = _finder(reader, settings.teams, hurry=newest)
+        ahead = self._finder.teams if isinstance(self._finder, Crew) else 1
+        self._tracks: Feedback[tuple[Track, ...]] = Feedback((), behind=1 + ahead)
+        self._looker = Looker(reader, cuts=not newest)
         self._frames: Handoff[Frame] = Handoff(newest=newest, depth=_WAITING if newest else 1)
+        self._asked: Handoff[Ticket] = Handoff(newest=False, depth=ahead)
         self._found: Handoff[Found] = Handoff(newest=False)
         self._views: Handoff[View] = Handoff(newest=not settings.every_view, merge=_merged)
         self.meter = Meter()
@@ -179,7 +187,7 @@ class Pipeline:
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
             for name, stage in (
-                ("neocog-find", (self._find, self._frames, self._found)),
+                *self._search(),
                 ("neocog-recognise", (self._read, self._found, self._views)),
             )
         ]
@@ -231,9 +239,11 @@ class Pipeline:
     def stop(self) -> None:
         """End all stages; frames under way are forgotten."""
         self.capture.stop()
-        for handoff in (self._frames, self._found, self._views):
+        for handoff in (self._frames, self._asked, self._found, self._views):
             handoff.close(forget=True)
         self._tracks.close()
+        if isinstance(self._finder, Crew):
+            self._finder.stop()
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
@@ -248,8 +258,19 @@ class Pipeline:
         """Return the figures as they stand."""
         return self.meter.measures(self.dropped)
 
+    def _search(self) -> tuple[tuple[str, _Stage], ...]:
+        """The stages that search: one, or where frames are searched several at a time two."""
+        if not isinstance(self._finder, Crew):
+            find = partial(self._find, self._finder)
+            return (("neocog-find", (find, self._frames, self._found)),)
+        ask = partial(self._ask, self._finder)
+        return (
+            ("neocog-ask", (ask, self._frames, self._asked)),
+            ("neocog-find", (self._collect, self._asked, self._found)),
+        )
+
     def _guarded(
-        self, work: Callable[[], None], before: "Handoff[Frame]", after: "Handoff[Found]"
+        self, work: Callable[[], None], before: "Handoff[Any]", after: "Handoff[Any]"
     ) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
         try:
@@ -263,13 +284,31 @@ class Pipeline:
             after.close()
             if work == self._read:
                 self._tracks.close()
+            if work == self._collect and isinstance(self._finder, Crew):
+                self._finder.stop()
 
-    def _find(self) -> None:
+    def _find(self, finder: Finder | Apart) -> None:
         for number in count():
             tracks = self._tracks.before(number)
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = self._finder.find(frame, roi=roi, tracks=tracks, steps=steps)
+            found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
+            self.meter.stage("find", found.ms)
+            self._found.put(found)
+
+    def _ask(self, crew: Crew) -> None:
+        for number in count():
+            team = crew.team()
+            self._tracks.before(number)
+            frame = self._frames.get()
+            tracks = self._tracks.latest(number)
+            roi, steps = self.switches.roi, self.switches.steps
+            pace = _pace(self.settings.replay_fps or self.source.fps)
+            self._asked.put(crew.ask(team, frame, roi=roi, tracks=tracks, steps=steps, pace=pace))
+
+    def _collect(self) -> None:
+        while True:
+            found = self._asked.get().found()
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -313,14 +352,21 @@ def responses(reader: "Reader", seen: Seen) -> Maps | None:
     return reader.engine.maps(u0_from_digits(digits[len(digits) // 2][None]))
 
 
-def _finder(reader: "Reader", *, hurry: bool) -> Finder | Apart:
-    """Return what searches: in a process of its own where frames do not wait and cores are left.
+def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | Apart | Crew:
+    """Return what searches: in processes of its own where frames do not wait and cores are left.
 
-    On a GPU touching digits are cut apart, for which their marks are needed here.
+    Else here: where frames wait for a GPU, touching digits are cut apart, for which their marks
+    are needed.
     """
-    if hurry and reader.engine.device == "cpu" and cores() > 1:
-        return Apart(cuts=reader.cut)
-    return Finder(cuts=reader.cut)
+    if not hurry or cores() < 2:
+        return Finder(cuts=reader.cut)
+    teams = teams or Teams.usual(cores())
+    return Apart(cuts=reader.cut) if teams == Teams() else Crew(teams, cuts=reader.cut)
+
+
+def _pace(fps: float | None) -> int:
+    """Return how many times as many frames come as what is done now and then is counted in."""
+    return max(1, round((fps or _FPS) / _FPS))
 
 
 def warm(reader: "Reader") -> None:

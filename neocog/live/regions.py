@@ -70,7 +70,7 @@ class Part:
 
 
 def planned(
-    index: int, bounds: Box, sheets: Sequence[Sheet], tracks: Sequence[Track]
+    index: int, bounds: Box, sheets: Sequence[Sheet], tracks: Sequence[Track], *, pace: int = 1
 ) -> tuple[Part, ...]:
     """Say which parts of a frame are searched.
 
@@ -84,6 +84,9 @@ def planned(
         Sheets that this frame shows.
     tracks : sequence of Track
         Lines that are followed.
+    pace : int
+        What is done every so many frames is done so many times as rarely: a camera that gives
+        twice the frames shows nothing sooner.
 
     Returns
     -------
@@ -97,21 +100,21 @@ def planned(
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
-        times = SHARP_EVERY if own else BARE_SHARP_EVERY
+        times = pace * (SHARP_EVERY if own else BARE_SHARP_EVERY)
         sharp = index % times == times // 2  # all of the frame is searched in other frames
         parts.append(
             Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
         )
     beside = [track for track in beside if track.text.strip(REJECTED)]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
-    if index % every == 0:
+    if index % (pace * every) == 0:
         return (*parts, whole)
     region = predicted(beside, bounds)
     if region:
         parts.append(Part(region, legible(region, beside), entire=False))
     if parts:
         return tuple(parts)
-    if beside or index % BARE_EVERY == 0:
+    if beside or index % (pace * BARE_EVERY) == 0:
         return (whole,)
     return (Part(bounds, GLANCE_SIDE, entire=False),)
 

@@ -1,0 +1,232 @@
+"""A process that searches: started as a program of its own, by its name.
+
+It needs no more of the program that started it than two pipes, and memory that both see where the
+system has that, for the frame. It ends when the pipes are closed, however that ended.
+"""
+
+import mmap
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.live.finder import Finder
+from neocog.live.frames import Frame
+from neocog.live.look import Roi
+from neocog.live.split import Task, work
+from neocog.live.tracks import Track
+
+_ENDS = 1.0  # seconds in which the process ends when it is told to
+
+BROKEN = (OSError, EOFError, ValueError, pickle.UnpicklingError)
+"""What asking raises when the process is no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a search process; the frame itself comes by the board or after this.
+
+    Attributes
+    ----------
+    index : int
+        Number of the frame.
+    shape : tuple of int
+        Of its pixels.
+    roi, tracks, steps
+        As `Finder.find`.
+    task : Task or None
+        What it does of the frame; None: all of it.
+    """
+
+    index: int
+    shape: tuple[int, ...]
+    roi: Roi | None = None
+    tracks: tuple[Track, ...] = field(default=())
+    steps: bool = False
+    task: Task | None = None
+
+
+class Board:
+    """Memory in which processes see a frame; a file without a name, gone with the last of them.
+
+    Parameters
+    ----------
+    file : int, optional
+        Descriptor of the memory; a new one without it. Where there is none, nothing fits.
+    """
+
+    def __init__(self, file: int | None = None) -> None:
+        self.file = _memory() if file is None else file
+        self._map: mmap.mmap | None = None
+
+    def put(self, pixels: NDArray[np.uint8]) -> bool:
+        """Lay a frame down; False where that cannot be."""
+        if self.file is None:
+            return False
+        try:
+            if self._map is None or len(self._map) < pixels.nbytes:
+                os.ftruncate(self.file, pixels.nbytes)
+                self._map = mmap.mmap(self.file, pixels.nbytes)
+            self._seen(pixels.shape)[:] = pixels
+        except (OSError, ValueError):
+            self.close()
+            return False
+        return True
+
+    def get(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """Return the frame that lies there."""
+        assert self.file is not None
+        size = int(np.prod(shape))
+        if self._map is None or len(self._map) < size:
+            self._map = mmap.mmap(self.file, size)
+        return self._seen(shape)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        file, self.file, self._map = self.file, None, None
+        if file is not None:
+            os.close(file)
+
+    def _seen(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        assert self._map is not None
+        size = int(np.prod(shape))
+        return np.frombuffer(self._map, np.uint8, size).reshape(shape)
+
+
+class Process:
+    """A search process, seen from the program that starts it.
+
+    Parameters
+    ----------
+    board : Board
+        Where frames are laid.
+    cuts : bool
+        Whether marks that may be several digits are kept.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+
+    def __init__(self, board: Board, *, cuts: bool = True) -> None:
+        import neocog
+
+        home = str(Path(neocog.__file__).resolve().parent.parent)
+        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+        files = () if board.file is None else (board.file,)
+        command = [sys.executable, "-m", "neocog.live.process", str(int(cuts)), *map(str, files)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            pass_fds=files,
+        )
+        self.pid = self._process.pid
+
+    def answer(self) -> Any:
+        """Wait for the answer to a question; the first one says that it is ready.
+
+        Raises
+        ------
+        OSError, EOFError, UnpicklingError
+            If the process is no more.
+        """
+        answers = self._process.stdout
+        assert answers is not None
+        return pickle.load(answers)
+
+    def ask(self, question: Question, pixels: NDArray[np.uint8] | None = None) -> None:
+        """Ask; the pixels come along where they lie on no board.
+
+        Raises
+        ------
+        OSError, ValueError
+            If the process is no more.
+        """
+        asks = self._process.stdin
+        assert asks is not None
+        pickle.dump((question, pixels is None), asks)
+        if pixels is not None:
+            asks.write(np.ascontiguousarray(pixels).data)
+        asks.flush()
+
+    def tell(self) -> None:
+        """Tell it to end."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, ValueError):
+                pipe.close()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """End it."""
+        self.tell()
+        try:
+            self._process.wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> None:
+    """Search the frames that are asked for through a pipe until it is closed."""
+    finder = Finder(cuts=cuts)
+    finder.warm()
+    answer: Any = None
+    while True:
+        pickle.dump(answer, answers)
+        answers.flush()
+        question, lies = pickle.load(asks)
+        if lies:
+            pixels = board.get(question.shape)
+        else:
+            pixels = np.empty(question.shape, np.uint8)
+            if asks.readinto(pixels.data.cast("B")) != pixels.size:  # type: ignore[attr-defined]
+                return
+        try:
+            answer = _answer(finder, Frame(question.index, pixels, 0.0, 0.0), question, cuts)
+        except Exception as error:  # raised again where the frame came from
+            answer = error
+
+
+def _answer(finder: Finder, frame: Frame, question: Question, cuts: bool) -> Any:
+    roi, tracks, steps = question.roi, question.tracks, question.steps
+    if question.task is not None:
+        return work(frame, question.task, roi=roi, tracks=tracks, steps=steps, cuts=cuts)
+    found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
+    return found.parts, found.bounds, [search.digits() for search in found.searches], found.steps
+
+
+def _memory() -> int | None:
+    """Return a descriptor of memory that other processes may see; None where there is none."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.memfd_create("neocog-frame")
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Serve the program that started this one."""
+    from neocog.live.quiet import one_thread_each
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its pipes are closed
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no answer
+    one_thread_each()
+    cuts, *files = map(int, sys.argv[1:])
+    with suppress(EOFError, OSError):
+        serve(sys.stdin.buffer, answers, cuts=bool(cuts), board=Board(*files))
+
+
+if __name__ == "__main__":
+    main()
