@@ -128,8 +128,8 @@ class TestApart:
 
 @pytest.fixture(scope="module")
 def crew() -> Iterator[Crew]:
-    """Two teams of three processes."""
-    crew = Crew(Teams(2, 3))
+    """Two teams of four processes."""
+    crew = Crew(Teams(2, 4))
     crew.warm()
     assert crew.apart
     yield crew
@@ -172,7 +172,7 @@ class TestCrew:
             searched(crew, Frame(0, np.zeros((96, 128), np.uint8), 0.0, 0.0))
         assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
 
-    @pytest.mark.parametrize("teams", [Teams(1, 1), Teams(1, 2), Teams(2, 2)])
+    @pytest.mark.parametrize("teams", [Teams(1, 1), Teams(1, 3), Teams(2, 2)])
     def test_when_processes_are_killed_others_or_this_one_go_on(self, teams: Teams) -> None:
         crew = Crew(teams)
         crew.warm()

@@ -21,6 +21,7 @@ from neocog.live.split import Done, Task, of
 from neocog.live.tracks import Track
 
 _SHEETS = 2  # of a frame
+_INVERTS = 4  # a team of so many has a process for the ink that is not thought of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Teams:
     count : int
         Frames that are searched at a time, each by a team.
     each : int
-        Processes of a team; with two or more the last one judges.
+        Processes of a team; of two or more the last one judges.
     """
 
     count: int = 1
@@ -55,8 +56,8 @@ class Teams:
     @staticmethod
     def usual(cores: int) -> "Teams":
         """Return what suits a number of cores: some are left to the other stages."""
-        if cores >= 12:
-            return Teams(3, 3)
+        if cores >= 16:
+            return Teams(3, 4)
         if cores >= 8:
             return Teams(2, 3)
         return Teams(1, 3) if cores >= 4 else Teams()
@@ -90,8 +91,10 @@ class Ink:
     def note(self, done: Done) -> None:
         """Take what all tasks of a frame found together."""
         with self._lock:
-            for number, (written, dark) in done.written.items():
-                if done.parts[number].sheet:
+            for number, part in enumerate(done.parts):
+                if part.sheet:
+                    dark = done.ink(number)
+                    written = bool(done.lines[number, dark])
                     self._polarity.note(number, written=written, dark=dark)
             for number, dark in done.dark.items():
                 self._guess[of(number, done.parts[number])] = dark
@@ -115,6 +118,7 @@ class Team:
         self._ink, self._each, self._cuts = ink, each, cuts
         self._board = Board()
         self._finder = Finder(cuts=cuts)
+        self._later: Process | None = None  # one whose answer may not be needed
         self.processes: list[Process] = []
 
     def start(self) -> None:
@@ -129,7 +133,7 @@ class Team:
 
     def close(self) -> None:
         """End the processes."""
-        processes, self.processes = self.processes, []
+        processes, self.processes, self._later = self.processes, [], None
         for process in processes:
             process.tell()
         for process in processes:
@@ -138,19 +142,16 @@ class Team:
 
     def ask(self, question: Question, frame: Frame, pace: int) -> list[Question]:
         """Put the processes to work at a frame; return what each was asked."""
-        task = self._ink.task(pace)
-        alone = len(self.processes) == 1
-        every = 1 if alone else len(self.processes) - 1
-        tasks = [replace(task, first=n, every=every, chooses=False) for n in range(every)]
-        if alone:
-            tasks = [replace(task, judges=True)]
-        else:
-            tasks.append(replace(task, every=0, judges=True))
+        tasks = divided(self._ink.task(pace), len(self.processes))
         questions = [replace(question, task=own) for own in tasks]
         try:
+            if self._later is not None:
+                self._later.answer()  # of the frame before, where nobody needed it
             pixels = None if self._board.put(frame.pixels) else frame.pixels
             for process, own in zip(self.processes, questions, strict=False):
                 process.ask(own, pixels)
+            inverts = [own.task is not None and own.task.inverts for own in questions]
+            self._later = self.processes[inverts.index(True)] if any(inverts) else None
         except BROKEN:
             self.close()
         return questions
@@ -165,7 +166,9 @@ class Team:
             self.close()
             return None
         self._ink.note(done)
-        lines = tuple(Ready(done.lines[number]) for number in range(len(done.parts)))
+        lines = tuple(
+            Ready(done.lines[number, done.ink(number)]) for number in range(len(done.parts))
+        )
         return Found(frame, lines, done.parts, done.bounds, 0.0, done.steps)
 
     def find(self, question: Question, frame: Frame) -> Found:
@@ -175,21 +178,18 @@ class Team:
         )
 
     def _together(self, questions: list[Question], frame: Frame) -> Done:
-        """Collect the answers; parts whose ink was not what they were searched for come again."""
-        answers = [process.answer() for process in self.processes]
-        done = _joined(answers)
-        wrong = {
-            number: "dark" if dark else "bright"
-            for number, dark in done.dark.items()
-            if dark != done.written[number][1]
-        }
-        if wrong:
+        """Collect the answers; what was searched for ink that it has not is asked for then."""
+        done = joined([one.answer() for one in self.processes if one is not self._later])
+        if done.wrong() and self._later is not None:
+            later, self._later = self._later, None
+            done = joined([done, later.answer()])
+        if wrong := done.wrong():
             task = questions[0].task
             assert task is not None
             pixels = None if self._board.file is not None else frame.pixels
             again = replace(task, again=wrong, judges=False, chooses=False)
             self.processes[0].ask(replace(questions[0], task=again), pixels)
-            done = _joined([done, self.processes[0].answer()])
+            done = joined([done, self.processes[0].answer()])
         return done
 
 
@@ -293,8 +293,19 @@ class Crew:
             team.close()
 
 
-def _joined(answers: Sequence[object]) -> Done:
-    """Join what came of several tasks of a frame; the later ones replace the earlier ones."""
+def divided(task: Task, each: int) -> list[Task]:
+    """Divide a frame's task over a team of so many processes."""
+    if each < 2:
+        return [replace(task, judges=True)]
+    searching = each - 1 - (each >= _INVERTS)
+    tasks = [replace(task, first=n, every=searching, chooses=False) for n in range(searching)]
+    if each >= _INVERTS:
+        tasks.append(replace(task, every=0, inverts=True, chooses=False))
+    return [*tasks, replace(task, every=0, judges=True)]
+
+
+def joined(answers: Sequence[object]) -> Done:
+    """Join what came of the tasks of a frame."""
     done: Done | None = None
     for answer in answers:
         if isinstance(answer, Exception):
@@ -302,11 +313,7 @@ def _joined(answers: Sequence[object]) -> Done:
         assert isinstance(answer, Done)
         if done is None:
             done = answer
-            continue
-        done.lines.update(answer.lines)
-        done.written.update(answer.written)
-        done.dark.update(answer.dark)
-        done.steps.update(answer.steps)
-        done.channel = done.channel or answer.channel
+        else:
+            done.add(answer)
     assert done is not None
     return done

@@ -2,8 +2,8 @@
 
 All of them find the sheets and say which parts are searched; none waits for another. Some search
 parts, one after another; one judges meanwhile what a search would have to judge first: whether a
-part's ink is dark (it is searched as the last one was, and again if that is wrong) and which
-colour shows ink best.
+part's ink is dark, and which colour shows ink best. Until that is known a part is searched as the
+last one was, by another process the other way round, or again.
 """
 
 from collections.abc import Sequence
@@ -49,6 +49,8 @@ class Task:
         Whether it judges which colour shows ink best.
     again : dict
         Only these parts are searched, with this ink.
+    inverts : bool
+        Whether it searches, of all parts, those of unknown ink alone, and not as is guessed.
     pace : int
         As `neocog.live.regions.planned`.
     """
@@ -61,6 +63,7 @@ class Task:
     judges: bool = False
     chooses: bool = False
     again: dict[int, str] = field(default_factory=dict)
+    inverts: bool = False
     pace: int = 1
 
 
@@ -74,11 +77,9 @@ class Done:
     bounds : tuple of int
         The region that shall be read.
     lines : dict
-        By a part's number, the lines of normalised digits.
-    written : dict
-        By a part's number, whether anything was found, and whether dark ink was searched.
+        By a part's number, and whether dark ink was searched, the lines of normalised digits.
     dark : dict
-        By a part's number, how its ink was judged.
+        By a part's number, how its ink was judged, where that was not known.
     channel : tuple
         The colour that shows ink best, if that was judged.
     steps : dict
@@ -87,11 +88,30 @@ class Done:
 
     parts: tuple[Part, ...]
     bounds: Box
-    lines: "dict[int, list[Line]]" = field(default_factory=dict)
-    written: dict[int, tuple[bool, bool]] = field(default_factory=dict)
+    lines: "dict[tuple[int, bool], list[Line]]" = field(default_factory=dict)
     dark: dict[int, bool] = field(default_factory=dict)
     channel: tuple[int | None, ...] = ()
     steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+
+    def ink(self, number: int) -> bool:
+        """Whether a part's ink is dark: as it was judged, or as was known."""
+        known = self.dark.get(number)
+        return (number, True) in self.lines if known is None else known
+
+    def wrong(self) -> dict[int, str]:
+        """Return the ink of those parts that were searched for the other one alone."""
+        inks = {number: self.ink(number) for number in range(len(self.parts))}
+        lacking = {
+            number: dark for number, dark in inks.items() if (number, dark) not in self.lines
+        }
+        return {number: "dark" if dark else "bright" for number, dark in lacking.items()}
+
+    def add(self, other: "Done") -> None:
+        """Add what came of another task of the frame."""
+        self.lines.update(other.lines)
+        self.dark.update(other.dark)
+        self.steps.update(other.steps)
+        self.channel = self.channel or other.channel
 
 
 def work(
@@ -118,8 +138,8 @@ def work(
     sheets = [part.sheet for part in parts if part.sheet]
     done = Done(parts, bounds)
     for number, part in enumerate(parts):
-        searched = _searched(number, task)
-        ink = task.again.get(number) or _ink(number, part, task)
+        ink = task.again.get(number) or (task.inks.get(number) if part.sheet else None)
+        searched = _searched(number, task, known=ink is not None)
         if not searched and not (task.judges and ink is None):
             continue
         x, y, width, height = part.region
@@ -130,15 +150,14 @@ def work(
         if not searched:
             continue
         if ink is None:
-            ink = "dark" if task.guess.get(of(number, part), True) else "bright"
+            ink = "dark" if task.guess.get(of(number, part), True) != task.inverts else "bright"
         found = search(
             page,
             settings=Settings(long_side=part.long_side, ink=ink),
             cuts=cuts,
             trace=done.steps.__setitem__ if steps and number == 0 else None,
         )
-        done.lines[number] = found.digits()
-        done.written[number] = bool(found.lines), ink == "dark"
+        done.lines[number, ink == "dark"] = found.digits()
     if task.chooses:
         x, y, width, height = parts[0].region
         done.channel = (clearest_channel(frame.pixels[y : y + height, x : x + width]),)
@@ -150,11 +169,9 @@ def of(number: int, part: Part) -> int:
     return number if part.sheet else BESIDE
 
 
-def _searched(number: int, task: Task) -> bool:
+def _searched(number: int, task: Task, *, known: bool) -> bool:
     if task.again:
         return number in task.again
+    if task.inverts:
+        return not known
     return task.every > 0 and number % task.every == task.first
-
-
-def _ink(number: int, part: Part, task: Task) -> str | None:
-    return task.inks.get(number) if part.sheet else None
