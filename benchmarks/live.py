@@ -100,6 +100,7 @@ def play(
     fps: float | None,
     seconds: float | None = None,
     teams: Teams | None = None,
+    digits: int | None = None,
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
     source = open_source(path)
@@ -108,7 +109,8 @@ def play(
     network: list[float] = []
     find: list[float] = []
     start = 0.0
-    with Pipeline(source, reader, Settings(replay_fps=fps, teams=teams)) as pipeline:
+    settings = Settings(replay_fps=fps, teams=teams, digits=digits)
+    with Pipeline(source, reader, settings) as pipeline:
         busy = processor_time()
         for view in pipeline:
             start = start or view.read
@@ -210,7 +212,12 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
         figures, news = play(
-            folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds, teams=args.search
+            folder / f"{name}.avi",
+            reader,
+            fps=fps,
+            seconds=args.seconds,
+            teams=args.search,
+            digits=args.digits,
         )
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own})
@@ -297,6 +304,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
     parser.add_argument("--search", type=Teams.parse, help="TEAMSxPROCESSES, instead of the usual")
+    parser.add_argument("--digits", type=int, help="of more in a frame, the lines take turns")
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -15,8 +15,9 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
+from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
-from neocog.live.look import Roi
+from neocog.live.look import Looker, Roi
 from neocog.live.multipart import Multipart
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
@@ -196,6 +197,21 @@ class TestPipeline:
             calls.clear()
             list(pipeline)
         assert calls == [3] * 5, "one batch of all digits for each frame, though all are alike"
+
+    def test_lines_of_a_full_page_take_turns(self, reader: Reader) -> None:
+        frame = np.vstack([picture(text, size=(320, 120)) for text in ("471", "202", "880")])
+        found = Finder().find(Frame(0, frame, 0.0, 0.0))
+        looker = Looker(reader, most=4)
+        seen = [looker.read(found) for _ in range(3)]
+        texts = ["".join(digit.char for digit in one.rows[0]) for one in seen]
+        assert sorted(texts) == ["202", "471", "880"]
+        assert [len(one.rows) for one in seen] == [1, 1, 1]
+        assert [len(one.unread) for one in seen] == [2, 2, 2]
+        every = [box for one in seen for box in one.unread]
+        assert len(set(every)) == 3
+        for one in seen:
+            y = one.rows[0][0].box[1]
+            assert not any(box[1] <= y < box[1] + box[3] for box in one.unread)
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))

@@ -1,12 +1,14 @@
 """Live reading's heart: frames vote, lines are followed, a number is announced once and right."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neocog.batch.records import Box
 from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance
@@ -15,6 +17,7 @@ from neocog.live.look import Roi
 from neocog.live.regions import Part
 from neocog.live.sheets import Sheet
 from neocog.live.tracks import Row, Tracker
+from neocog.live.turns import Turns
 from neocog.live.vote import Agreement
 from tests.live_support import row
 
@@ -35,12 +38,19 @@ class Watcher:
         self.frame = 0
         self.news: list[str] = []
 
-    def see(self, *rows: Row, times: int = 1, whole: bool = True, sheet: bool = True) -> list[str]:
+    def see(
+        self,
+        *rows: Row,
+        times: int = 1,
+        whole: bool = True,
+        sheet: bool = True,
+        unread: Sequence[Box] = (),
+    ) -> list[str]:
         before = len(self.news)
         paper = Sheet((0, 0, *SIZE), ()) if sheet else None
         for _ in range(times):
             part = Part((0, 0, *SIZE), 640, entire=whole, sheet=paper)
-            tracks = self.tracker.update(rows, [part])
+            tracks = self.tracker.update(rows, [part], unread=unread)
             news = self.announcer.update(tracks, self.frame / 30, SIZE)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -49,6 +59,44 @@ class Watcher:
     @property
     def texts(self) -> list[str]:
         return [track.text for track in self.tracker.tracks]
+
+
+class TestTurns:
+    def test_all_lines_are_read_where_there_is_room(self) -> None:
+        assert Turns(10).choose([5, 5]) == [0, 1]
+        assert Turns(None).choose([99, 99]) == [0, 1]
+        assert Turns(10).choose([]) == []
+        assert Turns(10).choose([25]) == [0]
+
+    @given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 20))
+    def test_no_line_is_left_out_for_long(self, digits: list[int], most: int) -> None:
+        turns = Turns(most)
+        last = dict.fromkeys(range(len(digits)), 0)
+        room = max(most, -(-sum(digits) // 3), max(digits))
+        for frame in range(1, 40):
+            chosen = turns.choose(digits)
+            assert chosen
+            assert sum(digits[n] for n in chosen) <= room
+            last |= dict.fromkeys(chosen, frame)
+            assert all(frame - seen <= len(digits) for seen in last.values())
+
+    def test_lines_that_take_turns_are_announced_once_each(self) -> None:
+        watcher = Watcher()
+        upper, lower = row("4711", x=40, y=100), row("2086", x=40, y=200)
+        boxes = (40, 100, 100, 30), (40, 200, 100, 30)
+        for _ in range(20):
+            watcher.see(upper, unread=[boxes[1]])
+            watcher.see(lower, unread=[boxes[0]])
+        assert sorted(watcher.news) == ["2086", "4711"]
+
+    def test_a_line_that_is_neither_read_nor_found_is_gone(self) -> None:
+        watcher = Watcher()
+        watcher.see(row("4711", x=40, y=100), times=9)
+        watcher.see(times=9, unread=[(40, 300, 100, 30)])
+        assert watcher.texts == []
+        watcher.see(row("4711", x=40, y=100), times=9)
+        watcher.see(times=9, unread=[(40, 100, 100, 30)])
+        assert watcher.texts == ["4711"]
 
 
 class TestAgreement:

@@ -91,8 +91,9 @@ def bare(grey: NDArray[np.uint8], part: Part, sheets: Sequence[Sheet]) -> NDArra
 
 
 def _trial() -> NDArray[np.uint8]:
-    """A sheet with two strokes on a desk, at which all steps are gone through once."""
-    frame = np.full((240, 320, 3), 60, np.uint8)
-    frame[40:200, 40:280] = 220
-    frame[90:130, [100, 101, 102, 103, 150, 151, 152, 153]] = 40
+    """A sheet with a few strokes on a grainy desk, at which all steps are gone through once."""
+    frame = np.random.default_rng(0).integers(40, 90, (480, 640, 3)).astype(np.uint8)
+    frame[80:400, 80:560] += 120
+    for column in range(140, 500, 40):
+        frame[180:260, column : column + 6] -= 120
     return frame

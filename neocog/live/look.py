@@ -14,6 +14,7 @@ from neocog.live.frames import Frame
 from neocog.live.regions import Part
 from neocog.live.sheets import Sheet
 from neocog.live.tracks import Row, inside
+from neocog.live.turns import Turns
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class Seen:
         Its lines, boxes in pixels of the frame.
     digits : tuple of ndarray
         For each row its digits as the network got them, (N, 28, 28) uint8.
+    unread : tuple of tuple of int
+        Boxes of lines that were found and not read: others had their turn.
     ms : dict
         What normalising and recognising took.
     """
@@ -139,6 +142,7 @@ class Seen:
     rows: tuple[Row, ...]
     digits: tuple[NDArray[np.uint8], ...]
     ms: dict[str, float]
+    unread: tuple[Box, ...] = ()
 
 
 class Looker:
@@ -149,9 +153,12 @@ class Looker:
     reader : Reader
     cuts : bool
         Whether digits that touch are cut apart where the network is on a GPU.
+    most : int, optional
+        Digits of a frame that are read in any case; of more, the lines take turns.
     """
 
-    def __init__(self, reader: "Reader", *, cuts: bool = True) -> None:
+    def __init__(self, reader: "Reader", *, cuts: bool = True, most: int | None = None) -> None:
+        self._turns = Turns(most)
         self._most_broad = _MOST_BROAD if cuts and reader.engine.device != "cpu" else 0
         self._count = reader.pattern.digits if reader.pattern else None
         self._reader = copy(reader)
@@ -159,10 +166,10 @@ class Looker:
         self._reader.engine = cast("AnyEngine", self._once)
 
     def read(self, found: Found) -> Seen:
-        """Normalise and recognise the digits of a frame, all that it has in one batch."""
+        """Normalise and recognise the digits of a frame, all that it reads in one batch."""
         start = time.perf_counter()
         self._once.forget()
-        whole = [search.digits() for search in found.searches]
+        whole, unread = self._in_turn(found)
         digits = [place.digit for lines in whole for line in lines for place in line.digits]
         normalised = time.perf_counter()
         if digits:
@@ -187,7 +194,25 @@ class Looker:
             "normalise": 1e3 * (normalised - start),
             "recognise": 1e3 * (time.perf_counter() - normalised),
         }
-        return Seen(found, tuple(rows), tuple(pictures), ms)
+        return Seen(found, tuple(rows), tuple(pictures), ms, unread)
+
+    def _in_turn(self, found: Found) -> "tuple[list[list[Line]], tuple[Box, ...]]":
+        """For each search the lines that are read, and the boxes of the others in the frame."""
+        whole = [search.digits() for search in found.searches]
+        lines = [(number, line) for number, part in enumerate(whole) for line in part]
+        chosen = set(self._turns.choose([len(line.digits) for _, line in lines]))
+        if len(chosen) == len(lines):
+            return whole, ()
+        read: list[list[Line]] = [[] for _ in whole]
+        unread = []
+        for index, (number, line) in enumerate(lines):
+            if index in chosen:
+                read[number].append(line)
+            else:
+                x, y = found.parts[number].region[:2]
+                left, top, width, height = _around(line)
+                unread.append((left + x, top + y, width, height))
+        return read, tuple(unread)
 
     def _score(self, lines: "list[Line]") -> "Score | None":
         """Return what says how well a mark, or a part of one, is known; None if none is broad.
@@ -219,6 +244,13 @@ class Looker:
 def _on(sheet: Sheet, digit: DigitReading) -> bool:
     x, y, width, height = digit.box
     return sheet.holds(x + width / 2, y + height / 2)
+
+
+def _around(line: "Line") -> Box:
+    boxes = [place.box for place in line.digits]
+    left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
+    right, low = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
+    return left, top, right - left, low - top
 
 
 def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:

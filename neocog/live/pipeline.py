@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
 _WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
+_DIGITS = 5  # of a frame of a camera that each core reads
 _FPS = 30.0  # frames a second that the search's now and then is counted in
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 
@@ -63,6 +64,9 @@ class Settings:
         Whether whoever takes the views gets every one; else the newest, and the news of all.
     teams : Teams or None
         How many processes search the frames of a camera; None: what suits the cores.
+    digits : int or None
+        Digits of a frame that are read in any case, of more the lines take turns; None: all in a
+        file and on a GPU, of a camera five for each core.
     """
 
     agreement: Agreement = field(default_factory=Agreement)
@@ -72,6 +76,7 @@ class Settings:
     pace: bool = False
     every_view: bool = True
     teams: Teams | None = None
+    digits: int | None = None
 
 
 @dataclass(slots=True)
@@ -169,7 +174,8 @@ class Pipeline:
         self._finder = _finder(reader, settings.teams, hurry=newest)
         ahead = self._finder.teams if isinstance(self._finder, Crew) else 1
         self._tracks: Feedback[tuple[Track, ...]] = Feedback((), behind=1 + ahead)
-        self._looker = Looker(reader, cuts=not newest)
+        most = _DIGITS * cores() if newest and reader.engine.device == "cpu" else None
+        self._looker = Looker(reader, cuts=not newest, most=settings.digits or most)
         self._frames: Handoff[Frame] = Handoff(newest=newest, depth=_WAITING if newest else 1)
         self._asked: Handoff[Ticket] = Handoff(newest=False, depth=ahead)
         self._found: Handoff[Found] = Handoff(newest=False)
@@ -322,7 +328,7 @@ class Pipeline:
             if frame.epoch != epoch:
                 tracker.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows, seen.found.parts, seen.found.bounds)
+            tracks = tracker.update(seen.rows, seen.found.parts, seen.found.bounds, seen.unread)
             self._tracks.tell(tracks)
             able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
             news = announcer.update(able, frame.t, frame.size)

@@ -119,7 +119,11 @@ class Tracker:
         self._numbers: Iterator[int] = count()
 
     def update(
-        self, rows: Sequence[Row], parts: Sequence["Part"] = (), bounds: Box | None = None
+        self,
+        rows: Sequence[Row],
+        parts: Sequence["Part"] = (),
+        bounds: Box | None = None,
+        unread: Sequence[Box] = (),
     ) -> tuple[Track, ...]:
         """Take what one frame shows; return the lines that are followed now, top to bottom.
 
@@ -130,6 +134,9 @@ class Tracker:
             What was searched: lines elsewhere are left as they are. None: all of the frame.
         bounds : tuple of int, optional
             The region that shall be read: lines beyond it are gone.
+        unread : sequence of tuple of int
+            Boxes of lines that were found and not read; those that are followed there are left
+            as they are.
         """
         entire = [part.region for part in parts if part.entire]
         matches, left = match(self.tracks, rows)
@@ -141,7 +148,7 @@ class Tracker:
                 whole = not parts or _within(row, entire)
                 after = seen(track, row, found[1], self.agreement, whole=whole)
             else:
-                hidden = parts and _hidden(track, parts, bounds)
+                hidden = (parts and _hidden(track, parts, bounds)) or _meets(track, unread)
                 after = track if hidden else unseen(track, self.agreement)
             if after.alive:
                 tracks.append(after)
@@ -256,6 +263,18 @@ def _hidden(track: Track, parts: Sequence["Part"], bounds: Box | None) -> bool:
     places = [digit.box for digit in track.digits if bounds is None or inside(digit.box, bounds)]
     searched = any(inside(place, part.region) for place in places for part in parts)
     return bool(places) and not searched
+
+
+def _meets(track: Track, unread: Sequence[Box]) -> bool:
+    """Whether a line was followed to where one was found and not read."""
+    dx, dy = track.step
+    for left, top, width, height in unread:
+        room = (left - height / 2, top - height / 2, width + height, 2 * height)
+        for x, y, wide, high in (digit.box for digit in track.digits):
+            across, down = x + wide / 2 + dx - room[0], y + high / 2 + dy - room[1]
+            if 0 <= across < room[2] and 0 <= down < room[3]:
+                return True
+    return False
 
 
 def _within(row: Row, regions: Sequence[Box]) -> bool:
