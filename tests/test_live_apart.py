@@ -23,7 +23,7 @@ from neocog.live.look import Found, Roi
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.process import Board, Process, Question, serve
 from neocog.live.sources import FrameSource
-from tests.live_support import clip
+from tests.live_support import clip, picture
 from tests.support import tiny_model
 
 
@@ -52,6 +52,22 @@ def read(found: Found) -> list[object]:
         for search in found.searches
         for line in search.digits()
     ]
+
+
+def digits(found: Found) -> list[object]:
+    """Of each part apart: in two of them the same digits may be found."""
+    return max(([*line.digits] for s in found.searches for line in s.digits()), key=len, default=[])
+
+
+def kill_scout(crew: Crew) -> None:
+    process = crew._scout._process
+    assert process is not None
+    kill(process)
+    searched(crew, frames()[0])
+    end = time.perf_counter() + 5
+    while crew._scout.there:
+        assert time.perf_counter() < end
+        time.sleep(0.01)
 
 
 def kill(one: Process) -> None:
@@ -128,8 +144,8 @@ class TestApart:
 
 @pytest.fixture(scope="module")
 def crew() -> Iterator[Crew]:
-    """Two teams of four processes."""
-    crew = Crew(Teams(2, 4))
+    """Two teams of two processes, and a scout."""
+    crew = Crew(Teams(2, 2))
     crew.warm()
     assert crew.apart
     yield crew
@@ -141,25 +157,43 @@ def searched(crew: Crew, frame: Frame, **how: Any) -> Found:
 
 
 class TestCrew:
-    def test_it_finds_what_the_search_here_finds(self, crew: Crew) -> None:
-        here = Finder()
+    def test_it_finds_what_stands_there(self, crew: Crew) -> None:
+        for frame in frames():
+            found = searched(crew, frame)
+            assert len(digits(found)) == 3
+            assert found.frame is frame
+            assert found.bounds == (0, 0, *frame.size)
+
+    def test_without_a_scout_it_finds_what_the_search_here_finds(self) -> None:
+        here, crew = Finder(), Crew(Teams(1, 2))
+        crew.warm()
+        kill_scout(crew)
         for frame in frames():
             one, two = here.find(frame), searched(crew, frame)
             assert read(one) == read(two)
             assert (one.parts, one.bounds) == (two.parts, two.bounds)
-            assert two.frame is frame
+        crew.close()
 
     def test_frames_asked_for_at_a_time_do_not_mix(self, crew: Crew) -> None:
-        here, all_of_them = Finder(), frames()
-        tickets = [crew.ask(crew.team(), frame) for frame in all_of_them[:2]]
-        for frame, ticket in zip(all_of_them, tickets, strict=False):
-            assert read(ticket.found()) == read(here.find(frame))
+        tickets = [crew.ask(crew.team(), frames(text)[0]) for text in ("471", "20")]
+        assert [len(digits(ticket.found())) for ticket in tickets] == [3, 2]
 
-    def test_bright_ink_is_found_though_dark_ink_was_thought_of(self, crew: Crew) -> None:
-        dark = frames()[0]
-        bright = Frame(0, 255 - dark.pixels, 0.0, 0.0)
-        assert read(searched(crew, bright)) == read(Finder().find(bright)) != []
-        assert read(searched(crew, dark)) == read(Finder().find(dark))
+    def test_the_scout_tells_that_ink_is_bright(self, crew: Crew) -> None:
+        bright = Frame(0, 255 - frames()[0].pixels, 0.0, 0.0)
+        end = time.perf_counter() + 5
+        while len(digits(searched(crew, bright))) < 3:
+            assert time.perf_counter() < end
+        while len(digits(searched(crew, frames()[0]))) < 3:
+            assert time.perf_counter() < end
+
+    def test_small_digits_are_searched_sharply_where_the_scout_saw_them(self, crew: Crew) -> None:
+        wide = np.full((720, 1280, 3), 215, np.uint8)
+        wide[500:590, 900:1120] = cv2.resize(picture("471", size=(220, 90)), (220, 90))
+        small = Frame(1, wide, 0.0, 0.0)
+        end = time.perf_counter() + 5
+        while not any(part.region[2] < 1280 for part in searched(crew, small).parts):
+            assert time.perf_counter() < end
+        assert len(digits(searched(crew, small))) == 3
 
     def test_region_and_steps_are_passed_on(self, crew: Crew) -> None:
         found = searched(crew, frames()[0], roi=Roi(0, 0, 0.5, 0.5), steps=True)
@@ -170,17 +204,17 @@ class TestCrew:
     def test_an_error_of_the_search_is_raised_here(self, crew: Crew) -> None:
         with pytest.raises(cv2.error):
             searched(crew, Frame(0, np.zeros((96, 128), np.uint8), 0.0, 0.0))
-        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        assert len(digits(searched(crew, frames()[0]))) == 3
 
     @pytest.mark.parametrize("teams", [Teams(1, 1), Teams(1, 3), Teams(2, 2)])
     def test_when_processes_are_killed_others_or_this_one_go_on(self, teams: Teams) -> None:
         crew = Crew(teams)
         crew.warm()
-        for team in list(crew._teams):
-            under_way = crew.ask(crew.team(), frames()[0])
+        for _ in list(crew._teams):
+            under_way = crew.ask(team := crew.team(), frames()[0])
             kill(team.processes[-1])
-            assert read(under_way.found()) == read(Finder().find(frames()[0]))
-            assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+            assert len(digits(under_way.found())) == 3
+            assert len(digits(searched(crew, frames()[0]))) == 3
         assert not crew.apart
         crew.close()
 
@@ -202,14 +236,14 @@ class TestCrew:
         monkeypatch.setattr(process, "_memory", lambda: None)
         crew = Crew(Teams(1, 2))
         crew.warm()
-        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        assert len(digits(searched(crew, frames()[0]))) == 3
         crew.close()
 
     def test_so_many_processes_as_there_are_cores_for(self) -> None:
         assert Teams.usual(2) == Teams(1, 1)
         for cores in (4, 8, 16, 64):
             teams = Teams.usual(cores)
-            assert 3 <= teams.count * teams.each < cores
+            assert 3 <= teams.count * teams.each + 1 < cores
 
     @pytest.mark.parametrize("text", ["", "2", "0x1", "x", "1x0", "axb"])
     def test_a_size_that_is_none_is_refused(self, text: str) -> None:

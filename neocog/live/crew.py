@@ -1,27 +1,26 @@
 """Several search processes at one frame, and several frames at a time, where there are the cores.
 
-Of one frame, some processes search its parts and one judges the ink (`neocog.live.split`): it is
-found as soon as its longest part is. Frames take turns at such teams and come out in their order.
+The parts of a frame are searched by a team at the same time: it is found as soon as its longest
+part is. Frames take turns at the teams and come out in their order. One process more goes ahead
+as a scout (`neocog.live.split`).
 """
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Lock
 
 from neocog.errors import UsageError
 from neocog.live.apart import begun, ready
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Frame, Handoff
-from neocog.live.ink import JUDGED_EVERY, Polarity
 from neocog.live.look import Found, Ready, Roi
 from neocog.live.process import BROKEN, Board, Process, Question
-from neocog.live.split import Done, Task, of
+from neocog.live.split import Done, Hints, Task
 from neocog.live.tracks import Track
 
-_SHEETS = 2  # of a frame
-_INVERTS = 4  # a team of so many has a process for the ink that is not thought of
+_CHOSEN = 0.5  # seconds between two judgements which colour shows ink best
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Teams:
     count : int
         Frames that are searched at a time, each by a team.
     each : int
-        Processes of a team; of two or more the last one judges.
+        Processes of a team.
     """
 
     count: int = 1
@@ -56,50 +55,75 @@ class Teams:
     @staticmethod
     def usual(cores: int) -> "Teams":
         """Return what suits a number of cores: some are left to the other stages."""
-        if cores >= 16:
-            return Teams(3, 4)
+        if cores >= 12:
+            return Teams(3, 2)
         if cores >= 8:
-            return Teams(2, 3)
-        return Teams(1, 3) if cores >= 4 else Teams()
+            return Teams(2, 2)
+        return Teams(1, 2) if cores >= 4 else Teams()
 
 
-class Ink:
-    """What is known of the ink in view, by all teams together."""
+class Scout:
+    """Searches beside what the teams search, in the newest frame whenever it has time.
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._polarity = Polarity()
-        self._guess: dict[int, bool] = {}
-        self._channel: int | None = None
-        self._left = 0
+    Parameters
+    ----------
+    cuts : bool
+        Whether marks that may be several digits are kept.
+    """
 
-    def task(self, pace: int) -> Task:
-        """Return a task that knows it."""
-        with self._lock:
-            inks = {sheet: self._polarity.of(sheet) for sheet in range(_SHEETS)}
-            known = {sheet: ink for sheet, ink in inks.items() if ink != "auto"}
-            chooses = self._left <= 0
-            self._left = JUDGED_EVERY * pace if chooses else self._left - 1
-            return Task(
-                inks=known,
-                guess=dict(self._guess),
-                channel=self._channel,
-                chooses=chooses,
-                pace=pace,
-            )
+    def __init__(self, *, cuts: bool = True) -> None:
+        self.hints = Hints()
+        self._cuts = cuts
+        self._board = Board()
+        self._process: Process | None = None
+        self._news: Handoff[tuple[Question, Frame]] = Handoff(newest=True)
+        self._thread = threading.Thread(target=self._run, name="neocog-scout", daemon=True)
 
-    def note(self, done: Done) -> None:
-        """Take what all tasks of a frame found together."""
-        with self._lock:
-            for number, part in enumerate(done.parts):
-                if part.sheet:
-                    dark = done.ink(number)
-                    written = bool(done.lines[number, dark])
-                    self._polarity.note(number, written=written, dark=dark)
-            for number, dark in done.dark.items():
-                self._guess[of(number, done.parts[number])] = dark
-            if done.channel:
-                self._channel = done.channel[0]
+    @property
+    def there(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start its process."""
+        self._process = next(iter(begun(1, self._board, cuts=self._cuts)), None)
+
+    def wait(self) -> None:
+        """Wait until it is ready."""
+        if self._process is not None:
+            self._process = next(iter(ready([self._process])), None)
+            self._thread.start()
+
+    def tell(self, question: Question, frame: Frame) -> None:
+        """Tell it of a new frame."""
+        with suppress(Closed):
+            self._news.put((question, frame))
+
+    def close(self) -> None:
+        """End its process."""
+        self._news.close(forget=True)
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2.0)
+        self._board.close()
+
+    def _run(self) -> None:
+        chosen = 0.0
+        with suppress(Closed, *BROKEN):
+            while process := self._process:
+                question, frame = self._news.get()
+                now = time.perf_counter()
+                task = Task(hints=self.hints, scouts=True, chooses=now - chosen > _CHOSEN)
+                pixels = None if self._board.put(frame.pixels) else frame.pixels
+                process.ask(replace(question, task=task), pixels)
+                hints = process.answer()
+                if isinstance(hints, Hints):  # an error in a frame, a team tells as well
+                    self.hints = hints
+                    chosen = now if task.chooses else chosen
+        self._process = None
+        self._news.close(forget=True)
 
 
 class Team:
@@ -107,18 +131,17 @@ class Team:
 
     Parameters
     ----------
-    ink : Ink
+    scout : Scout
     each : int
         Processes.
     cuts : bool
         Whether marks that may be several digits are kept; they are not cut apart.
     """
 
-    def __init__(self, ink: Ink, each: int, *, cuts: bool = True) -> None:
-        self._ink, self._each, self._cuts = ink, each, cuts
+    def __init__(self, scout: Scout, each: int, *, cuts: bool = True) -> None:
+        self._scout, self._each, self._cuts = scout, each, cuts
         self._board = Board()
         self._finder = Finder(cuts=cuts)
-        self._later: Process | None = None  # one whose answer may not be needed
         self.processes: list[Process] = []
 
     def start(self) -> None:
@@ -133,42 +156,34 @@ class Team:
 
     def close(self) -> None:
         """End the processes."""
-        processes, self.processes, self._later = self.processes, [], None
+        processes, self.processes = self.processes, []
         for process in processes:
             process.tell()
         for process in processes:
             process.close()
         self._board.close()
 
-    def ask(self, question: Question, frame: Frame, pace: int) -> list[Question]:
-        """Put the processes to work at a frame; return what each was asked."""
-        tasks = divided(self._ink.task(pace), len(self.processes))
-        questions = [replace(question, task=own) for own in tasks]
+    def ask(self, question: Question, frame: Frame, pace: int) -> None:
+        """Put the processes to work at a frame."""
+        every = len(self.processes)
+        task = Task(0, every, self._scout.hints, scouted=self._scout.there, pace=pace)
         try:
-            if self._later is not None:
-                self._later.answer()  # of the frame before, where nobody needed it
             pixels = None if self._board.put(frame.pixels) else frame.pixels
-            for process, own in zip(self.processes, questions, strict=False):
-                process.ask(own, pixels)
-            inverts = [own.task is not None and own.task.inverts for own in questions]
-            self._later = self.processes[inverts.index(True)] if any(inverts) else None
+            for first, process in enumerate(self.processes):
+                process.ask(replace(question, task=replace(task, first=first)), pixels)
         except BROKEN:
             self.close()
-        return questions
 
-    def answer(self, questions: list[Question], frame: Frame) -> Found | None:
+    def answer(self, frame: Frame) -> Found | None:
         """Wait for what they find; None where they are no more."""
         if not self.processes:
             return None
         try:
-            done = self._together(questions, frame)
+            done = joined([process.answer() for process in self.processes])
         except BROKEN:
             self.close()
             return None
-        self._ink.note(done)
-        lines = tuple(
-            Ready(done.lines[number, done.ink(number)]) for number in range(len(done.parts))
-        )
+        lines = tuple(Ready(done.lines[number]) for number in range(len(done.parts)))
         return Found(frame, lines, done.parts, done.bounds, 0.0, done.steps)
 
     def find(self, question: Question, frame: Frame) -> Found:
@@ -176,21 +191,6 @@ class Team:
         return self._finder.find(
             frame, roi=question.roi, tracks=question.tracks, steps=question.steps
         )
-
-    def _together(self, questions: list[Question], frame: Frame) -> Done:
-        """Collect the answers; what was searched for ink that it has not is asked for then."""
-        done = joined([one.answer() for one in self.processes if one is not self._later])
-        if done.wrong() and self._later is not None:
-            later, self._later = self._later, None
-            done = joined([done, later.answer()])
-        if wrong := done.wrong():
-            task = questions[0].task
-            assert task is not None
-            pixels = None if self._board.file is not None else frame.pixels
-            again = replace(task, again=wrong, judges=False, chooses=False)
-            self.processes[0].ask(replace(questions[0], task=again), pixels)
-            done = joined([done, self.processes[0].answer()])
-        return done
 
 
 class Ticket:
@@ -202,12 +202,12 @@ class Ticket:
         self._crew, self._team, self._frame = crew, team, frame
         self._start = time.perf_counter()
         self._question = question
-        self._asked = team.ask(question, frame, pace)
+        team.ask(question, frame, pace)
 
     def found(self) -> Found:
         """Wait for what was found."""
         try:
-            found = self._team.answer(self._asked, self._frame)
+            found = self._team.answer(self._frame)
             if found is None:
                 found = self._team.find(self._question, self._frame)
         finally:
@@ -226,8 +226,8 @@ class Crew:
     """
 
     def __init__(self, teams: Teams, *, cuts: bool = True) -> None:
-        ink = Ink()
-        self._teams = [Team(ink, teams.each, cuts=cuts) for _ in range(teams.count)]
+        self._scout = Scout(cuts=cuts)
+        self._teams = [Team(self._scout, teams.each, cuts=cuts) for _ in range(teams.count)]
         self._free: Handoff[Team] = Handoff(newest=False, depth=teams.count)
 
     @property
@@ -242,8 +242,10 @@ class Crew:
 
     def warm(self) -> None:
         """Start all processes, and wait until they have loaded all that they need."""
+        self._scout.start()
         for team in self._teams:
             team.start()
+        self._scout.wait()
         for team in self._teams:
             team.wait()
         for team in self._teams:
@@ -271,7 +273,9 @@ class Crew:
     ) -> Ticket:
         """Have a team search a frame; as `Finder.find`, ``pace`` as `planned`."""
         question = Question(frame.index, frame.pixels.shape, roi, tuple(tracks), steps)
-        return Ticket(self, team, frame, question, pace)
+        ticket = Ticket(self, team, frame, question, pace)
+        self._scout.tell(question, frame)
+        return ticket
 
     def free(self, team: Team) -> None:
         """Take a team back: one without processes only if there is no other."""
@@ -286,22 +290,12 @@ class Crew:
     def close(self) -> None:
         """End all processes."""
         self.stop()
+        self._scout.close()
         for team in self._teams:
             for process in team.processes:
                 process.tell()
         for team in self._teams:
             team.close()
-
-
-def divided(task: Task, each: int) -> list[Task]:
-    """Divide a frame's task over a team of so many processes."""
-    if each < 2:
-        return [replace(task, judges=True)]
-    searching = each - 1 - (each >= _INVERTS)
-    tasks = [replace(task, first=n, every=searching, chooses=False) for n in range(searching)]
-    if each >= _INVERTS:
-        tasks.append(replace(task, every=0, inverts=True, chooses=False))
-    return [*tasks, replace(task, every=0, judges=True)]
 
 
 def joined(answers: Sequence[object]) -> Done:
@@ -314,6 +308,7 @@ def joined(answers: Sequence[object]) -> Done:
         if done is None:
             done = answer
         else:
-            done.add(answer)
+            done.lines.update(answer.lines)
+            done.steps.update(answer.steps)
     assert done is not None
     return done

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
 from neocog.live.look import Roi
-from neocog.live.split import Task, work
+from neocog.live.split import Task, scout, work
 from neocog.live.tracks import Track
 
 _ENDS = 1.0  # seconds in which the process ends when it is told to
@@ -199,6 +199,8 @@ def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> Non
 
 def _answer(finder: Finder, frame: Frame, question: Question, cuts: bool) -> Any:
     roi, tracks, steps = question.roi, question.tracks, question.steps
+    if question.task is not None and question.task.scouts:
+        return scout(frame, question.task, roi=roi, tracks=tracks)
     if question.task is not None:
         return work(frame, question.task, roi=roi, tracks=tracks, steps=steps, cuts=cuts)
     found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)

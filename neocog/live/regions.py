@@ -38,6 +38,9 @@ BARE_SHARP_EVERY = 2
 LEGIBLE = 28
 """Height in pixels at which digits of a followed line are searched; the network sees 20."""
 
+THOUGHT = -1
+"""Number of lines that nobody follows: something may stand there."""
+
 _MARGIN = 1.2  # heights of a line around it; it may move, and what is beside it tells what it is
 _AHEAD = 2.5  # frames that a line has moved on until its place is searched
 _LEAST_HIGH = 0.55  # share of its width that a region is high; a strip is read by other rules
@@ -70,7 +73,13 @@ class Part:
 
 
 def planned(
-    index: int, bounds: Box, sheets: Sequence[Sheet], tracks: Sequence[Track], *, pace: int = 1
+    index: int,
+    bounds: Box,
+    sheets: Sequence[Sheet],
+    tracks: Sequence[Track],
+    *,
+    pace: int = 1,
+    scouted: bool = False,
 ) -> tuple[Part, ...]:
     """Say which parts of a frame are searched.
 
@@ -87,6 +96,10 @@ def planned(
     pace : int
         What is done every so many frames is done so many times as rarely: a camera that gives
         twice the frames shows nothing sooner.
+    scouted : bool
+        Whether others search sheets sharply and all of the frame, and tell by ``tracks`` where
+        something may stand. All of the frame is searched then only where a line beside the sheets
+        must still be confirmed.
 
     Returns
     -------
@@ -101,20 +114,22 @@ def planned(
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
         times = pace * (SHARP_EVERY if own else BARE_SHARP_EVERY)
-        sharp = index % times == times // 2  # all of the frame is searched in other frames
+        sharp = index % times == times // 2 and not scouted  # the frame is, in other frames
         parts.append(
             Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
         )
     beside = [track for track in beside if track.text.strip(REJECTED)]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
-    if index % (pace * every) == 0:
+    unsure = not scouted or any(track.steady and not track.confirmed for track in beside)
+    if index % (pace * every) == 0 and unsure:
         return (*parts, whole)
-    region = predicted(beside, bounds)
+    followed = [track for track in beside if track.number != THOUGHT]
+    region = predicted(beside, bounds) or predicted(followed, bounds)
     if region:
         parts.append(Part(region, legible(region, beside), entire=False))
     if parts:
         return tuple(parts)
-    if beside or index % (pace * BARE_EVERY) == 0:
+    if followed or (index % (pace * BARE_EVERY) == 0 and not scouted):
         return (whole,)
     return (Part(bounds, GLANCE_SIDE, entire=False),)
 

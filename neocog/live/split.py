@@ -1,9 +1,9 @@
 """One frame's search divided: what each of several processes does of it.
 
-All of them find the sheets and say which parts are searched; none waits for another. Some search
-parts, one after another; one judges meanwhile what a search would have to judge first: whether a
-part's ink is dark, and which colour shows ink best. Until that is known a part is searched as the
-last one was, by another process the other way round, or again.
+All find the sheets and say which parts are searched; none waits for another. What takes long and
+is needed now and then - all of the frame, a sheet twice as sharply, whether ink is dark, which
+colour shows it - a scout does beside, in the frames that it has time for. Nothing that it finds is
+read: it tells the others where to search, how sharply, and for which ink.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,36 @@ from neocog.live.finder import bare
 from neocog.live.frames import Frame
 from neocog.live.ink import clearest_channel, in_grey
 from neocog.live.look import Roi
-from neocog.live.regions import Part, planned
-from neocog.live.sheets import find_sheets
-from neocog.live.tracks import Track
+from neocog.live.regions import THOUGHT, WHOLE_SIDE, Part, legible, planned
+from neocog.live.sheets import Sheet, find_sheets
+from neocog.live.tracks import Digit, Track, inside
 
 if TYPE_CHECKING:
-    from neocog.vision.find import Line
+    from neocog.vision.find import Line, Search
+
+_LONGEST, _MOST = 20, 6  # digits of a line, and lines of a part; more is print or texture
 
 BESIDE = -1
 """Stands for all that is on no sheet, where ink is spoken of by the sheet's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a scout knows.
+
+    Attributes
+    ----------
+    dark : dict
+        Whether ink is dark, by a sheet's number or `BESIDE`.
+    channel : int or None
+        The colour that shows ink best; None for luma.
+    lines : tuple
+        Where something may stand: boxes in the frame, line by line.
+    """
+
+    dark: dict[int, bool] = field(default_factory=dict)
+    channel: int | None = None
+    lines: tuple[tuple[Box, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,40 +57,30 @@ class Task:
     Attributes
     ----------
     first, every : int
-        It searches every so many parts from the first on; none if ``every`` is 0.
-    inks : dict
-        "dark" or "bright" by a sheet's number; what is missing must be judged.
-    guess : dict
-        Whether ink was dark when it was judged last, by a sheet's number or `BESIDE`.
-    channel : int or None
-        The colour that is searched; None for luma.
-    judges : bool
-        Whether it judges, for each part of unknown ink, whether that is dark.
+        It searches every so many parts from the first on.
+    hints : Hints
+    scouts : bool
+        Whether it is the scout.
+    scouted : bool
+        Whether there is one.
     chooses : bool
-        Whether it judges which colour shows ink best.
-    again : dict
-        Only these parts are searched, with this ink.
-    inverts : bool
-        Whether it searches, of all parts, those of unknown ink alone, and not as is guessed.
+        Whether the scout judges which colour shows ink best.
     pace : int
         As `neocog.live.regions.planned`.
     """
 
     first: int = 0
     every: int = 1
-    inks: dict[int, str] = field(default_factory=dict)
-    guess: dict[int, bool] = field(default_factory=dict)
-    channel: int | None = None
-    judges: bool = False
+    hints: Hints = field(default_factory=Hints)
+    scouts: bool = False
+    scouted: bool = False
     chooses: bool = False
-    again: dict[int, str] = field(default_factory=dict)
-    inverts: bool = False
     pace: int = 1
 
 
 @dataclass(slots=True)
 class Done:
-    """What came of a task.
+    """What came of a task of a searching process.
 
     Attributes
     ----------
@@ -77,41 +88,15 @@ class Done:
     bounds : tuple of int
         The region that shall be read.
     lines : dict
-        By a part's number, and whether dark ink was searched, the lines of normalised digits.
-    dark : dict
-        By a part's number, how its ink was judged, where that was not known.
-    channel : tuple
-        The colour that shows ink best, if that was judged.
+        By a part's number, the lines of normalised digits.
     steps : dict
         Pictures of the steps of the search.
     """
 
     parts: tuple[Part, ...]
     bounds: Box
-    lines: "dict[tuple[int, bool], list[Line]]" = field(default_factory=dict)
-    dark: dict[int, bool] = field(default_factory=dict)
-    channel: tuple[int | None, ...] = ()
+    lines: "dict[int, list[Line]]" = field(default_factory=dict)
     steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
-
-    def ink(self, number: int) -> bool:
-        """Whether a part's ink is dark: as it was judged, or as was known."""
-        known = self.dark.get(number)
-        return (number, True) in self.lines if known is None else known
-
-    def wrong(self) -> dict[int, str]:
-        """Return the ink of those parts that were searched for the other one alone."""
-        inks = {number: self.ink(number) for number in range(len(self.parts))}
-        lacking = {
-            number: dark for number, dark in inks.items() if (number, dark) not in self.lines
-        }
-        return {number: "dark" if dark else "bright" for number, dark in lacking.items()}
-
-    def add(self, other: "Done") -> None:
-        """Add what came of another task of the frame."""
-        self.lines.update(other.lines)
-        self.dark.update(other.dark)
-        self.steps.update(other.steps)
-        self.channel = self.channel or other.channel
 
 
 def work(
@@ -123,7 +108,7 @@ def work(
     steps: bool = False,
     cuts: bool = True,
 ) -> Done:
-    """Do a task of a frame.
+    """Search some parts of a frame.
 
     Parameters
     ----------
@@ -131,47 +116,89 @@ def work(
         As `neocog.live.finder.Finder`.
     task : Task
     """
-    from neocog.vision.find import Settings, ink_is_dark, search
+    from neocog.vision.find import Settings, search
 
     bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-    parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks, pace=task.pace)
+    found = find_sheets(frame.pixels, bounds)
+    known = [*tracks, *thought(task.hints.lines, tracks)]
+    parts = planned(frame.index, bounds, found, known, pace=task.pace, scouted=task.scouted)
     sheets = [part.sheet for part in parts if part.sheet]
     done = Done(parts, bounds)
-    for number, part in enumerate(parts):
-        ink = task.again.get(number) or (task.inks.get(number) if part.sheet else None)
-        searched = _searched(number, task, known=ink is not None)
-        if not searched and not (task.judges and ink is None):
-            continue
-        x, y, width, height = part.region
-        grey = in_grey(frame.pixels[y : y + height, x : x + width], task.channel)
-        page = bare(grey, part, sheets)
-        if task.judges and ink is None:
-            done.dark[number] = ink_is_dark(page, settings=Settings(long_side=part.long_side))
-        if not searched:
-            continue
-        if ink is None:
-            ink = "dark" if task.guess.get(of(number, part), True) != task.inverts else "bright"
-        found = search(
-            page,
+    for number in range(task.first, len(parts), task.every):
+        part = parts[number]
+        ink = "auto"
+        if task.scouted:
+            place = number if part.sheet else BESIDE
+            ink = "dark" if task.hints.dark.get(place, True) else "bright"
+        result = search(
+            _page(frame, part, task.hints.channel, sheets),
             settings=Settings(long_side=part.long_side, ink=ink),
             cuts=cuts,
             trace=done.steps.__setitem__ if steps and number == 0 else None,
         )
-        done.lines[number, ink == "dark"] = found.digits()
-    if task.chooses:
-        x, y, width, height = parts[0].region
-        done.channel = (clearest_channel(frame.pixels[y : y + height, x : x + width]),)
+        done.lines[number] = result.digits()
     return done
 
 
-def of(number: int, part: Part) -> int:
-    """Return the number under which a part's ink is remembered."""
-    return number if part.sheet else BESIDE
+def scout(
+    frame: Frame, task: Task, *, roi: Roi | None = None, tracks: Sequence[Track] = ()
+) -> Hints:
+    """Search a frame for all that `work` is spared.
+
+    Parameters
+    ----------
+    frame, roi, tracks
+        As `neocog.live.finder.Finder`.
+    task : Task
+    """
+    from neocog.vision.find import Settings, search
+
+    bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
+    sheets = find_sheets(frame.pixels, bounds)
+    parts = [Part(bounds, WHOLE_SIDE, entire=True)]
+    shown = [track for track in tracks if track.shown]
+    for sheet in sheets:
+        own = [track for track in shown if inside(track.digits[0].box, sheet.box)]
+        side = legible(sheet.box, own, sharp=True)
+        parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
+    channel = task.hints.channel
+    if task.chooses:
+        x, y, width, height = parts[-1].region
+        channel = clearest_channel(frame.pixels[y : y + height, x : x + width])
+    dark, lines = dict(task.hints.dark), []
+    for number, part in enumerate(parts, BESIDE):
+        page = _page(frame, part, channel, sheets)
+        found = search(page, settings=Settings(long_side=part.long_side))
+        if found.lines:
+            dark[number] = found.dark
+            likely = [line for line in _boxes(found, part) if 1 < len(line) <= _LONGEST]
+            lines += likely if len(likely) <= _MOST else []
+    return Hints(dark, channel, tuple(lines))
 
 
-def _searched(number: int, task: Task, *, known: bool) -> bool:
-    if task.again:
-        return number in task.again
-    if task.inverts:
-        return not known
-    return task.every > 0 and number % task.every == task.first
+def thought(lines: Sequence[Sequence[Box]], tracks: Sequence[Track]) -> list[Track]:
+    """Return lines for what a scout found where none is followed."""
+    followed = [digit.box for track in tracks for digit in track.digits]
+    return [
+        Track(THOUGHT, tuple(Digit(box, (None,), "0", 1.0, present=True) for box in line))
+        for line in lines
+        if not any(inside(box, other) for box in line for other in followed)
+    ]
+
+
+def _page(
+    frame: Frame, part: Part, channel: int | None, sheets: Sequence[Sheet]
+) -> NDArray[np.uint8]:
+    x, y, width, height = part.region
+    grey = in_grey(frame.pixels[y : y + height, x : x + width], channel)
+    return bare(grey, part, sheets)
+
+
+def _boxes(found: "Search", part: Part) -> list[tuple[Box, ...]]:
+    """Boxes in the frame of what was found in a part, line by line."""
+    x, y = part.region[:2]
+    lines = []
+    for line in found.lines:
+        boxes = [tuple(round(value / found.scale) for value in mark.box) for mark in line]
+        lines.append(tuple((x + left, y + top, wide, high) for left, top, wide, high in boxes))
+    return lines
