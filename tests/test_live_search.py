@@ -8,11 +8,22 @@ import pytest
 from numpy.typing import NDArray
 
 from neocog.batch.records import Box
+from neocog.live.finder import Finder
+from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
 from neocog.live.paper import without_desk, without_sheets
-from neocog.live.regions import LEGIBLE, REGION_SIDE, Part, legible, planned, predicted
+from neocog.live.regions import (
+    GLANCE_SIDE,
+    LEGIBLE,
+    REGION_SIDE,
+    Part,
+    legible,
+    planned,
+    predicted,
+)
 from neocog.live.sheets import Sheet, find_sheets
-from neocog.live.tracks import Digit, Track, Tracker
+from neocog.live.split import thought
+from neocog.live.tracks import Digit, Track, Tracker, inside
 from neocog.live.vote import Agreement
 from tests.live_support import row
 
@@ -112,6 +123,48 @@ class TestRegions:
         assert sides[-1] > 1.5 * max(sides[:-1])
         bare = [planned(n, self.FRAME, [sheet], [])[0].long_side for n in range(4)]
         assert bare == [REGION_SIDE // 2, REGION_SIDE] * 2
+        dull = [planned(n, self.FRAME, [sheet], [], dull=[0])[0].long_side for n in range(12)]
+        assert [n for n, side in enumerate(dull) if side == REGION_SIDE] == [3, 9]
+        other = [planned(n, self.FRAME, [sheet], [], dull=[1])[0].long_side for n in range(4)]
+        assert other == bare
+
+    def test_a_sheet_without_writing_is_seldom_searched_sharply(self) -> None:
+        finder = Finder()
+        desk = np.full((480, 640, 3), 60, np.uint8)
+        desk[100:400, 100:500] = 220
+        sides = [finder.find(Frame(n, desk, 0.0, 0.0)).parts[0].long_side for n in range(22)]
+        assert [n for n, side in enumerate(sides) if side == REGION_SIDE] == [1, 3, 9, 15, 21]
+        written = desk.copy()
+        cv2.putText(written, "4711", (150, 300), cv2.FONT_HERSHEY_SIMPLEX, 3, (40, 40, 40), 9)
+        finder.find(Frame(22, written, 0.0, 0.0))
+        assert finder.find(Frame(23, desk, 0.0, 0.0)).parts[0].long_side == REGION_SIDE
+
+    def test_twice_the_frames_are_searched_sharply_half_as_often(self) -> None:
+        sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
+        plans = [planned(n, self.FRAME, [sheet], [], pace=2) for n in range(24)]
+        assert sum(plan[0].long_side == REGION_SIDE for plan in plans) == 6
+        assert [n for n, plan in enumerate(plans) if len(plan) == 2] == [0, 12]
+
+    def test_with_a_scout_no_frame_is_searched_whole_or_sharply_without_need(self) -> None:
+        sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
+        plans = [planned(n, self.FRAME, [sheet], [], scouted=True) for n in range(24)]
+        assert {(len(plan), plan[0].long_side) for plan in plans} == {(1, REGION_SIDE // 2)}
+        bare = [planned(n, self.FRAME, [], [], scouted=True) for n in range(24)]
+        assert {plan[0].long_side for plan in bare} == {GLANCE_SIDE}
+        beside = replace(self.track("4711"), steady=5, confirmed=0)
+        plans = [planned(n, self.FRAME, [], [beside], scouted=True) for n in range(24)]
+        assert [n for n, plan in enumerate(plans) if plan[-1].entire] == [0, 6, 12, 18]
+        sure = replace(beside, confirmed=1)
+        plans = [planned(n, self.FRAME, [], [sure], scouted=True) for n in range(24)]
+        assert not any(plan[-1].entire for plan in plans)
+
+    def test_where_a_scout_saw_something_is_searched(self) -> None:
+        line = tuple((300 + 30 * n, 300, 20, 28) for n in range(4))
+        thoughts = thought([line], [])
+        (part,) = planned(1, self.FRAME, [], thoughts, scouted=True)
+        assert all(inside(box, part.region) for box in line)
+        assert not part.entire
+        assert thought([line], [self.track("4711", x=290, y=290)]) == []
 
     def test_no_frame_is_searched_whole_and_its_sheet_sharply(self) -> None:
         sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))

@@ -10,7 +10,7 @@ from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
 from neocog.live.look import Found, Roi
 from neocog.live.paper import without_desk, without_sheets
-from neocog.live.regions import Part, planned
+from neocog.live.regions import DULL, REGION_SIDE, Part, planned
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Track
 
@@ -27,6 +27,7 @@ class Finder:
     def __init__(self, *, cuts: bool = True) -> None:
         self._cuts = cuts
         self._grey, self._polarity = Grey(), Polarity()
+        self._nothing: dict[int, int] = {}  # sharp searches of each sheet that found nothing
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -61,7 +62,8 @@ class Finder:
 
         start = time.perf_counter()
         bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks)
+        dull = [sheet for sheet, times in self._nothing.items() if times >= DULL]
+        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks, dull=dull)
         sheets = [part.sheet for part in parts if part.sheet]
         pictures: dict[str, NDArray[np.uint8]] = {}
         searches = []
@@ -78,9 +80,17 @@ class Finder:
             )
             if part.sheet:
                 self._polarity.note(number, written=bool(found.lines), dark=found.dark)
+                self._note(number, part, written=bool(found.lines))
             searches.append(found)
         spent = 1e3 * (time.perf_counter() - start)
         return Found(frame, tuple(searches), parts, bounds, spent, pictures)
+
+    def _note(self, sheet: int, part: Part, *, written: bool) -> None:
+        """Count the sharp searches of a sheet that find nothing."""
+        if written:
+            self._nothing.pop(sheet, None)
+        elif part.long_side == REGION_SIDE:
+            self._nothing[sheet] = self._nothing.get(sheet, 0) + 1
 
 
 def bare(grey: NDArray[np.uint8], part: Part, sheets: Sequence[Sheet]) -> NDArray[np.uint8]:

@@ -4,7 +4,7 @@ Searching a whole frame on a desk full of texture takes longer than a camera wai
 sheet takes a tenth of it. Every frame is searched anew; only places are predicted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -33,7 +33,9 @@ SHARP_EVERY = 6
 """Every sixth time a sheet is searched twice as sharply as its smallest line needs it."""
 
 BARE_SHARP_EVERY = 2
-"""Every second time while no line is followed on it."""
+"""Every second time while no line is followed on it, until that found nothing `DULL` times."""
+
+DULL = 2
 
 LEGIBLE = 28
 """Height in pixels at which digits of a followed line are searched; the network sees 20."""
@@ -78,6 +80,7 @@ def planned(
     sheets: Sequence[Sheet],
     tracks: Sequence[Track],
     *,
+    dull: Collection[int] = (),
     pace: int = 1,
     scouted: bool = False,
 ) -> tuple[Part, ...]:
@@ -93,6 +96,8 @@ def planned(
         Sheets that this frame shows.
     tracks : sequence of Track
         Lines that are followed.
+    dull : collection of int
+        Sheets, by their number, on which sharp searches found nothing lately.
     pace : int
         What is done every so many frames is done so many times as rarely: a camera that gives
         twice the frames shows nothing sooner.
@@ -109,11 +114,11 @@ def planned(
     """
     parts, beside = [], [track for track in tracks if track.shown]
     every = WHOLE_EVERY
-    for sheet in sheets:
+    for number, sheet in enumerate(sheets):
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
-        times = pace * (SHARP_EVERY if own else BARE_SHARP_EVERY)
+        times = pace * (SHARP_EVERY if own or number in dull else BARE_SHARP_EVERY)
         sharp = index % times == times // 2 and not scouted  # the frame is, in other frames
         parts.append(
             Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
