@@ -23,7 +23,7 @@ KINDS: dict[Draw, float] = {
     glyphs.letter: 7, glyphs.sign: 3.5, glyphs.word: 1.5,
     remains.pair: 3, remains.part_of_next: 1, remains.piece: 1, remains.struck: 0.7,
     strokes.scribble: 1.5, strokes.zigzag: 1, strokes.cross: 1.5, strokes.bar: 1,
-    strokes.polygon: 1.2, strokes.outline: 1, strokes.crossed_ring: 0.6, strokes.figure: 1.5,
+    strokes.polygon: 1.2, strokes.crossed_ring: 0.6, strokes.figure: 1.5,
     strokes.arrow: 0.8, strokes.tick: 0.5, strokes.box: 0.8, strokes.face: 0.6, strokes.plant: 0.8,
     spots.blot: 0.8, spots.specks: 0.8, spots.paper: 0.8, spots.noise: 0.6,
 }  # fmt: skip

@@ -23,7 +23,7 @@ Ink = NDArray[np.float32]
 GRIDS = (8, 8, 9, 10, 11, 12, 14, 16, 16, 20)
 _WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
 _COARSE = 0.5  # share of coarse scanners
-_DRAWN = 0.1  # share of digits that are drawn, in place of one that was written
+_DRAWN = 0.06  # share of digits that are drawn, in place of one that was written
 _CANVAS = 96
 
 

@@ -1,4 +1,4 @@
-"""Marks of a few strokes: scribbles, crosses, rules, arrows, boxes, outlines, faces, plants."""
+"""Marks of a few strokes: scribbles, crosses, rules, arrows, boxes, figures, faces, plants."""
 
 import numpy as np
 
@@ -109,25 +109,6 @@ def polygon(rng: Random, source: Source) -> Ink:
     elif inside < 0.5:
         lines.append(0.5 + rng.uniform(0.4, 0.7) * (line - 0.5))
     return draw_lines(rng, lines)
-
-
-def outline(rng: Random, source: Source) -> Ink:
-    """The outline of a heart, a moon, a house or a block arrow: closed and not round."""
-    t = np.linspace(0, 2 * np.pi, 48)
-    x, y = np.cos(t), np.sin(t)
-    dent = rng.uniform(0.5, 0.8)
-    shapes = [
-        np.stack([y**3, -(0.8 * x - dent * x**2 - 0.15 * np.cos(3 * t))], axis=1),
-        np.stack([np.where(x > 0, x, (0.4 - 1.2 * dent) * x), y], axis=1),
-        np.array([[-0.8, -0.2], [0, -1], [0.8, -0.2], [0.8, 1], [-0.8, 1], [-0.8, -0.2]]),
-        np.array(
-            [[-1, -0.35], [0.1, -0.35], [0.1, -0.9], [1, 0], [0.1, 0.9], [0.1, 0.35], [-1, 0.35]]
-        ),
-    ]
-    line = shapes[int(rng.integers(len(shapes)))]
-    line = 0.5 + 0.5 * np.concatenate([line, line[:1]]) * rng.uniform(0.85, 1, 2)
-    angle = float(rng.choice([0, rng.uniform(0, 2 * np.pi)]))
-    return by_hand(draw_lines(rng, [turned(line, angle)]), rng, 0.7)
 
 
 def crossed_ring(rng: Random, source: Source) -> Ink:
