@@ -56,8 +56,7 @@ def test_one_page_with_three_figures_links_to_all_tables(
 def test_what_the_papers_lack_and_what_was_not_measured_is_said(stored: dict[str, Any]) -> None:
     text = experiments.page(stored, more="experiments")
     assert text.count("not in our copy") >= 3
-    assert "Not measured: one whole character" in text
-    assert "4 GPUs" in text
+    assert "Not measured: 4 GPUs" in text
     full = experiments.full_page("winograd", stored["winograd"], figures="f", back="../e.md")
     assert "Counted but not measured: " in full
     assert "cudaLaunchKernel" not in full

@@ -66,3 +66,4 @@ def test_a_pass_reads_and_writes_only_what_is_its_own(
         pytest.skip("compute-sanitizer does not support this GPU here")
     assert "answers" in told, told[-2000:]
     assert done.returncode == 0, told[-4000:]
+    assert "SUMMARY: 0" in told, told[-2000:]  # "0 errors", "0 hazards": it did watch
