@@ -227,22 +227,6 @@ def search(
     return Search(without_type(into_lines(kept)), marks, scale, nothing.shape, drawing, dark)
 
 
-def ink_is_dark(grey: NDArray[np.uint8], *, settings: Settings | None = None) -> bool:
-    """Tell dark ink on bright paper from the reverse, as `search` does where ``ink`` is "auto".
-
-    Parameters
-    ----------
-    grey, settings
-        As `find_digits`.
-    """
-    settings = settings or Settings()
-    small, _ = _reduce(grey, settings.long_side)
-    if is_low(grey.shape) or min(small.shape) < settings.least_height:
-        return True
-    page, noise = smooth(small)
-    return _is_dark(page, noise, settings)
-
-
 def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search:
     """Find the marks of a low picture that holds one line."""
     page, scale = enlarge(grey)
