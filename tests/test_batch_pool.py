@@ -214,6 +214,39 @@ def test_only_a_worker_at_its_own_work_can_stall(monkeypatch: pytest.MonkeyPatch
     assert (kind, own.recv()[0]) == (worker.DIGITS, worker.BLOCK)
 
 
+def test_one_lane_works_while_the_other_waits_for_the_network() -> None:
+    own, theirs = multiprocessing.Pipe()
+    link = worker.Link(theirs)
+    at_work, most = [0], [0]
+
+    class Counting:
+        """Works, asks the network, and works again."""
+
+        def do(self, task: Task, *, beat: object) -> Block:
+            self.work()
+            worker._ask(link, np.zeros((1, 28, 28), np.uint8))
+            self.work()
+            return Block(task.place)
+
+        def work(self) -> None:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+            time.sleep(0.02)
+            at_work[0] -= 1
+
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    turn = threading.Lock()
+    for _ in range(2):
+        worker._Lane(Counting(), link, tasks, turn).start()  # type: ignore[arg-type]
+    for number in range(2):
+        tasks.put(Task(Place(number), ()))
+    asked = [own.recv()[1] for _ in range(2)]  # the second while nobody has answered the first
+    for number in asked:
+        link.answer(number, None)  # type: ignore[arg-type]
+    assert [own.recv()[0] for _ in range(2)] == [worker.BLOCK] * 2
+    assert most == [1]
+
+
 # --- how many ---------------------------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ def test_a_pass_reads_and_writes_only_what_is_its_own(
         timeout=300,
     )
     told = done.stdout + done.stderr
-    if "not supported" in told:
+    if "answers" not in told and "Device not supported" in told:
         pytest.skip("compute-sanitizer does not support this GPU here")
     assert "answers" in told, told[-2000:]
     assert done.returncode == 0, told[-4000:]
