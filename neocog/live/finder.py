@@ -31,8 +31,7 @@ class Finder:
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
-        finder = Finder(cuts=self._cuts)
-        for search in finder.find(Frame(0, _trial(), 0.0, 0.0)).searches:
+        for search in trial(cuts=self._cuts).searches:
             search.digits()
 
     def close(self) -> None:
@@ -100,10 +99,10 @@ def bare(grey: NDArray[np.uint8], part: Part, sheets: Sequence[Sheet]) -> NDArra
     return without_sheets(grey, sheets, part.region[:2])
 
 
-def _trial() -> NDArray[np.uint8]:
-    """A sheet with a few strokes on a grainy desk, at which all steps are gone through once."""
+def trial(*, cuts: bool = True) -> Found:
+    """Search a sheet with a few strokes on a grainy desk: all steps are gone through once."""
     frame = np.random.default_rng(0).integers(40, 90, (480, 640, 3)).astype(np.uint8)
     frame[80:400, 80:560] += 120
     for column in range(140, 500, 40):
         frame[180:260, column : column + 6] -= 120
-    return frame
+    return Finder(cuts=cuts).find(Frame(0, frame, 0.0, 0.0))

@@ -5,6 +5,7 @@ From a camera each stage takes the newest frame; what is then left over counts a
 file every frame goes through. Whoever draws takes views from the end and holds nothing up.
 """
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from neocog.live.apart import Apart
 from neocog.live.capture import Capture, Notice, failed
 from neocog.live.crew import Crew, Teams, Ticket
 from neocog.live.expected import Expected
-from neocog.live.finder import Finder
+from neocog.live.finder import Finder, trial
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Found, Looker, Roi, Seen
 from neocog.live.measures import Measures, Meter
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from neocog.batch.reader import Reader
 
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
+_WARM_GPU = (32, 64, 128)  # and on a GPU, where each size has kernels of its own
 _WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
 _DIGITS = 5  # of a frame of a camera that each core reads
 _FPS = 30.0  # frames a second that the search's now and then is counted in
@@ -199,11 +201,13 @@ class Pipeline:
         ]
 
     def __enter__(self) -> "Pipeline":
-        from neocog.live.quiet import one_thread_each
+        from neocog.live.quiet import one_thread_each, settle
 
-        one_thread_each()
+        one_thread_each(short=isinstance(self._finder, Crew))
         warm(self.reader)
+        self._looker.read(trial())
         self._finder.warm()
+        settle()
         self.capture.start()
         for stage in self._stages:
             stage.start()
@@ -254,6 +258,7 @@ class Pipeline:
             if stage.is_alive():
                 stage.join(timeout=2.0)
         self._finder.close()
+        gc.unfreeze()
 
     @property
     def dropped(self) -> int:
@@ -377,7 +382,8 @@ def _pace(fps: float | None) -> int:
 
 def warm(reader: "Reader") -> None:
     """Make passes of usual sizes, so that no kernel is built while frames wait."""
-    for digits in _WARM:
+    sizes = _WARM if reader.engine.device == "cpu" else (*_WARM, *_WARM_GPU)
+    for digits in sizes:
         reader.engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=reader.batch)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
 from neocog.live.look import Roi
+from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Task, scout, work
 from neocog.live.tracks import Track
 
@@ -180,6 +181,7 @@ def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> Non
     """Search the frames that are asked for through a pipe until it is closed."""
     finder = Finder(cuts=cuts)
     finder.warm()
+    settle()
     answer: Any = None
     while True:
         pickle.dump(answer, answers)
@@ -219,8 +221,6 @@ def _memory() -> int | None:
 
 def main() -> None:
     """Serve the program that started this one."""
-    from neocog.live.quiet import one_thread_each
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its pipes are closed
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no answer
