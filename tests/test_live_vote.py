@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from neocog.batch.records import Box
 from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
-from neocog.live.announce import Announcer, Rules, alike, at_border, distance
+from neocog.live.announce import Announcer, Rules, alike, at_border, distance, rivals
 from neocog.live.expected import Expected
 from neocog.live.look import Roi
 from neocog.live.regions import Part
@@ -284,6 +284,11 @@ class TestAnnouncements:
         assert watcher.see(row("471", x=0, y=99), times=9) == []
         assert watcher.see(row("471", x=0, y=99), times=9) == ["471"]
 
+    def test_off_a_sheet_what_the_border_may_cut_off_is_never_announced(self) -> None:
+        watcher = Watcher()
+        assert watcher.see(row("471", x=0, y=99), times=90, sheet=False) == []
+        assert watcher.see(row("471", x=40, y=99), times=5, sheet=False) == ["471"]
+
     def test_noise_never_announces(self) -> None:
         rng = random.Random(5)
         watcher = Watcher()
@@ -344,6 +349,87 @@ class TestAnnouncements:
         line = row("471", x=99, y=99)
         assert watcher.see(line, times=40, whole=False) == []
         assert watcher.see(line) == ["471"]
+
+
+class TestDisputes:
+    """Two readings of one line: the one must be read far more often than the other."""
+
+    def test_a_line_that_is_read_in_two_ways_is_not_announced(self) -> None:
+        watcher = Watcher()
+        for _ in range(10):
+            watcher.see(row("98509383", x=99, y=99), times=4)
+            watcher.see(row("98504383", x=99, y=99), times=6)
+        assert watcher.news == []
+
+    def test_it_is_when_the_frames_have_made_up_their_mind(self) -> None:
+        watcher = Watcher()
+        for text in ("98509383", "98504383") * 3:
+            watcher.see(row(text, x=99, y=99), times=4)
+        assert watcher.see(row("98509383", x=99, y=99), times=60) == ["98509383"]
+
+    def test_one_frame_that_read_otherwise_delays_nothing(self) -> None:
+        watcher = Watcher()
+        line, other = row("98509383", x=99, y=99), row("98504383", x=99, y=99)
+        watcher.see(line, times=2)
+        watcher.see(other)
+        assert watcher.see(line, times=5) == ["98509383"]
+
+    def test_a_digit_that_one_of_four_frames_saw_is_not_left_out(self) -> None:
+        watcher = Watcher()
+        line = row("18992595", x=99, y=99)
+        for _ in range(6):
+            watcher.see(line, times=3)
+            watcher.see(line[:1] + line[2:], times=9)
+        assert watcher.news == []
+
+    def test_a_mark_that_was_taken_for_a_digit_for_a_moment_is_left_out(self) -> None:
+        watcher = Watcher()
+        line = row("511010751", x=99, y=99)
+        watcher.see(line[:-1], times=2)
+        watcher.see(line, times=5)
+        assert watcher.see(line[:-1], times=60) == ["51101075"]
+
+    def test_a_place_that_is_mostly_unknown_is_no_digit(self) -> None:
+        watcher = Watcher()
+        for _ in range(6):
+            watcher.see(row("354?08745", x=99, y=99), times=7)
+            watcher.see(row("354108745", x=99, y=99), times=7)
+        assert watcher.news == []
+
+    def test_a_line_that_is_back_is_the_same_line(self) -> None:
+        watcher = Watcher()
+        watcher.see(row("98509383", x=99, y=99), times=4)
+        watcher.see(times=6)
+        assert watcher.see(row("98504383", x=99, y=99), times=7) == []
+        assert watcher.see(row("98504383", x=99, y=99)) == ["98504383"]
+
+    def test_lines_beside_each_other_may_be_nearly_the_same(self) -> None:
+        watcher = Watcher()
+        upper, lower = row("10000123", x=99, y=99), row("10000124", x=99, y=299)
+        watcher.see(upper, lower, times=20)
+        assert sorted(watcher.news) == ["10000123", "10000124"]
+
+    def test_the_next_number_may_be_nearly_the_same(self) -> None:
+        watcher = Watcher()
+        watcher.see(row("10000123", x=99, y=99), times=90)
+        assert watcher.see(row("10000124", x=99, y=99), times=60) == ["10000124"]
+
+    def test_a_line_that_awaits_its_turn_counts_once(self) -> None:
+        watcher = Watcher()
+        line = row("98504383", x=99, y=99)
+        watcher.see(row("98509383", x=99, y=99), times=4)
+        for _ in range(7):
+            watcher.see(line)
+            watcher.see(unread=[(99, 99, 200, 30)], times=2)
+        assert watcher.news == []
+
+    @pytest.mark.parametrize(
+        ("a", "b", "same"),
+        [("98509383", "98504383", True), ("354108745", "35?8745", True), ("642", "64", False),
+         ("642", "651", False), ("642", "641", True), ("471", "4711", True)],
+    )  # fmt: skip
+    def test_rivals(self, a: str, b: str, same: bool) -> None:
+        assert rivals(a, b) is rivals(b, a) is same
 
 
 class TestLikeness:

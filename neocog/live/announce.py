@@ -2,9 +2,11 @@
 
 What speaks against a text makes it wait longer: a digit at the frame's border (the number may go
 on beyond it), a low confidence, and a text that is nearly one announced just before (the sheet
-comes, goes or is blurred).
+comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
+more often than the other; until then nothing is announced.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +14,9 @@ from neocog.batch.records import Box
 from neocog.live.tracks import Track
 
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
+_RIVAL = 3  # readings of one line are rivals that do; more, since places may be unknown in them
 _LEAST = 3  # and have at least so many
+_LONGER = 2  # a reading with more digits counts so often: a mark is missed more easily than made up
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,10 @@ class Rules:
     sure : float
         A confidence below this does.
     again : float
-        Seconds after which a number that was out of view is a new one.
+        Seconds after which a number that was out of view is a new one, and what was read before
+        no longer speaks against what is read now.
+    ahead : float
+        A text must have been read so many times as often as any other reading of its line.
     confirmed : int
         Searches of an entire page that must have read it in that time.
     lone : bool
@@ -41,6 +48,7 @@ class Rules:
     doubtful: int = 2
     sure: float = 0.8
     again: float = 2.0
+    ahead: float = 2.0
     confirmed: int = 1
     lone: bool = False
     border: float = 0.1
@@ -89,6 +97,7 @@ class Announcer:
         self.rules = rules or Rules()
         self._last: dict[str, float] = {}
         self._said: dict[int, str] = {}
+        self._readings: list[tuple[float, int, str]] = []
         self.gone: tuple[str, ...] = ()
 
     def update(
@@ -110,9 +119,11 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last:
                 continue
-            if bare(track.text) and not (track.on_sheet or self.rules.lone):
+            if not self._placed(track, size):
                 continue
             if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
+                continue
+            if self._disputed(track, tracks):
                 continue
             self._last[track.text] = t
             self._said[track.number] = track.text
@@ -136,6 +147,37 @@ class Announcer:
         self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
         for text in self.gone:
             del self._last[text]
+        self._readings += [(t, track.number, track.read) for track in tracks if track.read]
+        self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
+
+    def _placed(self, track: Track, size: tuple[int, int]) -> bool:
+        """Whether a line stands where numbers do.
+
+        Off a sheet neither a stroke or a ring does, nor what the frame's border may cut off.
+        """
+        if track.on_sheet:
+            return True
+        return (self.rules.lone or not bare(track.text)) and not self._cut(track, size)
+
+    def _cut(self, track: Track, size: tuple[int, int]) -> bool:
+        """Whether the frame's border may cut a line off."""
+        return any(at_border(digit.box, size, self.rules.border) for digit in track.shown)
+
+    def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
+        """Whether frames read a line otherwise too often.
+
+        A line that is out of view is taken for the same if it read nearly the same: it may be
+        back. What other lines in view read says nothing.
+        """
+        others = {other.number for other in tracks} - {track.number}
+        told = Counter(text for _, number, text in self._readings if number not in others)
+        own = told.pop(track.text, 0)
+        for text, count in told.items():
+            if rivals(track.text, text):
+                count *= _LONGER if len(text) > len(track.text) else 1
+                if own < self.rules.ahead * count:
+                    return True
+        return False
 
     def _needed(self, track: Track, size: tuple[int, int]) -> int:
         """Frames for which a line's text must have stood."""
@@ -143,7 +185,7 @@ class Announcer:
         doubts = (
             (track.confidence < rules.sure)
             + (bare(track.text) and not rules.lone)
-            + any(at_border(digit.box, size, rules.border) for digit in track.shown)
+            + self._cut(track, size)
             + any(alike(track.text, text) for text in self._last)
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)
@@ -183,6 +225,16 @@ def alike(a: str, b: str) -> bool:
         return True
     longer = max(len(a), len(b))
     return longer >= _LEAST and distance(a, b) <= max(1, longer // _NEAR)
+
+
+def rivals(a: str, b: str) -> bool:
+    """Whether two texts may be two readings of one line.
+
+    >>> rivals("354108745", "35?8745"), rivals("642", "61"), rivals("123456", "654321")
+    (True, False, False)
+    """
+    shorter, longer = sorted((len(a), len(b)))
+    return shorter >= _LEAST and distance(a, b) <= longer // _RIVAL
 
 
 def distance(a: str, b: str) -> int:

@@ -67,6 +67,8 @@ class Track:
         Searches of an entire page (a sheet, or the frame) in that time that read the same.
     on_sheet : bool
         Whether it was seen last on a sheet that is all in the frame.
+    read : str
+        What the newest frame alone read, empty if it did not see the line.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Track:
     steady: int = 0
     confirmed: int = 0
     on_sheet: bool = True
+    read: str = ""
 
     @property
     def shown(self) -> tuple[Digit, ...]:
@@ -149,7 +152,7 @@ class Tracker:
                 after = seen(track, row, found[1], self.agreement, whole=whole)
             else:
                 hidden = (parts and _hidden(track, parts, bounds)) or _meets(track, unread)
-                after = track if hidden else unseen(track, self.agreement)
+                after = replace(track, read="") if hidden else unseen(track, self.agreement)
             if after.alive:
                 tracks.append(after)
         for number in left:
@@ -209,8 +212,9 @@ def seen(
         digit = _voted(old, new, step, agreement)
         if any(vote is not None for vote in digit.votes):
             digits.append(digit)
-    after = _settled(track, replace(track, digits=tuple(digits), step=step))
-    if whole and after.text == "".join(digit.char for digit in row):
+    read = "".join(digit.char for digit in row)
+    after = _settled(track, replace(track, digits=tuple(digits), step=step, read=read))
+    if whole and after.text == read:
         after = replace(after, confirmed=after.confirmed + 1)
     return after
 
@@ -219,7 +223,7 @@ def unseen(track: Track, agreement: Agreement) -> Track:
     """Return a track after a frame that did not show it."""
     digits = tuple(_voted(digit, None, (0.0, 0.0), agreement) for digit in track.digits)
     kept = tuple(d for d in digits if any(vote is not None for vote in d.votes))
-    return _settled(track, replace(track, digits=kept, step=(0.0, 0.0)))
+    return _settled(track, replace(track, digits=kept, step=(0.0, 0.0), read=""))
 
 
 def _settled(before: Track, after: Track) -> Track:
