@@ -149,17 +149,23 @@ def evidence(
     return float(worth)
 
 
-def dark_ground(components: Sequence[Component], page: tuple[int, int], limits: Limits) -> bool:
+def dark_ground(
+    components: Sequence[Component],
+    page: tuple[int, int],
+    limits: Limits,
+    ref: Reference | None = None,
+) -> bool:
     """Whether shadows, hands or a desk may be among the marks.
 
-    They are large, and far softer or broader than the strokes.
+    They are large, and far softer or broader than the strokes. ``ref`` is what `reference` says
+    of the marks, where that is known.
     """
     area, broadest = page[0] * page[1], max(_BROADEST * max(page), _LEAST_BROAD)
     large = [c for c in components if c.width * c.height > 0.005 * area]
-    ref = reference(components, page, limits)
-    if ref is None:
-        return bool(large)
-    return any(
+    if not large:
+        return False
+    ref = ref or reference(components, page, limits)
+    return ref is None or any(
         c.stroke > broadest
         or (
             max(c.width, c.height) > 0.7 * ref.height

@@ -213,8 +213,7 @@ def search(
         return nothing
     page, noise = smooth(small)
     dark = _is_dark(page, noise, settings) if settings.ink == "auto" else settings.ink == "dark"
-    marks, components = _settled_and_freed(page, noise, dark, settings)
-    ref = reference(components, page.shape, settings.limits)
+    marks, components, ref = _settled_and_freed(page, noise, dark, settings)
     if trace:
         trace("page", page)
         trace("contrast", marks.contrast)
@@ -256,7 +255,7 @@ def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8],
 
 def _settled_and_freed(
     page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings
-) -> tuple[Marks, list[Component]]:
+) -> tuple[Marks, list[Component], Reference | None]:
     """Find the marks of one polarity, those freed from what is too large to be a digit as well."""
     least = max(4, settings.least_height // 3)
     ink = page if dark else np.bitwise_not(page)
@@ -269,7 +268,8 @@ def _settled_and_freed(
     if ref and large:
         marks = set_free(marks, large, ref, ink)
         components = measure(marks, least=least)
-    return marks, components
+        ref = reference(components, page.shape, settings.limits)
+    return marks, components, ref
 
 
 def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
@@ -307,7 +307,7 @@ def _settled(
         worth = evidence(measure(bare, least=least), page.shape, limits, power=2)
         if worth >= most:
             best, most = bare, worth
-        if not dark_ground(components, page.shape, limits):
+        if share == _SHADE[-1] or not dark_ground(components, page.shape, limits, ref):
             break
     return best
 
