@@ -22,10 +22,11 @@ from neocog.live.regions import (
     predicted,
 )
 from neocog.live.sheets import Sheet, find_sheets
-from neocog.live.split import thought
+from neocog.live.split import Hints, Task, _told, scout, thought, work
 from neocog.live.tracks import Digit, Track, Tracker, inside
 from neocog.live.vote import Agreement
 from tests.live_support import row
+from tests.support import glyph
 
 
 class TestRegions:
@@ -180,6 +181,100 @@ class TestRegions:
         sure = [len(planned(n, self.FRAME, [sheet], [self.track("471")])) for n in range(18)]
         assert sum(bare) == 18 + 3
         assert sum(sure) == 18 + 1
+
+    def test_two_lines_that_a_scout_saw_far_apart_are_searched_in_turn(self) -> None:
+        lines = [
+            tuple((x + 15 * n, y, 10, 14) for n in range(4)) for x, y in ((20, 20), (560, 440))
+        ]
+        thoughts = thought(lines, [])
+        assert predicted(thoughts, self.FRAME) is None
+        plans = [planned(n, self.FRAME, [], thoughts, scouted=True) for n in range(6)]
+        for line, first in zip(lines, (0, 1), strict=True):
+            for (part,) in plans[first::2]:
+                assert all(inside(box, part.region) for box in line)
+                assert part.long_side > 14 / LEGIBLE * max(part.region[2:])
+        followed = self.track("4711")
+        plans = [planned(n, self.FRAME, [], [followed, *thoughts], scouted=True) for n in range(6)]
+        own = predicted([followed], self.FRAME)
+        assert [plan[0].region == own for plan in plans] == [True, False, False] * 2
+
+    def test_a_small_line_has_room_around_it(self) -> None:
+        region = predicted(thought([((300, 300, 7, 11),)], []), self.FRAME)
+        assert region is not None
+        assert min(region[2:]) >= 48
+        assert inside((300, 300, 7, 11), region)
+        assert predicted(thought([((900, 900, 7, 11),)], []), self.FRAME) is None
+
+    def test_with_a_scout_frames_in_a_row_are_seldom_searched_sharply_and_whole(self) -> None:
+        sheet = Sheet((0, 0, 400, 300), ((0, 0), (400, 0), (400, 300), (0, 300)))
+        plans = [planned(n, self.FRAME, [sheet], [], scouted=True) for n in range(600)]
+        sharp = [n for n, plan in enumerate(plans) if plan[0].long_side == REGION_SIDE]
+        whole = [n for n, plan in enumerate(plans) if len(plan) > 1]
+        for some in (sharp, whole):
+            assert len(some) == 10
+            assert some[4] - some[0] == 4, "enough in a row for the frames to agree"
+        assert not set(sharp) & set(whole)
+
+    def test_a_sheet_that_takes_the_place_of_a_dull_one_is_searched_sharply(self) -> None:
+        def frame(left: int, *, epoch: int = 0) -> Frame:
+            desk = np.full((480, 640, 3), 60, np.uint8)
+            desk[100:400, left : left + 250] = 220
+            return Frame(1, desk, 0.0, 0.0, epoch)
+
+        finder = Finder()
+        side = [finder.find(frame(40)).parts[0].long_side for _ in range(3)]
+        assert side == [REGION_SIDE, REGION_SIDE, REGION_SIDE // 2]
+        assert finder.find(frame(340)).parts[0].long_side == REGION_SIDE
+        for _ in range(2):
+            last = finder.find(frame(340))
+        assert last.parts[0].long_side == REGION_SIDE // 2
+        assert finder.find(frame(340, epoch=1)).parts[0].long_side == REGION_SIDE
+
+
+class TestHints:
+    """What a scout saw of a frame is found by a team in the frames that follow."""
+
+    def sheet(self, texts: list[str], *, wide: int, tall: int) -> Frame:
+        """A sheet on a desk with a line for each text."""
+        desk = np.full((720, 1280), 70, np.uint8)
+        desk[30:690, 100 : 100 + wide] = 215
+        for number, text in enumerate(texts):
+            for place, char in enumerate(text):
+                ink = glyph(int(char), tall, 2.2)
+                x = 250 + round(1.5 * tall * place) + (250 if len(text) == 1 else 0)
+                y = 330 + (number - len(texts) // 2) * 80
+                desk[y : y + tall, x : x + ink.shape[1]] -= (170 * ink).astype(np.uint8)
+        return Frame(1, np.repeat(desk[:, :, None], 3, axis=2), 0.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("texts", "wide", "tall"), [(["47182630"] * 7, 1080, 22), (["5"], 700, 24)]
+    )
+    def test_small_writing_on_a_sheet_is_searched_sharply(
+        self, texts: list[str], wide: int, tall: int
+    ) -> None:
+        frame = self.sheet(texts, wide=wide, tall=tall)
+        done = work(frame, Task(hints=scout(frame, Task(scouts=True))))
+        assert done.parts[0].long_side > REGION_SIDE // 2
+        assert [len(line.digits) for line in done.lines[0]] == [len(text) for text in texts]
+        untold = work(frame, Task(hints=Hints()))
+        assert not untold.lines[0], "so small that it is seen in no other way"
+
+    def test_a_sheet_is_told_of_however_much_stands_on_it(self) -> None:
+        line = tuple((10 * n, 0, 8, 20) for n in range(24))
+        low = ((0, 50, 8, 12),)
+        assert _told([line], on_sheet=True) == [line]
+        assert _told([*[line] * 9, low], on_sheet=True) == [low]
+        assert _told([low, line, line[:2]], on_sheet=False) == [line[:2]]
+        assert _told([line[:2]] * 9, on_sheet=False) == []
+
+    def test_where_nobody_tells_the_colour_it_is_judged(self) -> None:
+        frame = np.full((96, 320, 3), (200, 200, 210), np.uint8)
+        cv2.putText(frame, "471", (60, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (120, 60, 205), 6)
+        page = Frame(1, frame, 0.0, 0.0)
+        (part, *_), grey = work(page, Task()).parts, Grey()
+        work(page, Task(), grey=grey)
+        assert grey._channel is not None
+        assert part.region[2:] == (320, 96)
 
 
 def seen_line(tall: int) -> Track:

@@ -49,7 +49,7 @@ class Apart:
         """Find the marks of a frame that may be digits; as `Finder.find`."""
         if self._process is not None:
             start = time.perf_counter()
-            question = Question(frame.index, frame.pixels.shape, roi, tuple(tracks), steps)
+            question = asked(frame, roi, tracks, steps)
             try:
                 answer = self._asked(self._process, frame, question)
             except BROKEN:
@@ -78,6 +78,12 @@ class Apart:
         lies = self._board.put(frame.pixels)
         process.ask(question, None if lies else frame.pixels)
         return process.answer()
+
+
+def asked(frame: Frame, roi: Roi | None, tracks: Sequence[Track], steps: bool) -> Question:
+    """Put into a question what a frame is searched for."""
+    shape = frame.pixels.shape
+    return Question(frame.index, shape, roi, tuple(tracks), steps, epoch=frame.epoch)
 
 
 def begun(count: int, board: Board, *, cuts: bool) -> list[Process]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from neocog.errors import UsageError
-from neocog.live.apart import begun, ready
+from neocog.live.apart import asked, begun, ready
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Frame, Handoff
 from neocog.live.look import Found, Ready, Roi
@@ -72,7 +72,7 @@ class Scout:
     """
 
     def __init__(self, *, cuts: bool = True) -> None:
-        self.hints = Hints()
+        self._hints: Hints | None = None
         self._cuts = cuts
         self._board = Board()
         self._process: Process | None = None
@@ -84,6 +84,11 @@ class Scout:
         """Whether its process is there."""
         return self._process is not None
 
+    def hints(self, epoch: int) -> Hints | None:
+        """Return what it knows of an epoch; None before it saw a frame of it, and without it."""
+        hints = self._hints
+        return hints if hints and hints.epoch == epoch else None
+
     def start(self) -> None:
         """Start its process."""
         self._process = next(iter(begun(1, self._board, cuts=self._cuts)), None)
@@ -92,6 +97,7 @@ class Scout:
         """Wait until it is ready."""
         if self._process is not None:
             self._process = next(iter(ready([self._process])), None)
+        if self._process is not None:
             self._thread.start()
 
     def tell(self, question: Question, frame: Frame) -> None:
@@ -99,35 +105,53 @@ class Scout:
         with suppress(Closed):
             self._news.put((question, frame))
 
+    def kill(self) -> None:
+        """End its process, without waiting until it is gone."""
+        self._news.close(forget=True)
+        if process := self._process:
+            process.kill()
+
     def close(self) -> None:
         """End its process."""
-        self._news.close(forget=True)
-        process, self._process = self._process, None
-        if process is not None:
-            process.close()
+        self.kill()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)
+        if process := self._process:
+            process.close()
+        self._process = None
         self._board.close()
 
     def _run(self) -> None:
+        process = self._process
+        assert process is not None
+        try:
+            self._scout(process)
+        finally:  # nothing that it knew steers a search any more
+            self._hints = self._process = None
+            self._news.close(forget=True)
+            process.close()
+
+    def _scout(self, process: Process) -> None:
         chosen = 0.0
         with suppress(Closed, *BROKEN):
-            while process := self._process:
+            while True:
                 question, frame = self._news.get()
                 now = time.perf_counter()
-                task = Task(hints=self.hints, scouts=True, chooses=now - chosen > _CHOSEN)
+                hints = self.hints(frame.epoch)
+                chooses = hints is None or now - chosen > _CHOSEN
+                task = Task(hints=hints, scouts=True, chooses=chooses)
                 pixels = None if self._board.put(frame.pixels) else frame.pixels
                 process.ask(replace(question, task=task), pixels)
-                hints = process.answer()
-                if isinstance(hints, Hints):  # an error in a frame, a team tells as well
-                    self.hints = hints
-                    chosen = now if task.chooses else chosen
-        self._process = None
-        self._news.close(forget=True)
+                answer = process.answer()
+                # where it fails the teams search all themselves, and raise what they meet
+                self._hints = answer if isinstance(answer, Hints) else None
+                chosen = now if chooses else chosen
 
 
 class Team:
-    """Processes that search one frame together; without any left, this one searches.
+    """Processes that search one frame together.
+
+    The frame that one of them ends at is searched in this one, and all frames where none is left.
 
     Parameters
     ----------
@@ -143,46 +167,50 @@ class Team:
         self._board = Board()
         self._finder = Finder(cuts=cuts)
         self.processes: list[Process] = []
+        self._asked: list[Process] = []
 
     def start(self) -> None:
         """Start the processes."""
         self.processes = begun(self._each, self._board, cuts=self._cuts)
 
     def wait(self) -> None:
-        """Wait until they are ready; all must be."""
+        """Wait until they are ready; go on with those that are."""
         self.processes = ready(self.processes)
-        if len(self.processes) < self._each:
-            self.close()
+
+    def kill(self) -> None:
+        """End the processes, without waiting until they are gone."""
+        for process in self.processes:
+            process.kill()
 
     def close(self) -> None:
         """End the processes."""
-        processes, self.processes = self.processes, []
-        for process in processes:
-            process.tell()
-        for process in processes:
-            process.close()
+        self.kill()
+        for process in list(self.processes):
+            self._drop(process)
         self._board.close()
 
     def ask(self, question: Question, frame: Frame, pace: int) -> None:
         """Put the processes to work at a frame."""
-        every = len(self.processes)
-        task = Task(0, every, self._scout.hints, scouted=self._scout.there, pace=pace)
-        try:
-            pixels = None if self._board.put(frame.pixels) else frame.pixels
-            for first, process in enumerate(self.processes):
+        self._asked = list(self.processes)
+        task = Task(0, len(self._asked), self._scout.hints(frame.epoch), pace=pace)
+        pixels = None if self._asked and self._board.put(frame.pixels) else frame.pixels
+        for first, process in enumerate(self._asked):
+            try:
                 process.ask(replace(question, task=replace(task, first=first)), pixels)
-        except BROKEN:
-            self.close()
+            except BROKEN:
+                self._drop(process)
 
     def answer(self, frame: Frame) -> Found | None:
-        """Wait for what they find; None where they are no more."""
-        if not self.processes:
+        """Wait for what they find; None where one of them is no more."""
+        answers = []
+        for process in self._asked:
+            try:
+                answers.append(process.answer())
+            except BROKEN:
+                self._drop(process)
+        if not answers or len(answers) < len(self._asked):
             return None
-        try:
-            done = joined([process.answer() for process in self.processes])
-        except BROKEN:
-            self.close()
-            return None
+        done = joined(answers)
         lines = tuple(Ready(done.lines[number]) for number in range(len(done.parts)))
         return Found(frame, lines, done.parts, done.bounds, 0.0, done.steps)
 
@@ -191,6 +219,12 @@ class Team:
         return self._finder.find(
             frame, roi=question.roi, tracks=question.tracks, steps=question.steps
         )
+
+    def _drop(self, process: Process) -> None:
+        """Go on without a process."""
+        process.close()
+        with suppress(ValueError):  # whoever closes the team was first
+            self.processes.remove(process)
 
 
 class Ticket:
@@ -272,7 +306,7 @@ class Crew:
         pace: int = 1,
     ) -> Ticket:
         """Have a team search a frame; as `Finder.find`, ``pace`` as `planned`."""
-        question = Question(frame.index, frame.pixels.shape, roi, tuple(tracks), steps)
+        question = asked(frame, roi, tracks, steps)
         ticket = Ticket(self, team, frame, question, pace)
         self._scout.tell(question, frame)
         return ticket
@@ -290,12 +324,11 @@ class Crew:
     def close(self) -> None:
         """End all processes."""
         self.stop()
-        self._scout.close()
-        for team in self._teams:
-            for process in team.processes:
-                process.tell()
-        for team in self._teams:
-            team.close()
+        parts: tuple[Scout | Team, ...] = (self._scout, *self._teams)
+        for part in parts:
+            part.kill()
+        for part in parts:
+            part.close()
 
 
 def joined(answers: Sequence[object]) -> Done:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.records import Box
 from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
 from neocog.live.look import Found, Roi
 from neocog.live.paper import without_desk, without_sheets
 from neocog.live.regions import DULL, REGION_SIDE, Part, planned
 from neocog.live.sheets import Sheet, find_sheets
-from neocog.live.tracks import Track
+from neocog.live.tracks import Track, inside
+
+_ALIKE = 0.5  # share of its area that a sheet keeps from one frame to the next
 
 
 class Finder:
@@ -25,9 +28,8 @@ class Finder:
     """
 
     def __init__(self, *, cuts: bool = True) -> None:
-        self._cuts = cuts
-        self._grey, self._polarity = Grey(), Polarity()
-        self._nothing: dict[int, int] = {}  # sharp searches of each sheet that found nothing
+        self._cuts, self._epoch = cuts, 0
+        self._forget()
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -60,9 +62,13 @@ class Finder:
         from neocog.vision.find import Settings, search
 
         start = time.perf_counter()
+        if frame.epoch != self._epoch:
+            self._epoch = frame.epoch
+            self._forget()
         bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-        dull = [sheet for sheet, times in self._nothing.items() if times >= DULL]
-        parts = planned(frame.index, bounds, find_sheets(frame.pixels, bounds), tracks, dull=dull)
+        seen = find_sheets(frame.pixels, bounds)
+        dull = self._dull(seen)
+        parts = planned(frame.index, bounds, seen, tracks, dull=dull)
         sheets = [part.sheet for part in parts if part.sheet]
         pictures: dict[str, NDArray[np.uint8]] = {}
         searches = []
@@ -84,12 +90,34 @@ class Finder:
         spent = 1e3 * (time.perf_counter() - start)
         return Found(frame, tuple(searches), parts, bounds, spent, pictures)
 
-    def _note(self, sheet: int, part: Part, *, written: bool) -> None:
+    def _forget(self) -> None:
+        """Know nothing of what is before the camera."""
+        self._grey, self._polarity = Grey(), Polarity()
+        self._nothing: dict[int, tuple[int, Box]] = {}  # sharp searches of sheets without writing
+
+    def _dull(self, sheets: Sequence[Sheet]) -> list[int]:
+        """Numbers of the sheets on which sharp searches found nothing; others are forgotten."""
+        still = {}
+        for number, (times, box) in self._nothing.items():
+            if number < len(sheets) and _same(box, sheets[number].box):
+                still[number] = times, sheets[number].box
+        self._nothing = still
+        return [number for number, (times, _) in still.items() if times >= DULL]
+
+    def _note(self, number: int, part: Part, *, written: bool) -> None:
         """Count the sharp searches of a sheet that find nothing."""
         if written:
-            self._nothing.pop(sheet, None)
+            self._nothing.pop(number, None)
         elif part.long_side == REGION_SIDE:
-            self._nothing[sheet] = self._nothing.get(sheet, 0) + 1
+            times, _ = self._nothing.get(number, (0, part.region))
+            self._nothing[number] = times + 1, part.region
+
+
+def _same(one: Box, other: Box) -> bool:
+    """Whether two boxes may be those of one sheet in two frames."""
+    larger = max(one[2] * one[3], other[2] * other[3])
+    alike = min(one[2] * one[3], other[2] * other[3]) > _ALIKE * larger
+    return alike and inside(one, other) and inside(other, one)
 
 
 def bare(grey: NDArray[np.uint8], part: Part, sheets: Sequence[Sheet]) -> NDArray[np.uint8]:

@@ -6,9 +6,7 @@ Both depend on pen, paper and light, not on the frame, and are judged anew from 
 import numpy as np
 from numpy.typing import NDArray
 
-JUDGED_EVERY = 15
-"""Searches between two judgements which colour shows ink best."""
-
+_JUDGED_EVERY = 15  # searches between two judgements which colour shows ink best
 _JUDGED_AT = 320  # long side of the picture that is judged
 _KEPT = 5  # searches of a sheet between two judgements whether its ink is dark
 
@@ -27,7 +25,7 @@ class Grey:
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return a picture (H, W, 3; blue, green, red) in grey, (H, W)."""
         if self._left <= 0:
-            self._channel, self._left = clearest_channel(pixels), JUDGED_EVERY
+            self._channel, self._left = clearest_channel(pixels), _JUDGED_EVERY
         self._left -= 1
         return in_grey(pixels, self._channel)
 

@@ -10,7 +10,9 @@ import pickle
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,12 +22,16 @@ from numpy.typing import NDArray
 
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
+from neocog.live.ink import Grey
 from neocog.live.look import Roi
 from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Task, scout, work
 from neocog.live.tracks import Track
 
-_ENDS = 1.0  # seconds in which the process ends when it is told to
+_STARTS = 60.0  # seconds in which a process is ready
+_ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
+_LOOKED = 0.25  # seconds between two looks whether it hangs
+_ENDS = 1.0  # seconds in which a killed process is gone
 
 BROKEN = (OSError, EOFError, ValueError, pickle.UnpicklingError)
 """What asking raises when the process is no more."""
@@ -45,6 +51,8 @@ class Question:
         As `Finder.find`.
     task : Task or None
         What it does of the frame; None: all of it.
+    epoch : int
+        Of the frame.
     """
 
     index: int
@@ -53,6 +61,7 @@ class Question:
     tracks: tuple[Track, ...] = field(default=())
     steps: bool = False
     task: Task | None = None
+    epoch: int = 0
 
 
 class Board:
@@ -131,20 +140,28 @@ class Process:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=files,
+            start_new_session=True,  # Ctrl-C is for the program that started it, from the first on
         )
         self.pid = self._process.pid
+        self._left = 0  # looks until it hangs; 0 while nobody waits for it
+        self._limit = _STARTS
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
 
     def answer(self) -> Any:
         """Wait for the answer to a question; the first one says that it is ready.
 
         Raises
         ------
-        OSError, EOFError, UnpicklingError
-            If the process is no more.
+        OSError, EOFError, ValueError, UnpicklingError
+            If the process is no more; one that does not answer in time is ended.
         """
         answers = self._process.stdout
         assert answers is not None
-        return pickle.load(answers)
+        with self._awaited():
+            answer = pickle.load(answers)
+        self._limit = _ANSWERS
+        return answer
 
     def ask(self, question: Question, pixels: NDArray[np.uint8] | None = None) -> None:
         """Ask; the pixels come along where they lie on no board.
@@ -156,30 +173,45 @@ class Process:
         """
         asks = self._process.stdin
         assert asks is not None
-        pickle.dump((question, pixels is None), asks)
-        if pixels is not None:
-            asks.write(np.ascontiguousarray(pixels).data)
-        asks.flush()
+        with self._awaited():
+            pickle.dump((question, pixels is None), asks)
+            if pixels is not None:
+                asks.write(np.ascontiguousarray(pixels).data)
+            asks.flush()
 
-    def tell(self) -> None:
-        """Tell it to end."""
+    def kill(self) -> None:
+        """End it, without waiting until it is gone; whoever waits for its answer is told."""
+        self._closed.set()
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it. It is gone before its pipes are closed: who waits at them holds their locks."""
+        self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS)
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError, ValueError):
                 pipe.close()  # type: ignore[union-attr]
 
-    def close(self) -> None:
-        """End it."""
-        self.tell()
+    @contextmanager
+    def _awaited(self) -> Iterator[None]:
+        self._left = max(1, round(self._limit / _LOOKED))
         try:
-            self._process.wait(_ENDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            yield
+        finally:
+            self._left = 0
+
+    def _watch(self) -> None:
+        """End the process if it hangs. Looks count, not time: this one may be held as well."""
+        while not self._closed.wait(_LOOKED):
+            if self._left == 1:
+                self.kill()
+            self._left = max(0, self._left - 1)
 
 
 def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> None:
     """Search the frames that are asked for through a pipe until it is closed."""
-    finder = Finder(cuts=cuts)
+    finder, grey = Finder(cuts=cuts), Grey()
     finder.warm()
     settle()
     answer: Any = None
@@ -194,34 +226,34 @@ def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> Non
             if asks.readinto(pixels.data.cast("B")) != pixels.size:  # type: ignore[attr-defined]
                 return
         try:
-            answer = _answer(finder, Frame(question.index, pixels, 0.0, 0.0), question, cuts)
+            frame = Frame(question.index, pixels, 0.0, 0.0, question.epoch)
+            answer = _answer(finder, grey, frame, question, cuts)
         except Exception as error:  # raised again where the frame came from
             answer = error
 
 
-def _answer(finder: Finder, frame: Frame, question: Question, cuts: bool) -> Any:
-    roi, tracks, steps = question.roi, question.tracks, question.steps
-    if question.task is not None and question.task.scouts:
-        return scout(frame, question.task, roi=roi, tracks=tracks)
-    if question.task is not None:
-        return work(frame, question.task, roi=roi, tracks=tracks, steps=steps, cuts=cuts)
+def _answer(finder: Finder, grey: Grey, frame: Frame, question: Question, cuts: bool) -> Any:
+    roi, tracks, steps, task = question.roi, question.tracks, question.steps, question.task
+    if task is not None and task.scouts:
+        return scout(frame, task, roi=roi, tracks=tracks)
+    if task is not None:
+        return work(frame, task, roi=roi, tracks=tracks, steps=steps, cuts=cuts, grey=grey)
     found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
     return found.parts, found.bounds, [search.digits() for search in found.searches], found.steps
 
 
 def _memory() -> int | None:
     """Return a descriptor of memory that other processes may see; None where there is none."""
-    if sys.platform != "linux":
-        return None
+    create = getattr(os, "memfd_create", None)  # some builds of Python lack it, on Linux too
     try:
-        return os.memfd_create("neocog-frame")
+        return int(create("neocog-frame")) if create else None
     except OSError:
         return None
 
 
 def main() -> None:
     """Serve the program that started this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its pipes are closed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep it off
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no answer
     one_thread_each()

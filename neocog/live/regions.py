@@ -21,6 +21,12 @@ SURE_EVERY = 18
 BARE_EVERY = 3
 """All of every third frame, while there is no sheet and no line."""
 
+RARELY = 300
+"""Where a scout tells where to search, `RUN` of so many frames are searched sharply, and as many
+whole, for what it does not tell of: enough for the frames to agree."""
+
+RUN = 5
+
 WHOLE_SIDE = 512
 """Whole frames are searched at this long side, in pixels; regions at up to `REGION_SIDE`."""
 
@@ -47,7 +53,8 @@ _MARGIN = 1.2  # heights of a line around it; it may move, and what is beside it
 _AHEAD = 2.5  # frames that a line has moved on until its place is searched
 _LEAST_HIGH = 0.55  # share of its width that a region is high; a strip is read by other rules
 _LARGE = 0.6  # a region larger than this share of the frame is no gain
-_LEAST = 48  # pixels
+_LEAST, _ROOM = 48, 96  # pixels that a region has a side at least, and where the frame has room
+_SHARP_RUN, _WHOLE_RUN = 15, 45  # which runs of a round
 _LEAST_SIDE = 256  # long side in pixels; below it little time is saved
 
 
@@ -104,7 +111,7 @@ def planned(
     scouted : bool
         Whether others search sheets sharply and all of the frame, and tell by ``tracks`` where
         something may stand. All of the frame is searched then only where a line beside the sheets
-        must still be confirmed.
+        must still be confirmed, and rarely without need, as are sheets sharply.
 
     Returns
     -------
@@ -113,30 +120,40 @@ def planned(
         or, while there is no sheet and no line, every time, sharply every third.
     """
     parts, beside = [], [track for track in tracks if track.shown]
-    every = WHOLE_EVERY
+    every, run = WHOLE_EVERY, index // pace % RARELY // RUN if scouted else -1
     for number, sheet in enumerate(sheets):
         own = [track for track in beside if inside(track.digits[0].box, sheet.box)]
         beside = [track for track in beside if track not in own]
         every = SURE_EVERY if own else every
         times = pace * (SHARP_EVERY if own or number in dull else BARE_SHARP_EVERY)
-        sharp = index % times == times // 2 and not scouted  # the frame is, in other frames
-        parts.append(
-            Part(sheet.box, legible(sheet.box, own, sharp=sharp), entire=True, sheet=sheet)
-        )
+        sharp = run == _SHARP_RUN if scouted else index % times == times // 2
+        side = legible(sheet.box, own, sharp=sharp)
+        parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
     beside = [track for track in beside if track.text.strip(REJECTED)]
     whole = Part(bounds, WHOLE_SIDE, entire=True)
     unsure = not scouted or any(track.steady and not track.confirmed for track in beside)
-    if index % (pace * every) == 0 and unsure:
+    if run == _WHOLE_RUN or (index % (pace * every) == 0 and unsure):
         return (*parts, whole)
-    followed = [track for track in beside if track.number != THOUGHT]
-    region = predicted(beside, bounds) or predicted(followed, bounds)
-    if region:
-        parts.append(Part(region, legible(region, beside), entire=False))
+    groups = _groups(beside, bounds)
+    if groups:
+        group = groups[index % len(groups)]
+        region = predicted(group, bounds)
+        if region:
+            return (*parts, Part(region, legible(region, group), entire=False))
     if parts:
         return tuple(parts)
-    if followed or (index % (pace * BARE_EVERY) == 0 and not scouted):
+    if groups or (index % (pace * BARE_EVERY) == 0 and not scouted):
         return (whole,)
     return (Part(bounds, GLANCE_SIDE, entire=False),)
+
+
+def _groups(beside: Sequence[Track], bounds: Box) -> list[Sequence[Track]]:
+    """Lines beside the sheets of which each frame searches one group: all, if they stand close."""
+    if predicted(beside, bounds):
+        return [beside]
+    followed = [track for track in beside if track.number != THOUGHT]
+    alone = [[track] for track in beside if track.number == THOUGHT]
+    return [*filter(None, [followed]), *(group for group in alone if predicted(group, bounds))]
 
 
 def legible(box: Box, tracks: Sequence[Track], *, sharp: bool = False) -> int:
@@ -165,10 +182,14 @@ def predicted(tracks: Sequence[Track], bounds: Box) -> Box | None:
     y0 = max(top, min(box[1] for box in boxes))
     x1 = min(left + width, max(box[0] + box[2] for box in boxes))
     y1 = min(top + height, max(box[1] + box[3] for box in boxes))
-    lacking = round(_LEAST_HIGH * (x1 - x0)) - (y1 - y0)
+    if min(x1 - x0, y1 - y0) <= 0:
+        return None
+    lacking = (_ROOM - (x1 - x0) + 1) // 2
     if lacking > 0:
-        y0 = max(top, y0 - (lacking + 1) // 2)
-        y1 = min(top + height, y1 + (lacking + 1) // 2)
+        x0, x1 = max(left, x0 - lacking), min(left + width, x1 + lacking)
+    lacking = (max(_ROOM, round(_LEAST_HIGH * (x1 - x0))) - (y1 - y0) + 1) // 2
+    if lacking > 0:
+        y0, y1 = max(top, y0 - lacking), min(top + height, y1 + lacking)
     if min(x1 - x0, y1 - y0) < _LEAST or (x1 - x0) * (y1 - y0) > _LARGE * width * height:
         return None
     return x0, y0, x1 - x0, y1 - y0

@@ -6,8 +6,10 @@ colour shows it - a scout does beside, in the frames that it has time for. Nothi
 read: it tells the others where to search, how sharply, and for which ink.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from neocog.batch.records import Box
 from neocog.live.finder import bare
 from neocog.live.frames import Frame
-from neocog.live.ink import clearest_channel, in_grey
+from neocog.live.ink import Grey, clearest_channel, in_grey
 from neocog.live.look import Roi
 from neocog.live.regions import THOUGHT, WHOLE_SIDE, Part, legible, planned
 from neocog.live.sheets import Sheet, find_sheets
@@ -25,7 +27,7 @@ from neocog.live.tracks import Digit, Track, inside
 if TYPE_CHECKING:
     from neocog.vision.find import Line, Search
 
-_LONGEST, _MOST = 20, 6  # digits of a line, and lines of a part; more is print or texture
+_LONGEST, _MOST = 20, 6  # digits of a line, and lines; more beside the sheets is texture
 
 BESIDE = -1
 """Stands for all that is on no sheet, where ink is spoken of by the sheet's number."""
@@ -42,12 +44,16 @@ class Hints:
     channel : int or None
         The colour that shows ink best; None for luma.
     lines : tuple
-        Where something may stand: boxes in the frame, line by line.
+        Where something may stand: boxes in the frame, line by line; of a full sheet the line that
+        must be searched most sharply stands for all.
+    epoch : int
+        Of the frame in which that was seen: it says nothing about those of another.
     """
 
     dark: dict[int, bool] = field(default_factory=dict)
     channel: int | None = None
     lines: tuple[tuple[Box, ...], ...] = ()
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,10 @@ class Task:
     ----------
     first, every : int
         It searches every so many parts from the first on.
-    hints : Hints
+    hints : Hints or None
+        What the scout knows; None: nothing, and all is searched that it would search.
     scouts : bool
         Whether it is the scout.
-    scouted : bool
-        Whether there is one.
     chooses : bool
         Whether the scout judges which colour shows ink best.
     pace : int
@@ -71,9 +76,8 @@ class Task:
 
     first: int = 0
     every: int = 1
-    hints: Hints = field(default_factory=Hints)
+    hints: Hints | None = None
     scouts: bool = False
-    scouted: bool = False
     chooses: bool = False
     pace: int = 1
 
@@ -107,6 +111,7 @@ def work(
     tracks: Sequence[Track] = (),
     steps: bool = False,
     cuts: bool = True,
+    grey: Grey | None = None,
 ) -> Done:
     """Search some parts of a frame.
 
@@ -115,23 +120,32 @@ def work(
     frame, roi, tracks, steps, cuts
         As `neocog.live.finder.Finder`.
     task : Task
+    grey : Grey, optional
+        Judges which colour shows ink where no scout does.
     """
     from neocog.vision.find import Settings, search
 
     bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
     found = find_sheets(frame.pixels, bounds)
-    known = [*tracks, *thought(task.hints.lines, tracks)]
-    parts = planned(frame.index, bounds, found, known, pace=task.pace, scouted=task.scouted)
+    hints = task.hints
+    in_ink: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+    if hints is None:
+        in_ink, known = grey or Grey(), tracks
+    else:
+        in_ink = partial(in_grey, channel=hints.channel)
+        known = [*tracks, *thought(hints.lines, tracks)]
+    scouted = hints is not None
+    parts = planned(frame.index, bounds, found, known, pace=task.pace, scouted=scouted)
     sheets = [part.sheet for part in parts if part.sheet]
     done = Done(parts, bounds)
     for number in range(task.first, len(parts), task.every):
         part = parts[number]
         ink = "auto"
-        if task.scouted:
+        if hints is not None:
             place = number if part.sheet else BESIDE
-            ink = "dark" if task.hints.dark.get(place, True) else "bright"
+            ink = "dark" if hints.dark.get(place, True) else "bright"
         result = search(
-            _page(frame, part, task.hints.channel, sheets),
+            _page(frame, part, in_ink, sheets),
             settings=Settings(long_side=part.long_side, ink=ink),
             cuts=cuts,
             trace=done.steps.__setitem__ if steps and number == 0 else None,
@@ -161,19 +175,31 @@ def scout(
         own = [track for track in shown if inside(track.digits[0].box, sheet.box)]
         side = legible(sheet.box, own, sharp=True)
         parts.append(Part(sheet.box, side, entire=True, sheet=sheet))
-    channel = task.hints.channel
+    known = task.hints or Hints()
+    channel = known.channel
     if task.chooses:
         x, y, width, height = parts[-1].region
         channel = clearest_channel(frame.pixels[y : y + height, x : x + width])
-    dark, lines = dict(task.hints.dark), []
+    dark, lines = dict(known.dark), []
     for number, part in enumerate(parts, BESIDE):
-        page = _page(frame, part, channel, sheets)
+        page = _page(frame, part, partial(in_grey, channel=channel), sheets)
         found = search(page, settings=Settings(long_side=part.long_side))
         if found.lines:
             dark[number] = found.dark
-            likely = [line for line in _boxes(found, part) if 1 < len(line) <= _LONGEST]
-            lines += likely if len(likely) <= _MOST else []
-    return Hints(dark, channel, tuple(lines))
+            lines += _told(_boxes(found, part), on_sheet=part.sheet is not None)
+    return Hints(dark, channel, tuple(lines), frame.epoch)
+
+
+def _told(lines: list[tuple[Box, ...]], *, on_sheet: bool) -> list[tuple[Box, ...]]:
+    """Lines of a part that are told of. A sheet is searched as its lowest line needs it, always."""
+    if on_sheet:
+        return lines if len(lines) <= _MOST else [min(lines, key=_height)]
+    likely = [line for line in lines if 1 < len(line) <= _LONGEST]
+    return likely if len(likely) <= _MOST else []
+
+
+def _height(line: tuple[Box, ...]) -> float:
+    return median(box[3] for box in line)
 
 
 def thought(lines: Sequence[Sequence[Box]], tracks: Sequence[Track]) -> list[Track]:
@@ -187,11 +213,13 @@ def thought(lines: Sequence[Sequence[Box]], tracks: Sequence[Track]) -> list[Tra
 
 
 def _page(
-    frame: Frame, part: Part, channel: int | None, sheets: Sequence[Sheet]
+    frame: Frame,
+    part: Part,
+    grey: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
+    sheets: Sequence[Sheet],
 ) -> NDArray[np.uint8]:
     x, y, width, height = part.region
-    grey = in_grey(frame.pixels[y : y + height, x : x + width], channel)
-    return bare(grey, part, sheets)
+    return bare(grey(frame.pixels[y : y + height, x : x + width]), part, sheets)
 
 
 def _boxes(found: "Search", part: Part) -> list[tuple[Box, ...]]:
