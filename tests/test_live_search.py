@@ -21,7 +21,7 @@ from neocog.live.regions import (
     planned,
     predicted,
 )
-from neocog.live.sheets import Sheet, find_sheets
+from neocog.live.sheets import Sheet, find_sheets, holes_of, pixels_within
 from neocog.live.split import Hints, Task, _told, scout, thought, work
 from neocog.live.tracks import Digit, Track, Tracker, inside
 from neocog.live.vote import Agreement
@@ -352,6 +352,23 @@ class TestSheets:
         x, y, width, height = sheet.box
         assert sheet.holds(x + width / 2, y + height / 2)
         assert not any(sheet.holds(x + a, y + b) for a in (3, width - 3) for b in (3, height - 3))
+
+    def test_places_are_counted_without_their_holes(self) -> None:
+        rng = np.random.default_rng(5)
+        for _ in range(30):
+            coarse = (rng.random((12, 16)) < 0.75).astype(np.uint8)
+            picture = cv2.morphologyEx(
+                cv2.resize(coarse, (80, 60)), cv2.MORPH_OPEN, np.ones((5, 5))
+            )
+            contours, tree = cv2.findContours(picture, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+            outer = [n for n in range(len(contours)) if tree[0, n, 3] < 0]
+            ink = [
+                pixels_within(contours[n])
+                - sum(pixels_within(contours[k], inner=True) for k in holes_of(tree[0], n))
+                for n in outer
+            ]
+            _, _, stats, _ = cv2.connectedComponentsWithStats(picture, connectivity=8)
+            assert sorted(ink) == sorted(stats[1:, 4].tolist())
 
     def test_two_sheets_are_found(self) -> None:
         one, two = (30, 100, 240, 160), (350, 200, 250, 180)

@@ -191,8 +191,8 @@ def _four_sided(masks: NDArray[np.bool_]) -> Iterator[_Place]:
         sides = sum((left == 0, top == 0, left + across == width, top + down == height))
         if sides > 2:
             continue
-        ink = _pixels(contour) - sum(
-            _pixels(contours[hole], inner=True) for hole in _children(tree[0], number)
+        ink = pixels_within(contour) - sum(
+            pixels_within(contours[hole], inner=True) for hole in holes_of(tree[0], number)
         )
         if not least <= ink <= most or ink < 0.5 * across * down:
             continue
@@ -210,7 +210,7 @@ def _four_sided(masks: NDArray[np.bool_]) -> Iterator[_Place]:
         )
 
 
-def _children(tree: NDArray[np.int32], number: int) -> Iterator[int]:
+def holes_of(tree: NDArray[np.int32], number: int) -> Iterator[int]:
     """Numbers of the holes of a connected place, of the tree that OpenCV makes of contours."""
     hole = int(tree[number, 2])
     while hole >= 0:
@@ -218,7 +218,7 @@ def _children(tree: NDArray[np.int32], number: int) -> Iterator[int]:
         hole = int(tree[hole, 0])
 
 
-def _pixels(contour: NDArray[np.int32], *, inner: bool = False) -> int:
+def pixels_within(contour: NDArray[np.int32], *, inner: bool = False) -> int:
     """Pixels within a closed contour, those on it counted or not (Pick's theorem)."""
     import cv2
 
