@@ -62,23 +62,55 @@ class Watcher:
 
 
 class TestTurns:
+    PLACES = tuple((40, 60 * n, 200, 30) for n in range(9))
+
     def test_all_lines_are_read_where_there_is_room(self) -> None:
-        assert Turns(10).choose([5, 5]) == [0, 1]
-        assert Turns(None).choose([99, 99]) == [0, 1]
-        assert Turns(10).choose([]) == []
-        assert Turns(10).choose([25]) == [0]
+        assert Turns(10).choose([5, 5], self.PLACES[:2]) == [0, 1]
+        assert Turns(None).choose([99, 99], self.PLACES[:2]) == [0, 1]
+        assert Turns(10).choose([], []) == []
+        assert Turns(10).choose([25], self.PLACES[:1]) == [0]
+
+    @given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 20), st.data())
+    def test_of_three_frames_that_show_a_line_one_reads_it(
+        self, digits: list[int], most: int, data: st.DataObject
+    ) -> None:
+        turns = Turns(most)
+        left_out = dict.fromkeys(range(len(digits)), 0)
+        lines = st.lists(st.sampled_from(range(len(digits))), min_size=1, unique=True)
+        for frame in range(30):
+            shown = sorted(data.draw(lines)) if frame % 2 else list(range(len(digits)))
+            boxes = [self.PLACES[n] for n in shown]
+            chosen = turns.choose([digits[n] for n in shown], boxes)
+            assert chosen
+            for place, number in enumerate(shown):
+                left_out[number] = 0 if place in chosen else left_out[number] + 1
+                assert left_out[number] < 3
 
     @given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 20))
-    def test_no_line_is_left_out_for_long(self, digits: list[int], most: int) -> None:
-        turns = Turns(most)
-        last = dict.fromkeys(range(len(digits)), 0)
-        room = max(most, -(-sum(digits) // 3), max(digits))
-        for frame in range(1, 40):
-            chosen = turns.choose(digits)
-            assert chosen
-            assert sum(digits[n] for n in chosen) <= room
-            last |= dict.fromkeys(chosen, frame)
-            assert all(frame - seen <= len(digits) for seen in last.values())
+    def test_no_frame_reads_much_more_than_its_share(self, digits: list[int], most: int) -> None:
+        turns, read = Turns(most), []
+        for _ in range(30):
+            chosen = turns.choose(digits, self.PLACES[: len(digits)])
+            read.append(sum(digits[n] for n in chosen))
+        share = max(most, -(-sum(digits) // 3), max(digits) * -(-len(digits) // 3))
+        assert max(read) <= 2 * share
+
+    def test_a_line_that_is_not_known_again_has_its_turn(self) -> None:
+        turns, read = Turns(3), []
+        for frame in range(20):
+            fast = (400, 500 + 300 * frame, 200, 30)
+            read += turns.choose([3] * 4, [*self.PLACES[:3], fast])
+        assert read.count(3) >= 6
+
+    def test_lines_that_move_and_lines_in_a_changing_list_have_their_turn(self) -> None:
+        turns, left_out = Turns(7), dict.fromkeys(range(4), 0)
+        for frame in range(40):
+            first = [(0, 0, 90, 20)] if frame % 2 else []  # comes and goes before the others
+            boxes = [*first, *((3 * frame, 80 * n + 100, 150, 30) for n in range(4))]
+            chosen = turns.choose([5] * len(boxes), boxes)
+            for line in left_out:
+                left_out[line] = 0 if line + len(first) in chosen else left_out[line] + 1
+                assert left_out[line] < 3
 
     def test_lines_that_take_turns_are_announced_once_each(self) -> None:
         watcher = Watcher()

@@ -178,13 +178,12 @@ class Looker:
         rows: list[Row] = []
         pictures: list[NDArray[np.uint8]] = []
         for number, (search, part) in enumerate(zip(found.searches, found.parts, strict=True)):
-            x, y = part.region[:2]
             score = self._score(whole[number])
             lines = search.digits(score, count=self._count) if score else whole[number]
             read = iter(self._reader.recognise(lines, page))
             before = [other.region for other in found.parts[:number]]
             for line in lines:
-                pairs = [(_moved(next(read), x, y), place.digit) for place in line.digits]
+                pairs = [(_in_frame(next(read), part), place.digit) for place in line.digits]
                 kept = [pair for pair in pairs if part.sheet is None or _on(part.sheet, pair[0])]
                 middle = kept[len(kept) // 2][0].box if kept else None
                 if middle and not any(inside(middle, region) for region in before):
@@ -199,8 +198,11 @@ class Looker:
     def _in_turn(self, found: Found) -> "tuple[list[list[Line]], tuple[Box, ...]]":
         """For each search the lines that are read, and the boxes of the others in the frame."""
         whole = [search.digits() for search in found.searches]
-        lines = [(number, line) for number, part in enumerate(whole) for line in part]
-        chosen = set(self._turns.choose([len(line.digits) for _, line in lines]))
+        lines = [
+            (number, line) for number, part in enumerate(whole) for line in part if line.digits
+        ]
+        boxes = [_moved(_around(line), found.parts[number].region) for number, line in lines]
+        chosen = set(self._turns.choose([len(line.digits) for _, line in lines], boxes))
         if len(chosen) == len(lines):
             return whole, ()
         read: list[list[Line]] = [[] for _ in whole]
@@ -209,9 +211,7 @@ class Looker:
             if index in chosen:
                 read[number].append(line)
             else:
-                x, y = found.parts[number].region[:2]
-                left, top, width, height = _around(line)
-                unread.append((left + x, top + y, width, height))
+                unread.append(boxes[index])
         return read, tuple(unread)
 
     def _score(self, lines: "list[Line]") -> "Score | None":
@@ -253,6 +253,10 @@ def _around(line: "Line") -> Box:
     return left, top, right - left, low - top
 
 
-def _moved(digit: DigitReading, x: int, y: int) -> DigitReading:
-    left, top, width, height = digit.box
-    return replace(digit, box=(left + x, top + y, width, height))
+def _in_frame(digit: DigitReading, part: Part) -> DigitReading:
+    return replace(digit, box=_moved(digit.box, part.region))
+
+
+def _moved(box: Box, region: Box) -> Box:
+    left, top, width, height = box
+    return left + region[0], top + region[1], width, height
