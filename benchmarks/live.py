@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks import live_clips as clips
 from benchmarks.record import write_results
 from neocog.batch.reader import Reader
+from neocog.errors import UsageError
 from neocog.live.crew import Teams
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
@@ -294,6 +295,13 @@ def resident() -> float:
     return sum(map(int, pages)) * resource.getpagesize() / 2**20
 
 
+def _teams(text: str) -> Teams:
+    try:
+        return Teams.parse(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -303,7 +311,7 @@ def main() -> None:
     parser.add_argument("--model", default="neocog-small")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
-    parser.add_argument("--search", type=Teams.parse, help="TEAMSxPROCESSES, instead of the usual")
+    parser.add_argument("--search", type=_teams, help="TEAMSxPROCESSES, instead of the usual")
     parser.add_argument("--digits", type=int, help="of more in a frame, the lines take turns")
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
