@@ -143,7 +143,7 @@ class Process:
             start_new_session=True,  # Ctrl-C is for the program that started it, from the first on
         )
         self.pid = self._process.pid
-        self._left = 0  # looks until it hangs; 0 while nobody waits for it
+        self._wait: object = None  # tells one wait for it from another; None while nobody waits
         self._limit = _STARTS
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
@@ -195,18 +195,21 @@ class Process:
 
     @contextmanager
     def _awaited(self) -> Iterator[None]:
-        self._left = max(1, round(self._limit / _LOOKED))
+        self._wait = object()
         try:
             yield
         finally:
-            self._left = 0
+            self._wait = None
 
     def _watch(self) -> None:
         """End the process if it hangs. Looks count, not time: this one may be held as well."""
+        seen, looks = None, 0
         while not self._closed.wait(_LOOKED):
-            if self._left == 1:
+            wait = self._wait
+            looks = looks + 1 if wait is not None and wait is seen else 0
+            seen = wait
+            if looks * _LOOKED >= self._limit:
                 self.kill()
-            self._left = max(0, self._left - 1)
 
 
 def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> None:
