@@ -27,11 +27,14 @@ from neocog.live.look import Roi
 from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Task, scout, work
 from neocog.live.tracks import Track
+from neocog.network.shares import cores
 
 _STARTS = 60.0  # seconds in which a process is ready
 _ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
 _LOOKED = 0.25  # seconds between two looks whether it hangs
 _ENDS = 1.0  # seconds in which a killed process is gone
+_PLENTY = 12  # cores from which on OpenCV may take more threads than one: a tenth of a search less
+_MANY = 3  # threads that it may take then
 
 BROKEN = (OSError, EOFError, ValueError, pickle.UnpicklingError)
 """What asking raises when the process is no more."""
@@ -259,7 +262,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep it off
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no answer
-    one_thread_each()
+    one_thread_each(pictures=_MANY if cores() >= _PLENTY else 1)
     cuts, *files = map(int, sys.argv[1:])
     with suppress(EOFError, OSError):
         serve(sys.stdin.buffer, answers, cuts=bool(cuts), board=Board(*files))

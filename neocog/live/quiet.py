@@ -10,19 +10,21 @@ _SHORT_TURN = 0.00005  # where there are cores for all threads; to switch takes 
 _held: list[Any] = []
 
 
-def one_thread_each(*, short: bool = False) -> None:
+def one_thread_each(*, short: bool = False, pictures: int = 1) -> None:
     """Hold OpenCV and BLAS to one thread, and threads to short turns, until the process ends.
 
     Parameters
     ----------
     short : bool
         Whether turns are as short as can be.
+    pictures : int
+        Threads that OpenCV may take nevertheless.
     """
     import cv2
     from threadpoolctl import threadpool_limits
 
     sys.setswitchinterval(_SHORT_TURN if short else _TURN)
-    cv2.setNumThreads(1)
+    cv2.setNumThreads(pictures)
     if not _held:
         _held.append(threadpool_limits(limits=1, user_api="blas"))
 
