@@ -223,6 +223,7 @@ class TestCrew:
         here, crew = Finder(), Crew(Teams(1, 2))
         crew.warm()
         kill_scout(crew)
+        crew._turn = 0  # as many as the other has searched
         for frame in frames():
             one, two = here.find(frame), searched(crew, frame)
             assert read(one) == read(two)
@@ -299,6 +300,15 @@ def team_of(*puppets: Puppet) -> Team:
     return team
 
 
+def test_an_error_travels_and_if_it_cannot_what_it_says_does() -> None:
+    class Own(Exception):
+        def __init__(self, a: int, b: int) -> None:
+            super().__init__("no good")
+
+    assert isinstance(process._portable(ValueError("a")), ValueError)
+    assert str(process._portable(Own(1, 2))) == "Own: no good"
+
+
 class TestTeam:
     FRAME = Frame(0, np.zeros((96, 128, 3), np.uint8), 0.0, 0.0)
     QUESTION = Question(0, (96, 128, 3))
@@ -306,7 +316,7 @@ class TestTeam:
     @pytest.mark.parametrize("error", [ValueError("a"), OSError("b"), ZeroDivisionError("c")])
     def test_an_error_of_a_search_is_raised_and_ends_no_process(self, error: Exception) -> None:
         team = team_of(one := Puppet(error), other := Puppet(Done((), (0, 0, 128, 96))))
-        team.ask(self.QUESTION, self.FRAME, 1)
+        team.ask(self.QUESTION, self.FRAME, 1, 7)
         with pytest.raises(type(error)):
             team.answer(self.FRAME)
         assert len(team.processes) == 2
@@ -318,13 +328,14 @@ class TestTeam:
     def test_the_others_divide_the_next_frame_when_one_ends(self) -> None:
         done = Done((), (0, 0, 128, 96))
         team = team_of(Puppet(done, done), ends := Puppet(EOFError()), Puppet(done, done))
-        team.ask(self.QUESTION, self.FRAME, 1)
+        team.ask(self.QUESTION, self.FRAME, 1, 7)
         assert team.answer(self.FRAME) is None
         assert ends.closed
-        team.ask(self.QUESTION, self.FRAME, 1)
+        team.ask(self.QUESTION, self.FRAME, 1, 7)
         assert team.answer(self.FRAME) is not None
         left: list[Any] = team.processes
         assert [(one.tasks[-1].first, one.tasks[-1].every) for one in left] == [(0, 2), (1, 2)]
+        assert {one.tasks[-1].turn for one in left} == {7}
         team.close()
 
 

@@ -198,6 +198,20 @@ class TestRegions:
         own = predicted([followed], self.FRAME)
         assert [plan[0].region == own for plan in plans] == [True, False, False] * 2
 
+    def test_two_followed_lines_far_apart_beside_a_sheet_are_searched_in_turn(self) -> None:
+        sheet = Sheet((250, 180, 120, 90), ((0, 0), (1, 0), (1, 1), (0, 1)))
+        lines = [self.track("47", x=20, y=20), self.track("11", x=560, y=420)]
+        assert predicted(lines, self.FRAME) is None
+        for scouted in (True, False):
+            plans = [planned(n, self.FRAME, [sheet], lines, scouted=scouted) for n in range(1, 6)]
+            for line in lines:
+                places = [digit.box for digit in line.digits]
+                found = [
+                    any(inside(box, part.region) for part in plan[1:] for box in places)
+                    for plan in plans
+                ]
+                assert sum(found) >= 2
+
     def test_a_small_line_has_room_around_it(self) -> None:
         region = predicted(thought([((300, 300, 7, 11),)], []), self.FRAME)
         assert region is not None

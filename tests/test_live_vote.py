@@ -1,7 +1,7 @@
 """Live reading's heart: frames vote, lines are followed, a number is announced once and right."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -35,6 +35,7 @@ class Watcher:
     def __init__(self, agreement: str = "3/5", rules: Rules | None = None) -> None:
         self.tracker = Tracker(Agreement.parse(agreement))
         self.announcer = Announcer(rules)
+        self.allows: Callable[[str], bool] = lambda text: True
         self.frame = 0
         self.news: list[str] = []
 
@@ -51,7 +52,7 @@ class Watcher:
         for _ in range(times):
             part = Part((0, 0, *SIZE), 640, entire=whole, sheet=paper)
             tracks = self.tracker.update(rows, [part], unread=unread)
-            news = self.announcer.update(tracks, self.frame / 30, SIZE)
+            news = self.announcer.update(tracks, self.frame / 30, SIZE, allows=self.allows)
             self.news += [one.text for one in news]
             self.frame += 1
         return self.news[before:]
@@ -398,6 +399,13 @@ class TestDisputes:
         for text in ("98509383", "98504383") * 3:
             watcher.see(row(text, x=99, y=99), times=4)
         assert watcher.see(row("98509383", x=99, y=99), times=60) == ["98509383"]
+
+    def test_what_may_not_be_announced_is_a_reading_all_the_same(self) -> None:
+        watcher = Watcher()
+        watcher.allows = lambda text: len(text) == 6
+        line = row("98504383", x=99, y=99)
+        assert watcher.see(line, times=60) == []
+        assert watcher.see(line[:6], times=20) == []
 
     def test_one_frame_that_read_otherwise_delays_nothing(self) -> None:
         watcher = Watcher()

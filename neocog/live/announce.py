@@ -7,7 +7,7 @@ more often than the other; until then nothing is announced.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from neocog.batch.records import Box
@@ -101,23 +101,30 @@ class Announcer:
         self.gone: tuple[str, ...] = ()
 
     def update(
-        self, tracks: Sequence[Track], t: float, size: tuple[int, int]
+        self,
+        tracks: Sequence[Track],
+        t: float,
+        size: tuple[int, int],
+        *,
+        allows: Callable[[str], bool] = lambda _: True,
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 
         Parameters
         ----------
         tracks : sequence of Track
-            Those that may be announced.
+            All of them: what frames read of those that may not be announced counts as well.
         t : float
             Seconds since the first frame.
         size : tuple of int
             Width and height of the frame.
+        allows : callable
+            Whether a text may be announced.
         """
         self._remember(tracks, t)
         news = []
         for track in tracks:
-            if not track.complete or track.text in self._last:
+            if not track.complete or track.text in self._last or not allows(track.text):
                 continue
             if not self._placed(track, size):
                 continue

@@ -189,10 +189,11 @@ class Team:
             self._drop(process)
         self._board.close()
 
-    def ask(self, question: Question, frame: Frame, pace: int) -> None:
+    def ask(self, question: Question, frame: Frame, pace: int, turn: int) -> None:
         """Put the processes to work at a frame."""
         self._asked = list(self.processes)
-        task = Task(0, len(self._asked), self._scout.hints(frame.epoch), pace=pace)
+        hints = self._scout.hints(frame.epoch)
+        task = Task(0, len(self._asked), hints, pace=pace, turn=turn)
         pixels = None if self._asked and self._board.put(frame.pixels) else frame.pixels
         for first, process in enumerate(self._asked):
             try:
@@ -231,12 +232,12 @@ class Ticket:
     """A frame that is searched."""
 
     def __init__(
-        self, crew: "Crew", team: Team, frame: Frame, question: Question, pace: int
+        self, crew: "Crew", team: Team, frame: Frame, question: Question, pace: int, turn: int
     ) -> None:
         self._crew, self._team, self._frame = crew, team, frame
         self._start = time.perf_counter()
         self._question = question
-        team.ask(question, frame, pace)
+        team.ask(question, frame, pace, turn)
 
     def found(self) -> Found:
         """Wait for what was found."""
@@ -263,6 +264,7 @@ class Crew:
         self._scout = Scout(cuts=cuts)
         self._teams = [Team(self._scout, teams.each, cuts=cuts) for _ in range(teams.count)]
         self._free: Handoff[Team] = Handoff(newest=False, depth=teams.count)
+        self._turn = 0  # frames that were asked for
 
     @property
     def apart(self) -> bool:
@@ -307,7 +309,8 @@ class Crew:
     ) -> Ticket:
         """Have a team search a frame; as `Finder.find`, ``pace`` as `planned`."""
         question = asked(frame, roi, tracks, steps)
-        ticket = Ticket(self, team, frame, question, pace)
+        ticket = Ticket(self, team, frame, question, pace, self._turn)
+        self._turn += 1
         self._scout.tell(question, frame)
         return ticket
 

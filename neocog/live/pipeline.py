@@ -204,13 +204,17 @@ class Pipeline:
         from neocog.live.quiet import one_thread_each, settle
 
         one_thread_each(short=isinstance(self._finder, Crew))
-        warm(self.reader)
-        self._looker.read(trial())
-        self._finder.warm()
-        settle()
-        self.capture.start()
-        for stage in self._stages:
-            stage.start()
+        try:
+            warm(self.reader)
+            self._looker.read(trial())
+            self._finder.warm()
+            settle()
+            self.capture.start()
+            for stage in self._stages:
+                stage.start()
+        except BaseException:  # Ctrl-C too: no search process stays behind
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -335,8 +339,8 @@ class Pipeline:
                 epoch = frame.epoch
             tracks = tracker.update(seen.rows, seen.found.parts, seen.found.bounds, seen.unread)
             self._tracks.tell(tracks)
-            able = tuple(t for t in tracks if self.settings.expected.allows(t.text))
-            news = announcer.update(able, frame.t, frame.size)
+            allows = self.settings.expected.allows
+            news = announcer.update(tracks, frame.t, frame.size, allows=allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)

@@ -33,7 +33,7 @@ _STARTS = 60.0  # seconds in which a process is ready
 _ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
 _LOOKED = 0.25  # seconds between two looks whether it hangs
 _ENDS = 1.0  # seconds in which a killed process is gone
-_PLENTY = 12  # cores from which on OpenCV may take more threads than one: a tenth of a search less
+_PLENTY = 16  # cores from which on OpenCV may take more threads than one: a tenth of a search less
 _MANY = 3  # threads that it may take then
 
 BROKEN = (OSError, EOFError, ValueError, pickle.UnpicklingError)
@@ -149,7 +149,11 @@ class Process:
         self._wait: object = None  # tells one wait for it from another; None while nobody waits
         self._limit = _STARTS
         self._closed = threading.Event()
-        threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
+        try:
+            threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
+        except RuntimeError as error:  # no thread more can be had
+            self._process.kill()
+            raise OSError(str(error)) from error
 
     def answer(self) -> Any:
         """Wait for the answer to a question; the first one says that it is ready.
@@ -225,17 +229,24 @@ def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> Non
         pickle.dump(answer, answers)
         answers.flush()
         question, lies = pickle.load(asks)
-        if lies:
-            pixels = board.get(question.shape)
-        else:
-            pixels = np.empty(question.shape, np.uint8)
-            if asks.readinto(pixels.data.cast("B")) != pixels.size:  # type: ignore[attr-defined]
-                return
+        pixels = np.empty(0 if lies else question.shape, np.uint8)
+        if not lies and asks.readinto(pixels.data.cast("B")) != pixels.size:  # type: ignore[attr-defined]
+            return
         try:
+            pixels = board.get(question.shape) if lies else pixels
             frame = Frame(question.index, pixels, 0.0, 0.0, question.epoch)
             answer = _answer(finder, grey, frame, question, cuts)
         except Exception as error:  # raised again where the frame came from
-            answer = error
+            answer = _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can be sent: itself, or what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _answer(finder: Finder, grey: Grey, frame: Frame, question: Question, cuts: bool) -> Any:

@@ -140,6 +140,8 @@ def planned(
         region = predicted(group, bounds)
         if region:
             return (*parts, Part(region, legible(region, group), entire=False))
+        if parts and index % (pace * every) == 0:
+            return (*parts, whole)
     if parts:
         return tuple(parts)
     if groups or (index % (pace * BARE_EVERY) == 0 and not scouted):
@@ -152,8 +154,12 @@ def _groups(beside: Sequence[Track], bounds: Box) -> list[Sequence[Track]]:
     if predicted(beside, bounds):
         return [beside]
     followed = [track for track in beside if track.number != THOUGHT]
-    alone = [[track] for track in beside if track.number == THOUGHT]
-    return [*filter(None, [followed]), *(group for group in alone if predicted(group, bounds))]
+    close = bool(predicted(followed, bounds))
+    alone = [[track] for track in beside if track.number == THOUGHT or not close]
+    groups = [group for group in alone if predicted(group, bounds)]
+    if close:
+        groups.insert(0, followed)
+    return [*groups] or [*filter(None, [followed])]
 
 
 def legible(box: Box, tracks: Sequence[Track], *, sharp: bool = False) -> int:

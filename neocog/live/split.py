@@ -72,6 +72,9 @@ class Task:
         Whether the scout judges which colour shows ink best.
     pace : int
         As `neocog.live.regions.planned`.
+    turn : int, optional
+        Number of the frame among those that are searched; its own where it is not known. What is
+        done every so many frames goes by it: a camera's frames may be dropped regularly.
     """
 
     first: int = 0
@@ -80,6 +83,7 @@ class Task:
     scouts: bool = False
     chooses: bool = False
     pace: int = 1
+    turn: int | None = None
 
 
 @dataclass(slots=True)
@@ -135,7 +139,8 @@ def work(
         in_ink = partial(in_grey, channel=hints.channel)
         known = [*tracks, *thought(hints.lines, tracks)]
     scouted = hints is not None
-    parts = planned(frame.index, bounds, found, known, pace=task.pace, scouted=scouted)
+    turn = frame.index if task.turn is None else task.turn
+    parts = planned(turn, bounds, found, known, pace=task.pace, scouted=scouted)
     sheets = [part.sheet for part in parts if part.sheet]
     done = Done(parts, bounds)
     for number in range(task.first, len(parts), task.every):
