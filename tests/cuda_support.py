@@ -33,18 +33,17 @@ def thinned(cases: Iterable[tuple[Any, ...]], quick: Callable[..., bool]) -> lis
     return [case if quick(*case) else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
+_EMULATOR_NEEDS = "needs g++: the emulator builds kernels with it"
+
 #: A test that asks for no fixture but runs kernels on the CPU.
-emulated = pytest.mark.skipif(
-    shutil.which("g++") is None,
-    reason="the emulator builds kernels with g++, which is not installed",
-)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason=_EMULATOR_NEEDS)
 
 
 @pytest.fixture(scope="session")
 def emulator() -> Emulator:
     """A machine that runs kernels on the CPU."""
     if shutil.which("g++") is None:
-        pytest.skip("the emulator builds kernels with g++, which is not installed")
+        pytest.skip(_EMULATOR_NEEDS)
     return Emulator()
 
 
@@ -56,7 +55,7 @@ def nvrtc() -> None:
     try:
         compiler._version()
     except DeviceError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"needs NVRTC: {error}")
 
 
 @pytest.fixture

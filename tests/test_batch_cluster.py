@@ -43,9 +43,9 @@ def finders() -> list[int]:
 
 @pytest.mark.slow
 def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="ray is not installed")
+    pytest.importorskip("ray", reason="needs ray: neocog[cluster]")
     if not Path("/proc/self/cmdline").exists():
-        pytest.skip("actors are found under /proc")
+        pytest.skip("needs /proc, where actors are found")
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))

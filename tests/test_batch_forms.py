@@ -40,7 +40,7 @@ def test_the_file_says_the_form(model: str, scans: Path, tmp_path: Path) -> None
 
 
 def test_pandas_reads_both_forms(model: str, scans: Path, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
     for name in ("out.jsonl", "out.csv"):
         run("read", scans, "--model", model, "-o", tmp_path / name)
     lines = pandas.read_json(tmp_path / "out.jsonl", lines=True, dtype={"text": str})
@@ -55,7 +55,7 @@ def test_pandas_reads_both_forms(model: str, scans: Path, tmp_path: Path) -> Non
 def test_jq_reads_json_lines(model: str, scans: Path) -> None:
     jq = shutil.which("jq")
     if jq is None:
-        pytest.skip("jq is not installed")
+        pytest.skip("needs jq")
     command = [sys.executable, "-m", "neocog", "read", str(scans), "--model", model]
     read = subprocess.run([*command, "--format", "jsonl"], capture_output=True)
     wanted = "[.source, .text, (.error == null), (.digits | map(.p) | min)] | @csv"

@@ -243,7 +243,7 @@ def test_tasks_are_bounded_by_bytes_too() -> None:
     assert [task.place.number for task in tasks] == [0, 1, 2, 3]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
 def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
     picture = save_page(tmp_path / "p.png", "7")
     (tmp_path / "out.jsonl").write_text("old")

@@ -16,7 +16,7 @@ from neocog.vision.decode import FORMATS, decode
 from tests.support import page, run, save_page
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX files")
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 def test_many_malformed_files_among_good_ones(model: str, tmp_path: Path) -> None:
     bad = write_malformed(tmp_path / "scans", 61)
     for name in "abc":
@@ -38,7 +38,7 @@ def test_damage_at_random(kind: str) -> None:
     try:
         written.save(stream, kind, **({"save_all": True} if kind == "TIFF" else {}))
     except OSError:
-        pytest.skip(f"this Pillow does not write {kind}")
+        pytest.skip(f"needs a Pillow that writes {kind}")
     whole = np.frombuffer(stream.getvalue(), np.uint8)
     random = np.random.default_rng(0)
     readable, said = 0, []
@@ -98,7 +98,7 @@ def test_a_large_picture_is_reduced_as_a_small_one() -> None:
         assert np.abs(found.grey.astype(int) - expected).max() <= 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 def test_a_bar_where_stderr_is_a_terminal(model: str, tmp_path: Path) -> None:
     import pty
     import subprocess

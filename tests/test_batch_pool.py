@@ -32,7 +32,7 @@ from neocog.errors import DeviceError, NeocogError, NothingToRead, UsageError
 from tests.support import digits_of, save_page, tiny_model
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
-posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 
 
 @pytest.fixture(scope="module")

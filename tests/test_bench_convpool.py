@@ -277,10 +277,10 @@ def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
     assert json.loads(done.stdout)["paper"]["ratio"] == {"fp32": 1.8, "fp16": 4.4}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_one_line_says_so() -> None:
+def test_without_a_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.bench.convpool_device import Device
     from neocog.errors import DeviceError
 
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DeviceError, match="--cpu"):
         Device()

@@ -44,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 compiled = pytest.mark.skipif(
-    shutil.which("cc") is None, reason="the CPU rivals are built with a C compiler"
+    shutil.which("cc") is None, reason="needs a C compiler: it builds the CPU rivals"
 )
 
 

@@ -446,7 +446,7 @@ def test_records_are_utf8_in_any_locale(tmp_path: Path, model: str) -> None:
 
 def test_a_full_disk_is_one_line(tmp_path: Path, model: str) -> None:
     if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
+        pytest.skip("needs /dev/full")
     picture = save_page(tmp_path / "a.png", "1")
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -459,7 +459,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, model: str) -> None:
     assert done.stderr == "neocog: cannot write the result: No space left on device\n"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, model: str) -> None:
     picture = str(save_page(tmp_path / "a.png", "1"))
     output = tmp_path / "out.jsonl"

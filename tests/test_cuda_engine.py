@@ -616,7 +616,7 @@ def test_all_gpus_share_a_large_batch() -> None:
     import cupy
 
     if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("there is one GPU")
+        pytest.skip("needs two GPUs")
     digits = np.tile(some_digits(50), (80, 1, 1))
     engine: Any = open_engine(load_model("neocog-small"), device="cuda")
     second: Any = open_engine(load_model("neocog-small"), device="cuda:1")
@@ -687,7 +687,7 @@ def test_rules_of_decision(rule: Any) -> None:
 @pytest.mark.parametrize("batch", [8, 256, 1024])
 def test_stage_times_add_up(batch: int) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
-        pytest.skip("times are taken with the GPU to themselves: run it without -n")
+        pytest.skip("needs the GPU to itself: run it without -n")
     times = engine_of("neocog-small").stage_times(made_digits(batch), repeats=9)
     assert list(times) == ["upload", *STAGES, "download", "launch", "total"]
     assert_adds_up(times)

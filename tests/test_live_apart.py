@@ -100,12 +100,15 @@ class TestApart:
         assert found.bounds == (0, 0, width // 2, height // 2)
         assert "marks" in found.steps
 
-    def test_frames_that_are_parts_of_larger_arrays_may_be_searched(self, other: Apart) -> None:
-        frame = frames()[0]
+    def test_frames_that_are_parts_of_larger_arrays_may_be_searched(self) -> None:
+        frame, other = frames()[0], Apart()  # both at their first frame
+        other.warm()
         wide = np.zeros((frame.pixels.shape[0], 2 * frame.pixels.shape[1], 3), np.uint8)
         wide[:, ::2] = frame.pixels
         part = Frame(0, wide[:, ::2], 0.0, 0.0)
         assert read(other.find(part)) == read(Finder().find(frame))
+        assert other.apart
+        other.close()
 
     def test_an_error_of_the_search_is_raised_here(self, other: Apart) -> None:
         with pytest.raises(cv2.error):

@@ -236,13 +236,12 @@ class TestRegions:
             return Frame(1, desk, 0.0, 0.0, epoch)
 
         finder = Finder()
-        side = [finder.find(frame(40)).parts[0].long_side for _ in range(3)]
-        assert side == [REGION_SIDE, REGION_SIDE, REGION_SIDE // 2]
-        assert finder.find(frame(340)).parts[0].long_side == REGION_SIDE
-        for _ in range(2):
-            last = finder.find(frame(340))
-        assert last.parts[0].long_side == REGION_SIDE // 2
-        assert finder.find(frame(340, epoch=1)).parts[0].long_side == REGION_SIDE
+        low, sharp = REGION_SIDE // 2, REGION_SIDE
+        sides = [finder.find(frame(40)).parts[0].long_side for _ in range(7)]
+        assert sides == [low, sharp, low, sharp, low, low, low], "dull after two sharp searches"
+        sides = [finder.find(frame(340)).parts[0].long_side for _ in range(4)]
+        assert sides == [sharp, low, sharp, low], "another sheet, dull after two of its own"
+        assert finder.find(frame(340, epoch=1)).parts[0].long_side == sharp
 
 
 class TestHints:

@@ -65,7 +65,7 @@ def blas() -> Iterator[Callable[[], set[int]]]:
     controller = ThreadpoolController().select(user_api="blas")
     with controller.limit(limits=2):
         if _threads_of(controller) != {2}:
-            pytest.skip("this BLAS cannot be told how many threads it may use")
+            pytest.skip("needs a BLAS that can be told how many threads it may use")
         yield lambda: _threads_of(controller)
 
 

@@ -29,6 +29,7 @@ class Finder:
 
     def __init__(self, *, cuts: bool = True) -> None:
         self._cuts, self._epoch = cuts, 0
+        self._turn = 0  # frames that were searched
         self._forget()
 
     def warm(self) -> None:
@@ -68,7 +69,8 @@ class Finder:
         bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
         seen = find_sheets(frame.pixels, bounds)
         dull = self._dull(seen)
-        parts = planned(frame.index, bounds, seen, tracks, dull=dull)
+        parts = planned(self._turn, bounds, seen, tracks, dull=dull)
+        self._turn += 1
         sheets = [part.sheet for part in parts if part.sheet]
         pictures: dict[str, NDArray[np.uint8]] = {}
         searches = []

@@ -96,7 +96,8 @@ def planned(
     Parameters
     ----------
     index : int
-        Number of the frame.
+        Number of the frame among those that are searched: what is done every so many frames goes
+        by it, since a camera's frames may be dropped as regularly.
     bounds : tuple of int
         The region that shall be read: the frame, or a part of it.
     sheets : sequence of Sheet

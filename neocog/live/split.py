@@ -72,9 +72,8 @@ class Task:
         Whether the scout judges which colour shows ink best.
     pace : int
         As `neocog.live.regions.planned`.
-    turn : int, optional
-        Number of the frame among those that are searched; its own where it is not known. What is
-        done every so many frames goes by it: a camera's frames may be dropped regularly.
+    turn : int
+        Number of the frame among those that are searched.
     """
 
     first: int = 0
@@ -83,7 +82,7 @@ class Task:
     scouts: bool = False
     chooses: bool = False
     pace: int = 1
-    turn: int | None = None
+    turn: int = 0
 
 
 @dataclass(slots=True)
@@ -139,8 +138,7 @@ def work(
         in_ink = partial(in_grey, channel=hints.channel)
         known = [*tracks, *thought(hints.lines, tracks)]
     scouted = hints is not None
-    turn = frame.index if task.turn is None else task.turn
-    parts = planned(turn, bounds, found, known, pace=task.pace, scouted=scouted)
+    parts = planned(task.turn, bounds, found, known, pace=task.pace, scouted=scouted)
     sheets = [part.sheet for part in parts if part.sheet]
     done = Done(parts, bounds)
     for number in range(task.first, len(parts), task.every):
