@@ -7,7 +7,7 @@
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
 // block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
 // blocks share a window; STAGE_TAPS taps a stage of weights; DEPTH steps of operands a warp holds;
-// COMPACT 1 where only cells that hear anything are computed; WGMMA 1 where a warpgroup of four warps
+// COMPACT 1 where only cells that may respond are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
 #define WIDE (MODE == 2)
 #define SPLIT_HALF (MODE == 3)
@@ -36,6 +36,7 @@
 #ifndef COMPACT
 #define COMPACT 0
 #endif
+#define BOUNDED (COMPACT && !PAIR)  // US1 hears two planes: its bound costs what it saves
 #define FLUSH SPLIT_HALF
 #define FLUSH_TURNS (DEPTH > 6 ? 2 : 12 / DEPTH / 2 * 2)  // of DEPTH steps, three products each
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
@@ -149,7 +150,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
 #endif
 }
 
-// Sum over planes of u^2 at every input cell.
+// Sum over planes of u^2 at every input cell; where responses are bounded, the root of it.
 DEVICE void sum_planes(float* energy, const u8* input) {
     NO_UNROLL for (int i = threadIdx.x; i < PIXELS; i += THREADS) {
         const u8* at = input + i * PITCH;
@@ -169,7 +170,7 @@ DEVICE void sum_planes(float* energy, const u8* input) {
             sum += square(u.x) + square(u.y) + square(u.z) + square(u.w);
         }
 #endif
-        energy[i] = sum;
+        energy[i] = BOUNDED ? sqrt_of(sum) : sum;
     }
 }
 
@@ -181,24 +182,40 @@ DEVICE int window_of(int cell) {
 
 // v / scale of every cell; v^2 of its part of the window where blocks share it. A thread takes
 // RUN neighbouring cells of a row: what their windows share is read once.
+//
+// Where responses are bounded, v of a cell that cannot respond becomes 0. By Cauchy and Schwarz, tap
+// by tap, sum a u <= sum |a| |u|, norms over the planes before; `profile` is the largest |a| of any
+// plane at each tap, and a cell responds only where the sum exceeds theta v. SLACK is what float32
+// may lose in sums of some dozen terms, and more.
 #define RUN (CELLS >= 4 * THREADS ? 4 : 1)
+#define SLACK 1e-4f
 DEVICE float finished(float v2, float unit) { return sqrt_of(v2) * unit; }
-DEVICE void inhibit(float* v, const float* energy, const float* c, float unit) {
+DEVICE void inhibit(float* v, const float* energy, const float* c, const float* profile, float unit,
+                    float theta) {
     const int runs = (OUT + RUN - 1) / RUN;
     NO_UNROLL for (int i = threadIdx.x; i < GROUP * ROWS * runs; i += THREADS) {
         const int line = i / runs, x = i % runs * RUN;
         const float* from = energy + (line / ROWS * IN_ROWS + line % ROWS) * IN_W + x;
-        float sum[RUN] = {};
+        float sum[RUN] = {}, most[RUN] = {};
         NO_UNROLL for (int ky = 0; ky < KY_PER; ky++) {
             float seen[KSIZE + RUN - 1];
             UNROLL for (int kx = 0; kx < KSIZE + RUN - 1; kx++) seen[kx] = from[ky * IN_W + kx];
             UNROLL for (int kx = 0; kx < KSIZE; kx++) {
                 const float weight = c[ky * KSIZE + kx];
-                UNROLL for (int j = 0; j < RUN; j++) sum[j] += weight * seen[kx + j];
+                const float largest = BOUNDED ? profile[ky * KSIZE + kx] : 0.0f;
+                UNROLL for (int j = 0; j < RUN; j++) {
+                    const float u = seen[kx + j];
+                    sum[j] += weight * (BOUNDED ? u * u : u);
+                    if (BOUNDED) most[j] += largest * u;
+                }
             }
         }
-        UNROLL for (int j = 0; j < RUN; j++)
-            if (x + j < OUT) v[line * OUT + x + j] = KSPLIT > 1 ? sum[j] : finished(sum[j], unit);
+        UNROLL for (int j = 0; j < RUN; j++) {
+            if (x + j >= OUT) break;
+            float here = KSPLIT > 1 ? sum[j] : finished(sum[j], unit);
+            if (BOUNDED && most[j] <= theta * here * (1.0f - SLACK)) here = 0.0f;
+            v[line * OUT + x + j] = here;
+        }
     }
 }
 
@@ -215,9 +232,9 @@ DEVICE void clear(out_t* first, int cells, int planes) {
             make_uint4(0, 0, 0, 0);
 }
 
-// List the cells that hear anything; returns how many there are. In any order: no cell's response
-// depends on its neighbours in the list.
-DEVICE int list_heard(u16* list, const float* v, int cells) {
+// List the cells with v > 0; returns how many there are. In any order: no cell's response depends
+// on its neighbours in the list.
+DEVICE int list_cells(u16* list, const float* v, int cells) {
     __shared__ int heard;
     if (threadIdx.x == 0) heard = 0;
     __syncthreads();

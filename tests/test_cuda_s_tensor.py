@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from neocog.cuda.emulator import Emulator
+from neocog.cuda.kernel import Layout
 from neocog.cuda.s_tensor import TensorS, bf16, tf32
 from neocog.cuda.steps import Precision, layouts
 from neocog.cuda.tilings import (
@@ -22,6 +23,7 @@ from neocog.cuda.tilings import (
 )
 from neocog.errors import UsageError
 from neocog.network import reference
+from neocog.network.model import Model
 from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
 from tests.cuda_support import thinned
 
@@ -47,11 +49,24 @@ def check(
     model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
     step = TensorS(machine, model, layer, lay, precision, {batch: tiling} if tiling else None)
-    source, target = lay[step.reads], lay[step.writes]
+    source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.4)
     maps[1:2] = 0
     maps[2:3, :, : source.size // 2] = 0
-    held = stored(maps, source)
+    compare(machine, step, model, lay, stored(maps, source), BOUND[precision])
+
+
+def compare(
+    machine: Emulator,
+    step: TensorS,
+    model: Model,
+    lay: dict[str, Layout],
+    held: Any,
+    bound: float,
+) -> None:
+    """The step's responses to ``held`` maps, twice, beside the equations'."""
+    layer, batch = int(step.writes[-1]) - 1, len(held)
+    source, target = lay[step.reads], lay[step.writes]
     weights, spec = model.s[layer], model.spec.s[layer]
     wanted = reference.s_response(
         read(held, source),
@@ -67,7 +82,7 @@ def check(
         out = poisoned(target, batch)
         for launch in step.launches(batch, held, out, scratch):
             machine.launch(launch)
-        assert np.abs(read(out, target) - wanted).max() <= BOUND[precision] * wanted.max()
+        assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +121,23 @@ def test_any_tiling_gives_the_equations(
     machine: Emulator, layer: int, precision: Precision, tiling: Tiling
 ) -> None:
     check(machine, layer, precision, tiling)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precision) -> None:
+    """Input and weights that are alike in all planes reach the bound exactly."""
+    model = excitable_model("fukushima2003", (3, 2, 1))
+    weights = model.s[2]
+    alike = np.broadcast_to(weights.reference[:1, :1], weights.reference.shape).copy()
+    s1, s2, _, s4 = model.s
+    model = replace(model, s=(s1, s2, replace(weights, reference=alike, threshold=0.6), s4))
+    lay = layouts(model.spec, model.planes, precision)
+    tiling = Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, compact=True)
+    step = TensorS(machine, model, 2, lay, precision, {2: tiling})
+    source = lay["UC2"]
+    one = sparse((2, 1, source.size, source.size), active=0.5)
+    maps = np.broadcast_to(one, (2, source.planes, source.size, source.size))
+    compare(machine, step, model, lay, stored(maps, source), BOUND[precision])
 
 
 @pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])

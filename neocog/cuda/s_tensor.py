@@ -66,6 +66,8 @@ class TensorS(Step):
         largest = float(np.abs(self._a).max()) or 1.0
         self._scale = np.float32(2.0 ** np.floor(np.log2(largest)))
         self._c = machine.xp.asarray(np.ascontiguousarray(self._weights.c, dtype=np.float32))
+        profile = np.sqrt((self._a**2).sum(axis=1)).max(axis=0) / self._scale
+        self._profile = machine.xp.asarray(profile.astype(np.float32))
         self._tilings = dict(tilings or {})
         self._packed: dict[tuple[int, int, int, bool], Array] = {}
         self._silences: dict[int, Array] = {}
@@ -135,6 +137,7 @@ class TensorS(Step):
             source,
             self._weights_for(t),
             self._c,
+            self._profile,
             self._silence_for(slices * t.nt * 8),
             target,
             scratch["partial"],

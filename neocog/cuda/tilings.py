@@ -41,7 +41,7 @@ class Tiling:
         Steps whose operands a warp holds: those of a group of ``wgmma``; otherwise 2 where the next
         step's are brought while this one's are multiplied.
     compact : bool
-        Whether only cells that hear anything are computed.
+        Whether only cells that may respond are computed.
     wgmma : bool
         Whether four warps together multiply by ``wgmma`` (sm_90a); ``wm`` is a multiple of 4 then.
     """
@@ -134,7 +134,8 @@ class Shape:
         summed = tiling.threads * tiling.mt * tiling.nt * 16 if tiling.spread else 0
         numbers = up(self.cells(tiling), 4) + up(pixels, 4) + tiling.wn * tiling.nt * 8
         numbers += up(self.kernel**2 // tiling.ksplit, 4)
-        numbers += up(self.cells(tiling), 8) // 2 if tiling.compact else 0
+        if tiling.compact:
+            numbers += up(self.cells(tiling), 8) // 2 + (0 if self.pair else up(self.kernel**2, 4))
         return 4 * numbers + max(operands, summed)
 
 
@@ -146,7 +147,7 @@ _WARPS = (
 _GROUPS_OF_WARPS = ((4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (12, 1))
 #: Tiles of planes that ``kernels/wgmma.cuh`` has an instruction for.
 _WGMMA_TILES = (2, 3, 4, 5, 6, 8, 9, 10)
-#: Part of the cells of US1 .. US3 that hear anything, on handwritten digits.
+#: Part of the cells of US1 .. US3 that may respond, on handwritten digits.
 _HEARD = 0.45
 #: Taps of weights a stage, most first.
 _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
