@@ -26,7 +26,12 @@ typedef unsigned long long u64;
 // -- half and bfloat16, two to a register: the lower half holds the first value -------------------
 DEVICE u32 half2_of(float first, float second) {
     u32 r;
+#if __CUDA_ARCH__ >= 800
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+#else
+    asm("{ .reg .f16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b}; }"
+        : "=r"(r) : "f"(first), "f"(second));
+#endif
     return r;
 }
 DEVICE float2 floats_of_half2(u32 pair) {

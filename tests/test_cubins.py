@@ -20,6 +20,8 @@ pytestmark = pytest.mark.usefixtures("nvrtc")
 CHOICE = [(75, "fp32", 8), (80, "tf32", 8), (90, "fp16", 8)]
 #: ... what the default plan takes for each architecture, each precision, few and many digits.
 USUAL = [
+    (75, "fp16", 64),
+    (75, "bf16", 8),
     (86, "fp16", 64),
     (89, "bf16", 8),
     (90, "fp16", 256),
