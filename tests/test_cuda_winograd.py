@@ -28,7 +28,7 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_maps import poisoned as maps_poisoned
-from tests.cuda_support import emulated, thinned
+from tests.cuda_support import ARCHITECTURES, SHARED, emulated, thinned
 from tests.cuda_support import nvrtc as nvrtc
 
 
@@ -452,6 +452,17 @@ def test_a_plan_is_chosen_for_every_filter(kernel):
         plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
         assert plan.split.kernel == kernel
         assert (plan.version, plan.operand) == ("tensor", "tf32x3")
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_chosen_plan_runs_on_every_architecture(arch):
+    for kernel, size, channels in itertools.product(range(3, 26), (7, 28), (16, 384)):
+        plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
+        launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
+        kernels = [filter_split_kernel(plan, "channel-wise"), *(one.kernel for one in launches)]
+        for one in kernels:
+            assert one.arch <= arch
+            assert one.shared <= 1024 * SHARED[arch], (kernel, size, channels, plan.split, plan.m)
 
 
 def test_operations_of_a_layer_are_counted():

@@ -8,6 +8,8 @@ tiles, by the bytes of the transformed filters where there are few.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from neocog.cuda.tilings import shared_limit
+from neocog.cuda.winograd_filters import filter_split_shared
 from neocog.cuda.winograd_plan import Operand, Plan, Shape, Version
 from neocog.cuda.winograd_transforms import Split
 from neocog.errors import UsageError
@@ -164,4 +166,6 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
     plans = [
         Plan(shape, split, m, version, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
     ]
+    limit = shared_limit(arch)  # below 8.0 parts of 4 are too large to be transformed
+    plans = [plan for plan in plans if filter_split_shared(plan) <= limit]
     return min(plans, key=lambda plan: seconds(plan, batch, _REACHED))

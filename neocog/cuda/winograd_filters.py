@@ -35,10 +35,15 @@ def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tu
     return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
 
 
-def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False) -> Kernel:
-    """Return the kernel of :func:`filter_split`."""
+def filter_split_shared(plan: Plan) -> int:
+    """Return the bytes of shared memory that a block of :func:`filter_split` takes."""
     largest = plan.split.groups[0].size
     held = (largest * largest + (plan.m + largest - 1) * largest) | 1
+    return _THREADS * held * 4
+
+
+def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False) -> Kernel:
+    """Return the kernel of :func:`filter_split`."""
     defines = (
         *plan.geometry(),
         ("INDEXING", ORDERS.index(indexing)),
@@ -50,7 +55,7 @@ def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False)
         "filter_census" if census else "filter_split",
         defines,
         _THREADS,
-        _THREADS * held * 4,
+        filter_split_shared(plan),
         arch=80 if plan.operand == "tf32" else 75,
         registers=128,
     )
