@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -19,7 +20,7 @@ from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live import cameras
 from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
 from neocog.live.sinks import LineFile
-from neocog.live.sources import SourceLost, Wanted
+from neocog.live.sources import SourceLost, Wanted, hush
 from tests.live_support import MjpegServer, clip, picture, save_video
 from tests.support import run
 
@@ -310,6 +311,20 @@ class FakeVideo:
 
     def release(self) -> None:
         self.opened = False
+
+
+def test_every_opencv_is_hushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+    told = SimpleNamespace(setLogLevel=levels.append)
+    silent = SimpleNamespace()
+    for fake in (
+        SimpleNamespace(utils=SimpleNamespace(logging=told)),
+        SimpleNamespace(utils=silent, setLogLevel=levels.append),  # up to 4.11
+        SimpleNamespace(utils=silent),
+    ):
+        monkeypatch.setitem(sys.modules, "cv2", fake)
+        hush()
+    assert levels == [0, 0]
 
 
 class TestCameras:

@@ -340,4 +340,8 @@ def hush() -> None:
     import cv2
 
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    cv2.utils.logging.setLogLevel(0)
+    places = (getattr(cv2.utils, "logging", None), cv2)  # the second one before OpenCV 4.12
+    for place in places:
+        if tell := getattr(place, "setLogLevel", None):
+            tell(0)
+            return
