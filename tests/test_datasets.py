@@ -196,6 +196,9 @@ def test_mnist_by_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InputError, match="neocog data fetch mnist"):
         open_digits("mnist")
     (tmp_path / "sets" / "mnist").mkdir(parents=True)
+    (tmp_path / "sets" / "mnist" / "train-images-idx3-ubyte.gz.part").touch()  # it broke off
+    with pytest.raises(InputError, match="neocog data fetch mnist"):
+        open_digits("mnist")
     write_idx(tmp_path / "sets" / "mnist", "t10k", 10)
     assert len(open_digits("mnist")) == 10
 

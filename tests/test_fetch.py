@@ -152,6 +152,16 @@ def test_no_mirror_has_it(
     assert not (tmp_path / NAME).exists()
 
 
+def test_a_failure_leaves_no_folder(tmp_path: Path, mirror: Mirror) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="--from wants"):
+        fetch("tiny", to=tmp_path / "to", source=tmp_path / "empty")
+    mirror.status = 503
+    with pytest.raises(InputError, match="answered 503"):
+        fetch("tiny", to=tmp_path / "to", mirrors=["http://127.0.0.1:9/", mirror.address])
+    assert not (tmp_path / "to").exists()
+
+
 def test_from_a_folder(tmp_path: Path) -> None:
     source, to = tmp_path / "usb", tmp_path / "to"
     source.mkdir()
@@ -167,6 +177,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / NAME).write_bytes(BYTES)
     with pytest.raises(InputError, match="give another --to"):
         fetch("tiny", to=tmp_path / "file" / "folder", source=tmp_path)
 

@@ -87,7 +87,9 @@ def test_skeleton_is_one_pixel_wide():
 
 @pytest.fixture
 def no_mnist(monkeypatch, tmp_path):
+    """Not even what is missing: a folder of that name without the files."""
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path / "nothing"))
+    (tmp_path / "nothing" / "mnist").mkdir(parents=True)
 
 
 def make(*words):

@@ -86,7 +86,7 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
 
     def there(name: str) -> Path | None:
         found = folder / name if folder is not None else None
-        if found is not None and found.is_dir():
+        if found is not None and _holds_files(found):
             return found
         where = str(folder) if folder is not None else f"a folder named by PATH or {VARIABLE}"
         missing[name] = f"not in {where}"
@@ -123,19 +123,24 @@ def _folder(folder: Path) -> Path:
     names = ("mnist", "usps", *PICTURE_SETS)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; wanted one that holds {', '.join(names)}")
-    if not any((folder / name).is_dir() for name in names):
+    if not any(_holds_files(folder / name) for name in names):
         raise InputError(
             f"{folder}: holds none of the folders {', '.join(names)}, which a report is made from"
         )
     return folder
 
 
+def _holds_files(folder: Path) -> bool:
+    """Whether it is a folder with more in it than a transfer that broke off leaves."""
+    return folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir())
+
+
 def _fetched(missing: dict[str, str]) -> Path | None:
     """MNIST where ``neocog data fetch`` put it."""
-    from neocog.learning.fetch import default_folder
+    from neocog.learning.datasets import fetched_mnist
 
-    folder = default_folder("mnist")
-    if folder.is_dir():
+    folder = fetched_mnist()
+    if folder is not None:
         return folder
     missing["mnist"] = "not fetched; run 'neocog data fetch mnist', or name a folder that holds it"
     return None

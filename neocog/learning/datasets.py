@@ -33,7 +33,15 @@ from neocog.learning.formats import (
     read_usps,
 )
 
-__all__ = ["SPLITS", "Digits", "LabelledPictures", "Split", "open_dataset", "open_digits"]
+__all__ = [
+    "SPLITS",
+    "Digits",
+    "LabelledPictures",
+    "Split",
+    "fetched_mnist",
+    "open_dataset",
+    "open_digits",
+]
 
 Split = Literal["train", "test", "validation", "learning"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -92,6 +100,21 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
     return dataset
 
 
+def fetched_mnist() -> Path | None:
+    """Where ``neocog data fetch mnist`` put MNIST; None if none of its files of pictures is there.
+
+    A transfer that broke off leaves a folder with parts of files, which is nothing to read yet.
+    """
+    from neocog.learning.fetch import default_folder
+
+    folder = default_folder("mnist")
+    try:
+        there = any(_is_idx_images(entry.name) for entry in folder.iterdir())
+    except OSError:
+        return None
+    return folder if there else None
+
+
 def _split(name: str | None) -> Split | None:
     for split in SPLITS:
         if name == split:
@@ -107,10 +130,11 @@ def _split(name: str | None) -> Split | None:
 def _open_fetched(split: Split | None) -> Digits | LabelledPictures:
     from neocog.learning.fetch import default_folder
 
-    folder = default_folder("mnist")
-    if not folder.is_dir():
+    folder = fetched_mnist()
+    if folder is None:
         raise InputError(
-            f"mnist: not at {folder}; run 'neocog data fetch mnist' or give the folder it lies in"
+            f"mnist: not at {default_folder('mnist')}; "
+            "run 'neocog data fetch mnist' or give the folder it lies in"
         )
     return _open_folder(folder, split)
 

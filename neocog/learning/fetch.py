@@ -79,7 +79,7 @@ def fetch(
 
     A file that is there and right is left alone. A transfer that breaks off leaves
     ``FILE.part``, and the next one goes on from there. A file gets its name only when it is
-    whole.
+    whole; the folder is made with the first bytes that are written to it.
 
     Parameters
     ----------
@@ -111,7 +111,6 @@ def fetch(
     folder = Path(to) if to is not None else default_folder(name)
     report = progress or (lambda *_: None)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for file in SETS[name].files:
             if is_right(folder / file.name, file):
                 report(file.name, file.size, file.size)
@@ -142,6 +141,7 @@ def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> Non
             f"{origin}: not the file that is wanted ({file.size} bytes, md5 {file.md5}); "
             "get another copy"
         )
+    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{file.name}.part"
     shutil.copyfile(origin, part)
     os.replace(part, folder / file.name)
@@ -186,6 +186,7 @@ def _continue(file: RemoteFile, mirror: str, part: Path, report: Progress) -> No
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         if here and not _is_continuation(response, here):
             here = 0  # the server knows no ranges and sends the whole file
+        part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("r+b" if here else "wb") as stream:
             stream.seek(here)
             for piece in _pieces(response, file.size - here):

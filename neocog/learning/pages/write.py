@@ -10,8 +10,7 @@ import numpy as np
 
 from neocog.errors import UsageError
 from neocog.files import atomic_write
-from neocog.learning.datasets import open_digits
-from neocog.learning.fetch import default_folder
+from neocog.learning.datasets import fetched_mnist, open_digits
 from neocog.learning.formats import Digits, read_sklearn
 from neocog.learning.pages.conditions import CONDITIONS
 from neocog.learning.pages.page import make_page
@@ -24,7 +23,7 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
     ----------
     place : str, Path or None
         A set of isolated digits; of MNIST the last 5 000 training digits are taken, which no
-        shipped model learned from. None stands for MNIST as it was fetched.
+        shipped model learned from. None and "mnist" stand for MNIST as it was fetched.
     tell : callable
         Is told in one line when scikit-learn's digits stand in for what is not there.
 
@@ -37,7 +36,7 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         return open_digits(place, split="validation" if _is_mnist(Path(place)) else None)
-    if place is None and default_folder("mnist").is_dir():
+    if place in (None, "mnist") and fetched_mnist() is not None:
         return open_digits("mnist", split="validation")
     tell(f"{place or 'MNIST'} is not there: the pages are written with scikit-learn's 8x8 digits")
     return read_sklearn()
