@@ -175,10 +175,17 @@ def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
 def systems(result: dict[str, Any]) -> dict[str, Any]:
     """Every neocognitron that was made quick, from 1990 to today, ours last."""
     sys.path.insert(0, str(ROOT))
-    from neocog.bench.slayer_report import COLUMNS, systems
+    from neocog.bench.slayer_report import COLUMNS, OURS, systems
+    from neocog.bench.slayer_tables import made_on
 
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in systems(result)]
-    return result | {"rows": rows, "columns": {name: name for name in COLUMNS}}
+    made = [made_on(result, name) for name in OURS if name in result["sections"]]
+    about = {
+        "command": "`, `".join(dict.fromkeys(one["command"] for one in made)),
+        "machine": ", ".join(dict.fromkeys(one["machine"] for one in made)),
+        "date": max(one["date"] for one in made),
+    }
+    return result | about | {"rows": rows, "columns": {name: name for name in COLUMNS}}
 
 
 #: table -> (result file, what makes the table of it)

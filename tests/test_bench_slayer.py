@@ -327,11 +327,28 @@ def test_power_is_that_of_the_later_part(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_earlier_sections_stay() -> None:
-    first = {"machine": "a", "date": "1", "sections": {"cpu": [1], "ladder": [2]}}
-    second = {"machine": "b", "date": "2", "sections": {"cpu": [3]}, "failures": {}}
+    first = {"machine": "a", "model": "m@1", "sections": {"cpu": [1], "ladder": [2]}}
+    second = {"machine": "b", "model": "m@2", "sections": {"cpu": [3]}, "failures": {}}
     both = merged(first, second)
     assert both["sections"] == {"cpu": [3], "ladder": [2]}
     assert (both["from"]["cpu"]["machine"], both["from"]["ladder"]["machine"]) == ("b", "a")
+    assert (both["from"]["cpu"]["model"], both["from"]["ladder"]["model"]) == ("m@2", "m@1")
+
+
+def test_every_section_tells_which_model_it_is_of() -> None:
+    cpu = {"ms_1": 2.0, "ms_8": 9.0, "share_of_cores": 0.3, "threads": 1}
+    gpu = {"batch": 1, "pass_us": 20.0, "transfers_us": 30.0, "in_all_us": 50.0}
+    gpu |= {"share_of_gpu": 0.1, "share_of_time": 0.2}
+    about = {"date": "2026-01-01", "digits": "some", "precision": "fp16", "failures": {}}
+    first = {**about, "command": "c", "machine": "a", "model": "m@1"}
+    first["sections"] = {"cpu_frame": [cpu]}
+    second = {**about, "command": "d", "machine": "b", "model": "m@2"}
+    second["sections"] = {"character": [gpu]}
+    text = section(merged(first, second))
+    for words in ("| m@1 | one core", "| m@2, fp16, one at a time | b |",
+                  "Model: m@1 on the CPU and m@2, fp16 on the GPU",
+                  "`c`, a, 2026-01-01, whole passes of m@1"):  # fmt: skip
+        assert words in text
 
 
 def test_what_a_profiler_says_is_read() -> None:

@@ -346,9 +346,9 @@ def _healthy(bench: Bench) -> None:
 def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Return a result with the sections of an earlier one that it does not have.
 
-    Where a section was made on another machine or commit its own ``about`` in ``from`` says so.
+    ``from`` tells of each section what made it: command, machine, commit, model and the like.
     """
-    keys = ("command", "machine", "cpu", "date", "commit", "digits")
+    keys = ("command", "machine", "cpu", "date", "commit", "digits", "model", "precision")
     own = {key: result.get(key) for key in keys}
     made = dict.fromkeys(result["sections"], own)
     older = {name: rows for name, rows in earlier.get("sections", {}).items() if name not in made}

@@ -17,6 +17,7 @@ from neocog.bench.slayer_tables import (
     made_on,
     missing,
     number,
+    passes_of,
     rows_of,
     silence,
     skipping,
@@ -87,6 +88,10 @@ def verdict(result: Row) -> str:
 
 #: Columns of the table of all systems.
 COLUMNS = ("year", "system", "on", "picture", "a character", "characters a second")
+#: Sections that its rows of ours come from, ...
+OURS = ("cpu_frame", "character", "devices")
+#: ... and all those that time whole passes of a model.
+_PASSES = (*OURS, "in_flight", "overlap", "energy")
 
 
 def headline(result: Row) -> str:
@@ -109,16 +114,19 @@ def systems(result: Row) -> list[tuple[str, ...]]:
     for row in sections.get("cpu_frame", ()):
         if row["threads"] == 1:
             where = str(made_on(result, "cpu_frame").get("cpu") or "").partition(" of ")[2]
-            ours("neocog", f"one core of {where or 'a CPU'}", 1e3 * row["ms_1"])
+            ours(
+                passes_of(result, "cpu_frame"), f"one core of {where or 'a CPU'}", 1e3 * row["ms_1"]
+            )
     for row in sections.get("character", ()):
         if row["batch"] == 1:
             machine = made_on(result, "character").get("machine")
-            ours("neocog, one at a time", str(machine), row["in_all_us"])
+            what = f"{passes_of(result, 'character')}, one at a time"
+            ours(what, str(machine), row["in_all_us"])
     for row in sections.get("devices", ()):
         machine = made_on(result, "devices").get("machine")
         where = str(machine) if row["gpus"] == 1 else f"{row['gpus']} {machine}"
-        us = 1e6 / row["per_second"]
-        ours(f"neocog, batches of {row['batch']}", where, us, row["per_second"])
+        what = f"{passes_of(result, 'devices')}, batches of {row['batch']}"
+        ours(what, where, 1e6 / row["per_second"], row["per_second"])
     return rows
 
 
@@ -130,10 +138,11 @@ def _origin(result: Row) -> str:
         made = made_on(result, name)
         told = [str(made[key]) for key in ("machine", "cpu", "commit", "date") if made.get(key)]
         by.setdefault((str(made.get("command")), *dict.fromkeys(told)), []).append(name)
-    lines = [
-        f"- {', '.join(names)}: `{command}`, {', '.join(about)}"
-        for (command, *about), names in by.items()
-    ]
+    lines = []
+    for (command, *about), names in by.items():
+        models = dict.fromkeys(passes_of(result, name) for name in names if name in _PASSES)
+        about += [f"whole passes of {model}" for model in models]
+        lines.append(f"- {', '.join(names)}: `{command}`, {', '.join(about)}")
     driver = f" Driver {result['driver']}." if result.get("driver") else ""
     return (
         f"Digits: {result['digits']}. Every layer is fed with the maps of the layer before and "

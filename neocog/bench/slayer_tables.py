@@ -213,6 +213,8 @@ def character(result: Row, _: str) -> list[str]:
     if not (rows or cores):
         return []
     theirs = paper.CHARACTER_MS
+    told = [f"{passes_of(result, 'cpu_frame')} on the CPU"] if cores else []
+    told += [f"{passes_of(result, 'character')} on the GPU"] if rows else []
     table = [("", "one character", "eight", "eight, 30 times a second, take")]
     for row in cores:
         share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
@@ -249,9 +251,9 @@ def character(result: Row, _: str) -> list[str]:
     return [
         "### One whole character, and 8 digits 30 times a second",
         table_of(table),
-        f"Model {result['model']}, {result['precision']} on the GPU. Paper: {theirs['CPU F']} ms "
-        f"on the CPU, {theirs['GPU T']} ms with the GPU, {theirs['transfers']} ms of it transfers; "
-        f"wanted were {theirs['wanted']} ms.",
+        f"Model: {' and '.join(told)}. Paper: {theirs['CPU F']} ms on the CPU, {theirs['GPU T']} "
+        f"ms with the GPU, {theirs['transfers']} ms of it transfers; wanted were "
+        f"{theirs['wanted']} ms.",
     ]
 
 
@@ -361,9 +363,16 @@ def missing(result: Row) -> str:
 
 
 def made_on(result: Row, name: str) -> Row:
-    """Return the command, machine, CPU, commit and date that a section comes from."""
+    """Return the command, machine, CPU, commit, date and model that a section comes from."""
     found: Row = result.get("from", {}).get(name, result)
     return found
+
+
+def passes_of(result: Row, name: str) -> str:
+    """Return the model of a section's whole passes, and their precision on a GPU."""
+    made = made_on(result, name)
+    on_gpu = f", {made.get('precision')}" if name != "cpu_frame" else ""
+    return f"{made.get('model') or result.get('model')}{on_gpu}"
 
 
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
