@@ -28,6 +28,10 @@ def test_saved_is_loaded(tmp_path: Path) -> None:
         assert (got.threshold, got.q) == (want.threshold, want.q)
 
 
+def test_a_model_is_shown_in_a_line() -> None:
+    assert repr(tiny_model()) == "<Model tiny: neocog, 16/20/30/10 planes, rule strongest>"
+
+
 def test_the_same_model_gives_the_same_bytes() -> None:
     assert to_bytes(tiny_model()) == to_bytes(tiny_model())
 

@@ -86,6 +86,11 @@ class Model:
     card: dict[str, Any] = field(default_factory=dict)
     version: str = ""
 
+    def __repr__(self) -> str:
+        """Return what tells models apart; the arrays and the card would fill a screen."""
+        planes = "/".join(str(len(layer.reference)) for layer in self.s)
+        return f"<Model {self.id}: {self.spec.name}, {planes} planes, rule {self.rule}>"
+
     @property
     def id(self) -> str:
         """Name and version, e.g. ``"neocog@1a2b3c4d"``."""
