@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -69,6 +70,7 @@ def test_the_first_record_may_be_torn(torn: bytes, tmp_path: Path) -> None:
         (b'{"schema":2}\n', "holds no records"),
         (b"[1]\n" * 3, "holds no records"),
         (lines_of(PageReading("a", model="n")), "written with the model n"),
+        (lines_of(PageReading("a", model="m")).replace(b"}", b',"settings":7}'), "no records"),
         (lines_of(PageReading("a", model="m")) + b"x\n" + lines_of(PageReading("b", model="m")),
          "line 2 is damaged"),
     ],
@@ -103,12 +105,45 @@ def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path
         assert result.stderr.endswith("neocog: 1 of 7 could not be read\n")
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("", "--min-p 0.999"),
+        ("--pattern '#'", ""),
+        ("--pattern '#'", "--pattern '##'"),
+        ("", "--isolated"),
+    ],
+)
+def test_records_of_other_settings_are_left_alone(
+    first: str, then: str, model: str, scans: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    words = ("--model", model, "-o", out)
+    assert run("read", scans / "0.png", *words, *shlex.split(first)).exit_code == 0
+    before = out.read_bytes()
+    result = run("read", scans, *words, "--resume", *shlex.split(then))
+    assert result.exit_code == 2
+    message = f"was read with --min-p 0.4 {first}".strip() + ", this is --min-p 0."
+    assert message in result.stderr
+    assert then in result.stderr
+    assert out.read_bytes() == before
+    assert run("read", scans / "0.png", *words, "--resume", *shlex.split(first)).exit_code == 0
+    assert out.read_bytes() == before
+
+
+def test_records_that_tell_no_settings_are_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(lines_of(PageReading("a", model="m")))
+    assert read_done(out, model="m", settings={"min_p": 0.4}).last == "a"
+
+
 def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     words = ("read", scans / "0.png", scans / "1.png", "--model", model, "-o", out)
-    run(*words)
+    assert run(*words).stderr == ""
     before = out.read_bytes()
-    assert run(*words, "--resume").exit_code == 0
+    result = run(*words, "--resume")
+    assert (result.exit_code, result.stderr) == (0, "neocog: all 2 were done before\n")
     assert out.read_bytes() == before
     assert [json.loads(line)["text"] for line in before.splitlines()] == ["0", "1"]
 

@@ -2,8 +2,9 @@
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import UsageError
@@ -32,6 +33,8 @@ class Form:
         Whether text has the picture's name before the digits.
     timings : bool
         Whether JSON records carry ``ms``.
+    settings : mapping, optional
+        What JSON records tell of how they were read, as ``Reader.settings`` does.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class Form:
     kind: str
     names: bool = True
     timings: bool = False
+    settings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -55,7 +59,7 @@ class Form:
     def render(self, reading: PageReading) -> str:
         """One record, with its line end."""
         if self.kind == "jsonl":
-            return reading.to_json(timings=self.timings) + "\n"
+            return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "text":
             return self._text(reading)
         return _csv_line(_row(reading))

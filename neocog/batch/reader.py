@@ -95,6 +95,14 @@ class Reader:
         self.cut = cut
         self.pattern = None if pattern is None else Pattern(pattern)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for and changes what is read: records of other settings are no match."""
+        settings: dict[str, Any] = {"min_p": self.policy.min_p}
+        if self.pattern is not None:
+            settings["pattern"] = self.pattern.form
+        return settings
+
     def find(
         self,
         grey: NDArray[np.uint8],

@@ -1,6 +1,7 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +71,10 @@ class PageReading:
     ms: dict[str, float] | None = None
     fits: bool | None = None
 
-    def to_dict(self, *, timings: bool = False) -> dict[str, Any]:
-        """The record as plain values; with ``timings`` also ``ms``."""
+    def to_dict(
+        self, *, timings: bool = False, settings: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The record as plain values; with ``timings`` also ``ms``, and ``settings`` if given."""
         record: dict[str, Any] = {
             "schema": SCHEMA,
             "source": self.source,
@@ -83,18 +86,22 @@ class PageReading:
         }
         if self.fits is not None:
             record["fits"] = self.fits
+        if settings is not None:
+            record["settings"] = dict(settings)
         if timings:
             record["ms"] = {name: round(value, 3) for name, value in (self.ms or {}).items()}
         return record
 
-    def to_json(self, *, timings: bool = False) -> str:
+    def to_json(self, *, timings: bool = False, settings: Mapping[str, Any] | None = None) -> str:
         """The record as one line of JSON.
 
         >>> print(PageReading("a.png", text="7").to_json())
         {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
         """
         return json.dumps(
-            self.to_dict(timings=timings), ensure_ascii=False, separators=(",", ":")
+            self.to_dict(timings=timings, settings=settings),
+            ensure_ascii=False,
+            separators=(",", ":"),
         ).translate(_ESCAPED)
 
 

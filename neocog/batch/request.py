@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -169,25 +169,27 @@ def read_all(
     UsageError, NothingToRead, DeviceError
         See `neocog.errors`; what one input does becomes its record.
     """
+    settings = reader.settings | ({"isolated": True} if request.isolated else {})
+    form = replace(request.form, settings=settings)
     done = Done()
     if request.resume and request.output is not None:
-        done = read_done(request.output, model=reader.model.id)
+        done = read_done(request.output, model=reader.model.id, settings=settings)
     folders = _folders(request, reader)
     job = Job(
         reader,
-        request.form,
+        form,
         isolated=request.isolated,
         keep=bool(folders),
         cards=request.report is not None,
         batch=request.batch,
     )
-    tally = Tally()
+    tally = Tally(earlier=done.inputs + (done.last is not None))
     with ExitStack() as stack:
         report = None
         if request.report is not None:
             report = Report(request.report)
             stack.callback(report.save_if_any)
-        sink = stack.enter_context(_sink(request, done))
+        sink = stack.enter_context(_sink(request, form, done))
         if done.pages:
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
             tally.add(earlier)
@@ -206,8 +208,8 @@ def read_all(
     return tally
 
 
-def _sink(request: Request, done: Done) -> AbstractContextManager[Sink]:
-    return open_sink(request.form, request.output, done=done if request.resume else None)
+def _sink(request: Request, form: Form, done: Done) -> AbstractContextManager[Sink]:
+    return open_sink(form, request.output, done=done if request.resume else None)
 
 
 def _reading(

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import shlex
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ class Done:
         return True
 
 
-def read_done(path: str | Path, *, model: str) -> Done:
+def read_done(path: str | Path, *, model: str, settings: Mapping[str, Any] | None = None) -> Done:
     """Read an output file of JSON lines back.
 
     A last line that was torn goes. The last input may have more pages: where it comes up again it
@@ -92,12 +94,14 @@ def read_done(path: str | Path, *, model: str) -> Done:
         The file; one that is not there holds nothing.
     model : str
         Id of the model that shall go on.
+    settings : mapping, optional
+        What records shall tell of how they were read; those that tell nothing pass.
 
     Raises
     ------
     UsageError
         If the file cannot be read, is no output of neocog, is damaged before its end, or was
-        written with another model.
+        written with another model or other settings.
     """
     try:
         stream = open(path, "rb")  # noqa: SIM115
@@ -122,6 +126,7 @@ def read_done(path: str | Path, *, model: str) -> Done:
                     f"{path}: was written with the model {record['model']}, this is {model}; "
                     "give that model or another -o"
                 )
+            _check_settings(path, record.get("settings"), settings)
             if record["page"] == 0:
                 whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
                 whole.end, block = start, Done(last=record["source"])
@@ -135,6 +140,29 @@ def read_done(path: str | Path, *, model: str) -> Done:
     whole.last, whole.last_pages, whole.last_failed = block.last, block.pages, block.failed
     whole._known, whole._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
     return whole
+
+
+def _check_settings(
+    path: str | Path, found: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None
+) -> None:
+    if wanted is not None and found is not None and found != wanted:
+        raise UsageError(
+            f"{path}: was read with {_options(found)}, this is {_options(wanted)}; "
+            "give the same or another -o"
+        )
+
+
+def _options(settings: Mapping[str, Any]) -> str:
+    """Settings as the options that ask for them.
+
+    >>> _options({"min_p": 0.4, "isolated": True})
+    '--min-p 0.4 --isolated'
+    """
+    words = []
+    for name, value in settings.items():
+        option = "--" + name.replace("_", "-")
+        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+    return " ".join(words)
 
 
 def _is_torn_first(path: str | Path) -> bool:
@@ -155,6 +183,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
         return None
     wanted = {"source": str, "page": int, "model": str}
     if not all(isinstance(record.get(name), kind) for name, kind in wanted.items()):
+        return None
+    if not isinstance(record.get("settings", {}), dict):
         return None
     return record if "error" in record else None
 

@@ -36,6 +36,8 @@ class Tally:
     ----------
     inputs, pages, failed : int
         Inputs, records, and records that tell of a failure, those of an earlier run among them.
+    earlier : int
+        Inputs of which the file of an earlier run has records.
     seconds : dict
         What each stage took, over all workers; ``network`` is the engine's own time.
     """
@@ -43,6 +45,7 @@ class Tally:
     inputs: int = 0
     pages: int = 0
     failed: int = 0
+    earlier: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:

@@ -143,6 +143,8 @@ def read(
     )
     with Bar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
+    if resume and tally.inputs == tally.earlier > 0:
+        print(f"neocog: all {tally.earlier} were done before", file=sys.stderr)
     if tally.failed:
         if tally.pages > 1:
             failed = f"{tally.failed} of {tally.pages}"
