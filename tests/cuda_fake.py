@@ -178,3 +178,47 @@ def install(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> ModuleType:
         launcher, "_launch_programmatic", lambda function, launch, stream: run(launch)
     )
     return module
+
+
+class Located:
+    """Devices, streams and arrays that know where they are, as CuPy's do."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.current = 0
+        located = self
+
+        class OneDevice(Device):
+            def __init__(self, number: int | None = None) -> None:
+                self.id = located.current if number is None else number
+
+            def __enter__(self) -> "OneDevice":
+                self.before, located.current = located.current, self.id
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                located.current = self.before
+
+        class OneStream(Stream):
+            def __init__(self, non_blocking: bool = False) -> None:
+                self.number = located.current
+
+            def __enter__(self) -> "OneStream":
+                here = f"stream of device {self.number}, current is {located.current}"
+                assert self.number == located.current, here
+                return self
+
+        class Array(FakeArray):
+            def __array_finalize__(self, base: Any) -> None:
+                self.number = getattr(base, "number", located.current)
+
+            @property
+            def device(self) -> Any:
+                return SimpleNamespace(id=self.number)
+
+        Array.__module__ = "cupy"
+        for name in ("zeros", "asarray", "ascontiguousarray"):
+            make = getattr(cupy, name)
+            setattr(cupy, name, lambda *given, make=make: make(*given).view(np.ndarray).view(Array))
+        cupy.cuda.Device, cupy.cuda.Stream = OneDevice, OneStream
+        cupy.cuda.get_current_stream = OneStream
+        cupy.cuda.runtime.getDeviceCount = lambda: 2

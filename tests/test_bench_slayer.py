@@ -196,46 +196,6 @@ def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(headline(back).splitlines()) == 2 + 6 + 3
 
 
-class Located:
-    """Devices, streams and arrays that know where they are, as CuPy's do."""
-
-    def __init__(self, cupy: Any) -> None:
-        self.current = 0
-        located = self
-
-        class Device(cuda_fake.Device):
-            def __enter__(self) -> "Device":
-                self.before, located.current = located.current, self.id
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                located.current = self.before
-
-        class Stream(cuda_fake.Stream):
-            def __init__(self, non_blocking: bool = False) -> None:
-                self.number = located.current
-
-            def __enter__(self) -> "Stream":
-                here = f"stream of device {self.number}, current is {located.current}"
-                assert self.number == located.current, here
-                return self
-
-        class Array(cuda_fake.FakeArray):
-            def __array_finalize__(self, base: Any) -> None:
-                self.number = getattr(base, "number", located.current)
-
-            @property
-            def device(self) -> Any:
-                return SimpleNamespace(id=self.number)
-
-        Array.__module__ = "cupy"
-        for name in ("zeros", "asarray", "ascontiguousarray"):
-            make = getattr(cupy, name)
-            setattr(cupy, name, lambda *given, make=make: make(*given).view(np.ndarray).view(Array))
-        cupy.cuda.Device, cupy.cuda.Stream, cupy.cuda.get_current_stream = Device, Stream, Stream
-        cupy.cuda.runtime.getDeviceCount = lambda: 2
-
-
 @pytest.mark.usefixtures("device")
 def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
@@ -253,7 +213,7 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
         return []
 
     ours_engine = ours.CudaEngine
-    Located(sys.modules["cupy"])
+    cuda_fake.Located(sys.modules["cupy"])
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
     monkeypatch.setattr("neocog.bench.slayer_counters.counters", profiled)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from neocog.cuda import conv_avgpool, convpool_tilings
+from neocog.cuda import conv_avgpool, convpool_tilings, launcher
 from neocog.cuda.compiler import build
 from neocog.cuda.convpool import DTYPES, ConvAvgPool
 from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, contenders, kernel
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_tensor import bf16
 from neocog.errors import InputError, NeocogError, UsageError
+from tests import cuda_fake
 from tests.cuda_support import SHARED, emulator, nvrtc, thinned
 
 __all__ = ["emulator", "nvrtc"]  # fixtures
@@ -154,6 +155,19 @@ def test_a_launch_leaves_its_counters_as_they_were(emulator: Emulator) -> None:
     (x, w), _ = operands(SIZES["odd, two pictures"], "fp16")
     layer = ConvAvgPool(w, 2, padding=1, tiling=replace(WGMMA, split=2), machine=emulator)
     np.testing.assert_array_equal(layer(x), layer(x))
+
+
+def test_it_runs_where_its_filters_lie(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy: Any = cuda_fake.install(monkeypatch, emulator)
+    located = cuda_fake.Located(cupy)
+    (x, w), _ = operands(SIZES["odd, two pictures"], "fp16")
+    want = ConvAvgPool(w, 2, padding=1, tiling=WGMMA, machine=emulator)(x)
+    located.current = 1
+    x, w = cupy.asarray(x), cupy.asarray(w)
+    located.current = 0
+    got = ConvAvgPool(w, 2, padding=1, tiling=WGMMA, machine=launcher.Gpu(1))(x)
+    assert (got.device.id, located.current) == (1, 0)
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.slow

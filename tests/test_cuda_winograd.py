@@ -26,6 +26,7 @@ from neocog.cuda.winograd_transforms import (
 )
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
+from tests import cuda_fake
 from tests.cuda_maps import excitable_model, read, sparse, stored
 from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, thinned
@@ -444,6 +445,23 @@ def test_conv2d_winograd_needs_a_gpu(monkeypatch):
     x, w = np.zeros((1, 2, 8, 8), np.float32), np.zeros((3, 2, 7, 7), np.float32)
     with pytest.raises(DeviceError, match="it needs a CUDA device"):
         conv2d_winograd(x, w)
+
+
+@emulated
+def test_conv2d_winograd_runs_where_its_arrays_lie(monkeypatch, rng):
+    cupy = cuda_fake.install(monkeypatch, Emulator())
+    located = cuda_fake.Located(cupy)
+    x = rng.standard_normal((1, 3, 6, 5)).astype(np.float32)
+    w = rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
+    wanted = conv2d_winograd(x, w, machine=Emulator())
+    located.current = 1
+    there = cupy.asarray(x), cupy.asarray(w)
+    current = conv2d_winograd(x, w)
+    located.current = 0
+    for y in (current, conv2d_winograd(*there), conv2d_winograd(x, there[1])):
+        assert y.device.id == 1
+        np.testing.assert_array_equal(y, wanted)
+    assert located.current == 0
 
 
 @pytest.mark.parametrize("kernel", range(3, 26))

@@ -40,7 +40,8 @@ def conv_avgpool(
 
     The same as ``avg_pool2d(conv2d(x, w, padding=padding), pool)`` of PyTorch: places that fill
     no whole box are left out. For weights that stay the same, :class:`ConvAvgPool` packs them
-    once. Runs on the current stream, without waiting for the result.
+    once. Runs on the device of ``w``, on the stream that is current there, without waiting for the
+    result.
 
     Parameters
     ----------
@@ -94,6 +95,9 @@ class Geometry:
 class ConvAvgPool:
     """A convolution with average pooling whose weights are packed once.
 
+    Packed weights and scratch are kept from call to call: all calls go on one stream, or wait for
+    one another.
+
     Parameters
     ----------
     w, pool, padding, precision
@@ -129,11 +133,12 @@ class ConvAvgPool:
 
     def __call__(self, x: Array) -> Array:
         """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
-        stored = self.stored(x)
-        geometry = self.geometry(stored.shape)
-        s = geometry.shape
-        out = self._machine.xp.zeros((s.batch, s.out_height, s.out_width, s.planes), stored.dtype)
-        self._machine.launch(self.launch(stored, out))
+        with self._machine.current():
+            stored = self.stored(x)
+            s = self.geometry(stored.shape).shape
+            shape = (s.batch, s.out_height, s.out_width, s.planes)
+            out = self._machine.xp.zeros(shape, stored.dtype)
+            self._machine.launch(self.launch(stored, out))
         return out.transpose(0, 3, 1, 2)
 
     def stored(self, x: Array) -> Array:

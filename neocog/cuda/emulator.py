@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,10 @@ class Emulator:
         self.order = order
         self.workers = workers or len(os.sched_getaffinity(0))
         self.guarded = guarded
+
+    def current(self) -> AbstractContextManager[None]:
+        """Do nothing: there is one CPU."""
+        return nullcontext()
 
     def launch(self, launch: Launch) -> None:
         """Check one launch and run it to its end.

@@ -5,6 +5,7 @@ compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or
 :class:`neocog.cuda.emulator.Emulator` with a C++ compiler and NumPy arrays.
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -75,6 +76,9 @@ class Machine(Protocol):
 
     def launch(self, launch: Launch) -> None:
         """Check and enqueue one launch."""
+
+    def current(self) -> AbstractContextManager[None]:
+        """Make this the thread's current device within the block."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ def conv2d_winograd(
     padding : int, optional
         Zeros around each map; (k - 1) // 2 if not given, which keeps odd filters' maps in size.
     machine : Machine, optional
-        Where to run; GPU 0 if not given.
+        Where to run; if not given the GPU that ``x`` or ``w`` lies on, the current one for arrays
+        of the host.
 
     Returns
     -------
@@ -51,7 +52,12 @@ def conv2d_winograd(
     """
     _check(x, w, padding)
     if machine is None:
-        machine = _gpu()
+        machine = _gpu(x, w)
+    with machine.current():
+        return _convolved(x, w, padding, machine)
+
+
+def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
     xp = machine.xp
     planes, kernel = int(w.shape[0]), int(w.shape[2])
     border = (kernel - 1) // 2 if padding is None else padding
@@ -110,11 +116,18 @@ def _plan(shape: Shape, batch: int, arch: int) -> Plan:
     return choose(shape, batch, arch=arch)
 
 
-def _gpu() -> Machine:
+def _gpu(x: Any, w: Any) -> Machine:
     from neocog.cuda.devices import trouble
     from neocog.cuda.launcher import gpu
 
     why = trouble()
     if why is not None:
         raise DeviceError(f"conv2d_winograd: {why.partition(';')[0]}; it needs a CUDA device")
-    return gpu()
+    for array in (x, w):
+        device = getattr(array, "device", None)
+        number = getattr(device, "id", getattr(device, "index", None))  # CuPy's, PyTorch's
+        if isinstance(number, int):
+            return gpu(number)
+    import cupy
+
+    return gpu(int(cupy.cuda.Device().id))
