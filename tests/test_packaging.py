@@ -139,6 +139,19 @@ def test_reader_reads_the_samples():
     assert not wrong
 
 
+def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in shown:
+        exec(block, names)
+    difference, result = capsys.readouterr().out.splitlines()
+    assert float(difference) < 1e-2  # of an engine in fp16, where there is one
+    assert result.startswith(f"<Model {names['mine'].id}: fukushima2003, 16/12/24/40 planes")
+    assert (tmp_path / "us1.png").stat().st_size > 1000
+    assert names["load_model"](tmp_path / "mine.safetensors").id == names["mine"].id
+
+
 @pytest.mark.slow
 def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)

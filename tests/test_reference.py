@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support import tiny_model
 
+from neocog.errors import InputError
 from neocog.network import reference
 from neocog.network.fields import bell, c_kernel
 from neocog.network.made import made_digits
@@ -77,6 +78,14 @@ def test_a_batch_is_its_items() -> None:
     for i in range(3):
         alone = reference.respond(u0[i : i + 1], tiny_model())["US4"][0]
         np.testing.assert_allclose(together[i], alone, atol=1e-12)
+
+
+def test_other_pictures_are_refused() -> None:
+    for shape in ((65, 65), (1, 28, 28), (1, 1, 65, 65)):
+        with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+            reference.respond(np.zeros(shape), tiny_model())
+    with pytest.raises(InputError, match="not finite"):
+        reference.respond(np.full((1, 65, 65), np.nan), tiny_model())
 
 
 def test_every_layer_has_its_shape() -> None:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neocog.errors import DeviceError, InputError, UsageError
+from neocog.errors import DeviceError, UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model
 from neocog.network.patch import Patch
 from neocog.network.shares import IN_TURN, SHARE, Shares, cores, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
-from neocog.network.u0 import check_digits, u0_from_digits
+from neocog.network.u0 import check_digits, check_u0, u0_from_digits
 
 __all__ = [
     "SHARE",
@@ -329,8 +329,5 @@ def pictures(u0: ArrayLike) -> NDArray[np.float32]:
         If they have another shape or hold what is no number.
     """
     u = np.asarray(u0, dtype=np.float32)
-    if u.ndim != 3 or u.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
-        raise InputError(f"U0 came as {u.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
-    if not np.isfinite(u).all():
-        raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
+    check_u0(u)
     return u

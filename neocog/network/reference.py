@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from neocog.network.fields import contrast_kernel
 from neocog.network.model import Model
 from neocog.network.spec import LABELS, REJECT, ContrastSpec, Psi
+from neocog.network.u0 import check_u0
 
 Maps = NDArray[np.float64]
 
@@ -187,11 +188,18 @@ def respond(u0: ArrayLike, model: Model) -> Mapping[str, Maps]:
     Returns
     -------
     dict
-        ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4" (B, 10, 1, 1)``, float64.
+        ``"U0" (B, 1, 65, 65), "UG", "US1", "UC1", .. "US4", "UC4"``, float64; UC4 is
+        (B, 10, 1, 1), or (B, 11, 1, 1) with planes that reject.
+
+    Raises
+    ------
+    InputError
+        If the pictures have another shape or hold what is no number.
     """
-    spec = model.spec
-    maps: dict[str, Maps] = {"U0": np.asarray(u0, dtype=np.float64)[:, None]}
-    u = maps["UG"] = contrast(u0, spec.contrast)
+    spec, u = model.spec, np.asarray(u0, dtype=np.float64)
+    check_u0(u)
+    maps: dict[str, Maps] = {"U0": u[:, None]}
+    u = maps["UG"] = contrast(u, spec.contrast)
     for stage in range(4):
         s, layer = spec.s[stage], model.s[stage]
         u = maps[f"US{stage + 1}"] = s_response(

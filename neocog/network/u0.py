@@ -1,6 +1,7 @@
 """From an isolated 28x28 digit to the input layer U0: the one function every engine agrees with."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,3 +70,11 @@ def check_digits(digits: NDArray[np.uint8]) -> None:
             f"digits came as {digits.dtype} {digits.shape}; wanted uint8 (B, 28, 28), "
             "ink 255 on paper 0"
         )
+
+
+def check_u0(u0: NDArray[np.floating[Any]]) -> None:
+    """Raise InputError unless ``u0`` holds finite numbers of shape (B, 65, 65)."""
+    if u0.ndim != 3 or u0.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
+        raise InputError(f"U0 came as {u0.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
+    if not np.isfinite(u0).all():
+        raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
