@@ -1,5 +1,6 @@
 """Records as other programs and people get them: pandas, jq, a table, a page of HTML."""
 
+import csv
 import json
 import re
 import shutil
@@ -75,6 +76,31 @@ def test_a_table_for_people(model: str, scans: Path, tmp_path: Path) -> None:
     assert "a.png" in (tmp_path / "table.txt").read_text()
 
 
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
+def test_what_has_not_the_pattern_is_told(form: str, model: str, scans: Path) -> None:
+    names = [scans / name for name in ("a.png", "c.png", "d.png")]
+    words = ("--model", model, "--format", form)
+    result = run("read", *names, *words, "--pattern", "#-#")
+    assert result.stderr.splitlines() == [
+        f"neocog: {names[0]}: does not fit the pattern",
+        f"neocog: {names[1]}: no digits found",
+    ]
+    assert ("fits" in result.stdout) == (form != "text")
+    assert "fits" not in run("read", *names, *words).stdout
+
+
+def test_a_column_tells_what_has_the_pattern(model: str, scans: Path) -> None:
+    result = run("read", scans, "--model", model, "--format", "csv", "--pattern", "##")
+    rows = list(csv.DictReader(result.stdout.splitlines(keepends=True)))
+    assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
+
+
+def test_isolated_digits_have_no_pattern(model: str, scans: Path) -> None:
+    result = run("read", scans, "--model", model, "--isolated", "--pattern", "#")
+    assert result.exit_code == 2
+    assert "give one" in result.stderr
+
+
 def test_text_of_one_file_has_no_name() -> None:
     form = Form("text", names=False)
     pages = [PageReading("a.tif", page, text) for page, text in enumerate("123")]
@@ -94,12 +120,17 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     some = PageReading("some", text="7?", digits=(digit("7", 0.99), digit("?", 0.1, "two answers")))
     most = PageReading("most", text="?", digits=(digit("?", 0.1, "two answers"),))
     none, bad = PageReading("none"), PageReading("bad", error="the file is empty")
-    report = Report(tmp_path / "r.html", most=5)
-    for reading in (sure, less, none, most, bad, some):
+    long = PageReading("long", text="71", digits=less.digits, fits=False)
+    report = Report(tmp_path / "r.html", most=6)
+    for reading in (sure, less, none, long, most, bad, some):
         report.add(Card(reading))
     report.save()
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert re.findall(r"<small>(\w+)</small>", page) == ["bad", "most", "some", "none", "less"]
+    assert re.findall(r"<small>(\w+)</small>", page) == [
+        "bad", "long", "most", "some", "none", "less"
+    ]  # fmt: skip
+    assert "1 do not fit the pattern" in page
+    assert "<small>does not fit the pattern, least probable digit 0.60" in page
     assert "1 more pages" in page
     assert 'class="no" title="p 0.10, two answers">?</span>' in page
 

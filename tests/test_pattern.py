@@ -48,6 +48,10 @@ def test_a_length_that_cannot_be_met_leaves_the_reading() -> None:
     assert "fits" not in plain.to_dict()
 
 
+def test_an_empty_page_has_no_pattern() -> None:
+    assert Reader(tiny_model(), pattern="##").read(page("")).fits is False
+
+
 def test_the_score_of_no_digit_follows_from_the_answers() -> None:
     labels = np.append(np.arange(8), [10, 10])
     model = replace(tiny_model(), labels=labels, temperature=0.05)

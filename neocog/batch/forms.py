@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -16,7 +16,8 @@ Kind = Literal["text", "jsonl", "csv", "table"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CSV_COLUMNS = ("source", "page", "text", "n_digits", "n_rejected", "min_p", "model", "error")
-_SHOWN = ("source", "page", "text", "n_digits", "n_rejected", "min_p", "error")
+_WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
+_NUMBERS = ("page", "n_digits", "n_rejected", "min_p")
 _WIDE = 160  # columns of a table that goes into a file
 
 
@@ -52,9 +53,14 @@ class Form:
             raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of a row."""
+        return CSV_COLUMNS + (_WITH_PATTERN if "pattern" in (self.settings or {}) else ())
+
+    @property
     def head(self) -> str:
         """What stands before the first record."""
-        return _csv_line(CSV_COLUMNS) if self.kind == "csv" else ""
+        return _csv_line(self.columns) if self.kind == "csv" else ""
 
     def render(self, reading: PageReading) -> str:
         """One record, with its line end."""
@@ -62,7 +68,8 @@ class Form:
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "text":
             return self._text(reading)
-        return _csv_line(_row(reading))
+        row = _row(reading)
+        return _csv_line([row[name] for name in self.columns])
 
     def _text(self, reading: PageReading) -> str:
         if reading.error is not None:
@@ -83,27 +90,27 @@ def kind_of(path: str | None) -> Kind:
     return "csv" if name.endswith(".csv") else "text"
 
 
-def table_of(rows: str) -> "Table":
+def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
     """Lay rows, as `Form` writes them for a table, out for people."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
-    for name in _SHOWN:
-        right = name in ("page", "n_digits", "n_rejected", "min_p")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in csv.DictReader(io.StringIO(rows, newline=""), CSV_COLUMNS):
-        table.add_row(*(Text(row[name]) for name in _SHOWN))
+    shown = [name for name in columns if name != "model"]
+    for name in shown:
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for row in csv.DictReader(io.StringIO(rows, newline=""), columns):
+        table.add_row(*(Text(row[name]) for name in shown))
     return table
 
 
-def lay_out(rows: str, *, width: int | None = None) -> str:
+def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | None = None) -> str:
     """The table of `table_of` as text, ``width`` columns wide, by default 160."""
     from rich.console import Console
 
     page = io.StringIO()
-    Console(file=page, width=width or _WIDE).print(table_of(rows))
+    Console(file=page, width=width or _WIDE).print(table_of(rows, columns))
     return page.getvalue()
 
 
@@ -113,21 +120,22 @@ def printable(name: str) -> str:
     return escaped.replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _row(reading: PageReading) -> tuple[str | int, ...]:
+def _row(reading: PageReading) -> dict[str, str | int]:
     lowest = min((digit.p for digit in reading.digits), default=None)
-    return (
-        printable(reading.source),
-        reading.page,
-        reading.text,
-        len(reading.digits),
-        sum(digit.char == REJECTED for digit in reading.digits),
-        "" if lowest is None else f"{lowest:.4f}",
-        reading.model,
-        reading.error or "",
-    )
+    return {
+        "source": printable(reading.source),
+        "page": reading.page,
+        "text": reading.text,
+        "n_digits": len(reading.digits),
+        "n_rejected": sum(digit.char == REJECTED for digit in reading.digits),
+        "min_p": "" if lowest is None else f"{lowest:.4f}",
+        "model": reading.model,
+        "error": reading.error or "",
+        "fits": "" if reading.fits is None else str(reading.fits).lower(),
+    }
 
 
-def _csv_line(row: tuple[str | int, ...]) -> str:
+def _csv_line(row: Sequence[str | int]) -> str:
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue()

@@ -252,7 +252,7 @@ class Reader:
             digits=digits,
             model=self.model.id,
             ms={"decode": decode_ms, "find": whole - once.ms, "recognise": once.ms},
-            fits=all(map(pattern.fits, chars)) if pattern else None,
+            fits=bool(chars) and all(map(pattern.fits, chars)) if pattern else None,
         )
 
     def _known(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:

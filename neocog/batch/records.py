@@ -59,7 +59,7 @@ class PageReading:
     ms : dict or None
         Milliseconds that each stage took.
     fits : bool or None
-        Whether all lines have the pattern that was asked for; None where none was.
+        Whether there are lines, and all have the pattern that was asked for; None where none was.
     """
 
     source: str

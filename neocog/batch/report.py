@@ -27,7 +27,9 @@ MOST = 1000
 
 _THUMBNAIL = 360  # long side of a small picture, in pixels
 _QUALITY = 70  # of its JPEG
-_ERROR, _REJECTED, _EMPTY, _READ = range(4)  # kinds of pages, the most doubtful first
+# kinds of pages, the most doubtful first
+_KINDS = ("error", "misfit", "rejected", "empty", "read")
+_ERROR, _MISFIT, _REJECTED, _EMPTY, _READ = range(len(_KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,9 @@ class Card:
     def doubt(self) -> tuple[int, float]:
         """Smaller for what a person should look at sooner.
 
-        Failures come first, then pages with rejected places, the larger their share the sooner,
-        then pages without digits, then the others by their least probable digit.
+        Failures come first, then pages without the pattern that was asked for, then those with
+        rejected places, the larger their share the sooner, then pages without digits, then the
+        others by their least probable digit.
         """
         digits = self.reading.digits
         if self.reading.error is not None:
@@ -57,8 +60,9 @@ class Card:
         if not digits:
             return _EMPTY, 0.0
         rejected = sum(digit.char == REJECTED for digit in digits)
-        if rejected:
-            return _REJECTED, -rejected / len(digits)
+        if rejected or self.reading.fits is False:
+            kind = _MISFIT if self.reading.fits is False else _REJECTED
+            return kind, -rejected / len(digits)
         return _READ, min(digit.p for digit in digits)
 
 
@@ -107,7 +111,7 @@ class Report:
             raise UsageError(f"{path}: the report cannot be written there; give another --report")
         self._kept: list[tuple[tuple[float, ...], int, Card]] = []
         self._numbers = count()
-        self._counts = [0, 0, 0, 0]
+        self._counts = [0] * len(_KINDS)
 
     def add(self, card: Card) -> None:
         """Take one more page."""
@@ -143,10 +147,11 @@ class Report:
     def _parts(self, cards: list[Card]) -> Iterator[str]:
         total = sum(self._counts)
         left = total - len(cards)
-        errors, rejected, empty, read = self._counts
+        errors, misfits, rejected, empty, read = self._counts
         yield _HEAD.substitute(
             total=f"{total:,}",
             errors=f"{errors:,}",
+            misfits=f" {misfits:,} do not fit the pattern," if misfits else "",
             rejected=f"{rejected:,}",
             empty=f"{empty:,}",
             read=f"{read:,}",
@@ -159,7 +164,7 @@ class Report:
 
 def _card(card: Card) -> str:
     reading = card.reading
-    kind = ("error", "rejected", "empty", "read")[card.doubt[0]]
+    kind = _KINDS[card.doubt[0]]
     picture = ""
     if card.picture:
         data = base64.b64encode(card.picture).decode("ascii")
@@ -197,6 +202,8 @@ def _note(reading: PageReading) -> str:
     if not reading.digits:
         return "no digits found"
     reasons = sorted({digit.reason for digit in reading.digits if digit.reason})
+    if reading.fits is False:
+        reasons.insert(0, "does not fit the pattern")
     lowest = min(digit.p for digit in reading.digits)
     return ", ".join([*reasons, f"least probable digit {lowest:.2f}"])
 
@@ -211,7 +218,7 @@ _HEAD = Template("""<!DOCTYPE html>
 body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #f4f4f2 }
 main { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 1em }
 article { background: #fff; border-left: 5px solid #888; padding: .7em; overflow-wrap: anywhere }
-article.error, article.rejected { border-color: #c81e1e }
+article.error, article.misfit, article.rejected { border-color: #c81e1e }
 article.empty { border-color: #d77800 }
 article.read { border-color: #008c3c }
 img { max-width: 100%; max-height: 260px; display: block; margin: 0 auto .5em }
@@ -220,8 +227,8 @@ pre { font: 20px/1.3 ui-monospace, monospace; margin: 0; white-space: pre-wrap }
 small { color: #555; display: block }
 </style></head><body>
 <h1>$total pages</h1>
-<p>$errors could not be read, $rejected have rejected places (<span class="no">?</span>), $empty
-have no digits, $read were read throughout. Doubts come first. Model $model.</p>
+<p>$errors could not be read,$misfits $rejected have rejected places
+(<span class="no">?</span>), $empty have no digits, $read were read throughout. Doubts come first. Model $model.</p>
 <main>
 """)
 _CARD = Template("""<article class="$kind">$picture<pre>$text</pre>

@@ -64,7 +64,7 @@ class Sink:
             if self._rows:
                 width = shutil.get_terminal_size().columns if self._on_screen() else None
                 rows, self._rows = "".join(self._rows), []
-                self._put(lay_out(rows, width=width))
+                self._put(lay_out(rows, self.form.columns, width=width))
             self._sync(at_once=True)
 
     def _put(self, text: str) -> None:

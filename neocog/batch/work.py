@@ -126,8 +126,9 @@ def about(reading: PageReading, form: Form) -> str | None:
     """What people are told of a page, if anything."""
     if reading.error is not None:
         return f"{printable(reading.source)}: {reading.error}"
-    if form.kind == "text" and not reading.digits:
+    misfit = reading.fits is False
+    if not reading.digits and (misfit or form.kind == "text"):
         return f"{printable(reading.source)}: no digits found"
-    if form.kind == "text" and reading.fits is False:
+    if misfit:
         return f"{printable(reading.source)}: does not fit the pattern"
     return None

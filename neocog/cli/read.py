@@ -114,7 +114,10 @@ def read(
     from neocog.batch.request import Request, read_all
     from neocog.batch.shards import Shard
     from neocog.cli.bar import Bar
+    from neocog.errors import UsageError
 
+    if isolated and pattern is not None:
+        raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
     request = Request(
         tuple(inputs),
         Form(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
