@@ -150,7 +150,7 @@ struct Band {
     int start, last;  // pairs of rows that are not silent
     int lane_at;      // where in a row this lane reads, in bytes
     map_t* cells;     // what it writes of row 0 of cells
-    bool writes;
+    bool writes, both;  // whether any; whether the upper 8 of its 16 planes too
 };
 
 DEVICE Band band_of(map_t* uc) {
@@ -166,6 +166,7 @@ DEVICE Band band_of(map_t* uc) {
     band.cells = uc + (((u64)blockIdx.z * UC_WIDTH + UC_BORDER) * UC_WIDTH + column + UC_BORDER) *
                           UC_CHANNELS + plane;
     band.writes = column < OUT && plane < UC_CHANNELS;
+    band.both = UC_CHANNELS % 16 == 0 || plane + 8 < UC_CHANNELS;
     return band;
 }
 
@@ -237,14 +238,15 @@ DEVICE void respond(const Band& band, const float (&sum)[4], int row, float scal
     const u32 lower = transpose_matrix(pair_of(x[2], x[3]));
     if (band.writes) {
         *(u32*)to = upper;
-        *(u32*)(to + 8) = lower;
+        if (band.both) *(u32*)(to + 8) = lower;
     }
 #else
     const bool second = threadIdx.x / 32 % TILES * 8 + threadIdx.x % 4 * 2 + 1 < OUT;
     if (band.writes) {
         to[0] = x[0];
-        to[8] = x[2];
-        if (second) to[UC_CHANNELS] = x[1], to[UC_CHANNELS + 8] = x[3];
+        if (second) to[UC_CHANNELS] = x[1];
+        if (band.both) to[8] = x[2];
+        if (band.both && second) to[UC_CHANNELS + 8] = x[3];
     }
 #endif
 }

@@ -29,6 +29,7 @@
 //      DEPTH steps a group).
 //   9  cells of US2 and US3 that hear something but cannot respond are not listed either: a bound
 //      of the excitation costs 1 / planes of it. About 40 % of US2 and half of US3 are left.
+//  10  JOINED: 40 channels are two and a half steps deep, so two taps share five, not three each.
 //
 // Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
@@ -249,7 +250,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     multiply(a, b);
                 }
 #if FLUSH
-                if ((tap / STEPS + 1) % ((11 + STEPS) / STEPS) == 0) flush(false);
+                if ((tap / STEPS + 1) % (STEPS > 12 ? 1 : 12 / STEPS) == 0) flush(false);
 #endif
             }
 #endif

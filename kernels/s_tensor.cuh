@@ -14,16 +14,20 @@
 #define PARTS (SPLIT_HALF ? 2 : 1)
 #define PAIR (IN_C == 2)  // UG: a row of the window, on and off side by side, is one run of values
 #define CELL_BYTES (IN_C * (WIDE ? 4 : 2))
+// Channels that end in half a step of the product: two neighbouring taps count as one, since their
+// channels follow each other and fill whole steps. Such cells need no gap either.
+#define JOINED (!WIDE && !PAIR && IN_C % 16 != 0)
+#define JOIN (JOINED ? 2 : 1)
 // 16 bytes between cells keep the eight rows of an ldmatrix in different banks
-#define PITCH (PAIR ? CELL_BYTES : CELL_BYTES + 16)
+#define PITCH (PAIR || JOINED ? CELL_BYTES : CELL_BYTES + 16)
 #define PARTS_OF_CELL (PAIR ? 1 : IN_C / (MODE <= 1 ? 8 : 4))  // what one thread loads at a time
 #define KY_PER (KSIZE / KSPLIT)
 #define IN_ROWS (ROWS + KY_PER - 1)
 #define PIXELS (GROUP * IN_ROWS * IN_W)
 #define CELLS (GROUP * ROWS * OUT)
 #define BANDS ((OUT + ROWS - 1) / ROWS)
-#define TAPS (PAIR ? KY_PER : KY_PER * KSIZE)
-#define STEPS (PAIR ? (WIDE ? 2 : 1) : CELL_BYTES / 32)  // products of depth 16 (8: TF32) a tap
+#define TAPS (PAIR ? KY_PER : KY_PER * KSIZE / JOIN)
+#define STEPS (PAIR ? (WIDE ? 2 : 1) : CELL_BYTES * JOIN / 32)  // products of depth 16 (8: TF32) a tap
 #define STAGES ((TAPS + STAGE_TAPS - 1) / STAGE_TAPS)
 #define BUFFERS (STAGES > 1 ? 2 : 1)
 #define WARPS (WM * WN * WK)
@@ -257,7 +261,7 @@ DEVICE int place_of(int tap, int step) {
 #if PAIR
     return tap * IN_W * PITCH + step * (4 * CELL_BYTES);
 #else
-    return (tap / KSIZE * IN_W + tap % KSIZE) * PITCH + step * 32;
+    return (tap * JOIN / KSIZE * IN_W + tap * JOIN % KSIZE) * PITCH + step * 32;
 #endif
 }
 

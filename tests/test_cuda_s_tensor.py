@@ -140,6 +140,24 @@ def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precisi
     compare(machine, step, model, lay, stored(maps, source), BOUND[precision])
 
 
+@pytest.mark.parametrize(
+    ("precision", "tiling"),
+    [
+        ("fp16", Tiling(1, 11, 3, 1, 1, 2, 3, stage=6, depth=2, compact=True)),
+        ("fp16", Tiling(1, 6, 3, 1, 2, 3, 3, ksplit=3, stage=3)),
+        ("fp16", Tiling(1, 22, 4, 1, 1, 2, 3, stage=2, depth=2, compact=True, wgmma=True)),
+        ("fp32", Tiling(1, 22, 4, 1, 1, 2, 3, stage=3, wgmma=True)),
+        ("fp32", Tiling(1, 11, 2, 1, 1, 2, 3, stage=4)),
+        ("tf32", None),
+    ],
+    ids=str,
+)
+def test_two_taps_share_a_step_where_channels_end_in_half_of_one(
+    machine: Emulator, precision: Precision, tiling: Tiling | None
+) -> None:
+    check(machine, 2, precision, tiling, planes=(35, 19, 13))
+
+
 @pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
 def test_any_number_of_planes(machine: Emulator, planes: tuple[int, int, int]) -> None:
     check(machine, 2, "fp16", None, batch=1, planes=planes)

@@ -26,8 +26,8 @@ def layouts(
     """Return the layout of UG .. US4.
 
     UG has the silent border that US1 reads and its two planes side by side. UC1 .. UC3 have the
-    border of the S-layer that reads them and 16 n channels, US1 .. US4 no border and 8 n
-    channels. US4 is float32 in every precision: the decision reads it.
+    border of the S-layer that reads them and 8 n channels (16 n where its kernel is odd), US1 ..
+    US4 no border and 8 n channels. US4 is float32 in every precision: the decision reads it.
 
     Parameters
     ----------
@@ -51,7 +51,9 @@ def layouts(
         s, c = f"US{i + 1}", f"UC{i + 1}"
         out[s] = Layout(k, spec.size(s), 0, up(k, 8), "float32" if i == 3 else dtype)
         if i < 3:
-            out[c] = Layout(k, spec.size(c), spec.s[i + 1].padding, up(k, 16), dtype)
+            reader = spec.s[i + 1]  # tensor cores take 16 channels, of a tap or of two neighbours
+            channels = up(k, 8 if reader.kernel % 2 == 0 else 16)
+            out[c] = Layout(k, spec.size(c), reader.padding, channels, dtype)
     return out
 
 

@@ -36,7 +36,7 @@ class Tiling:
     ksplit : int
         Blocks that share a window; divides the kernel's rows.
     stage : int
-        Taps of weights in shared memory at a time.
+        Taps (see :meth:`Shape.taps`) of weights in shared memory at a time.
     depth : int
         Steps whose operands a warp holds: those of a group of ``wgmma``; otherwise 2 where the next
         step's are brought while this one's are multiplied.
@@ -87,6 +87,11 @@ class Shape:
         return self.channels == 2
 
     @property
+    def joined(self) -> bool:
+        """Whether two neighbouring taps count as one: a cell ends in half a step."""
+        return not self.pair and self.mode != 2 and self.channels % 16 != 0
+
+    @property
     def cell_bytes(self) -> int:
         """Bytes of a cell's channels in shared memory, one of the two halves of MODE 3."""
         return self.channels * (4 if self.mode == 2 else 2)
@@ -94,11 +99,14 @@ class Shape:
     @property
     def steps(self) -> int:
         """Products of 32 bytes' depth a tap."""
-        return (2 if self.mode == 2 else 1) if self.pair else self.cell_bytes // 32
+        if self.pair:
+            return 2 if self.mode == 2 else 1
+        return self.cell_bytes * (2 if self.joined else 1) // 32
 
     def taps(self, tiling: Tiling) -> int:
-        """Taps of a block's part of the window."""
-        return self.kernel // tiling.ksplit * (1 if self.pair else self.kernel)
+        """Taps of a block's part of the window; rows of it if ``pair``, pairs of taps if joined."""
+        rows = self.kernel // tiling.ksplit
+        return rows if self.pair else rows * self.kernel // (2 if self.joined else 1)
 
     def cells(self, tiling: Tiling) -> int:
         """Cells of a block."""
@@ -123,7 +131,7 @@ class Shape:
 
     def shared(self, tiling: Tiling) -> int:
         """Bytes of shared memory of a block."""
-        pitch = self.cell_bytes if self.pair else self.cell_bytes + 16
+        pitch = self.cell_bytes + (0 if self.pair or self.joined else 16)
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
         pixels = tiling.group * in_rows * self.width
         operands = up(pixels * pitch + (8 * self.cell_bytes if self.pair else 0), 16)
@@ -283,7 +291,7 @@ def _stages(shape: Shape, t: Tiling, limit: int) -> Iterator[Tiling]:
     for blocks in (1, 2, 3):
         for stage in (taps, *(n for n in _STAGES if n < taps)):
             staged = replace(t, stage=stage)
-            if (shape.pair and stage < taps) or not _short(shape, staged):
+            if shape.pair and stage < taps:
                 continue
             if shape.shared(staged) <= min(limit, (limit + 1024) // blocks - 1024):
                 if stage not in seen:
@@ -306,11 +314,6 @@ def _variants(shape: Shape, t: Tiling) -> Iterator[Tiling]:
             yield replace(deep, compact=True)
 
 
-def _short(shape: Shape, t: Tiling) -> bool:
-    """Whether no sum on tensor cores is so long that their cutting off shows in float32."""
-    return shape.mode != 3 or -(-t.stage // t.wk) * shape.steps * 3 <= 120
-
-
 def registers(shape: Shape, t: Tiling) -> int:
     """Estimate the registers of a thread."""
     parts = 2 if shape.mode == 3 else 1
@@ -318,7 +321,7 @@ def registers(shape: Shape, t: Tiling) -> int:
         operands = 8 * t.mt * parts * t.depth
     else:
         operands = (2 * t.nt + 4 * (t.mt if t.depth > 1 else 1)) * parts * t.depth
-    sums = t.mt * t.nt * 4 * (2 if shape.mode == 3 and t.stage < shape.taps(t) else 1)
+    sums = t.mt * t.nt * 4 * (2 if shape.mode == 3 else 1)
     held = shape.taps(t) * shape.steps * t.nt * 2 * parts if shape.pair and not t.wgmma else 0
     return up(sums + operands + held + 2 * t.mt + 40, 8)
 
