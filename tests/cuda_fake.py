@@ -145,6 +145,7 @@ def fake_cupy() -> ModuleType:
         alloc_pinned_memory=bytearray,
     )
     module.zeros = lambda shape, dtype=float: np.zeros(shape, dtype).view(FakeArray)
+    module.empty = module.zeros
     module.asarray = lambda values: np.array(values).view(FakeArray)
     module.ascontiguousarray = lambda values: np.ascontiguousarray(values).view(FakeArray)
     return module
@@ -216,7 +217,7 @@ class Located:
                 return SimpleNamespace(id=self.number)
 
         Array.__module__ = "cupy"
-        for name in ("zeros", "asarray", "ascontiguousarray"):
+        for name in ("zeros", "empty", "asarray", "ascontiguousarray"):
             make = getattr(cupy, name)
             setattr(cupy, name, lambda *given, make=make: make(*given).view(np.ndarray).view(Array))
         cupy.cuda.Device, cupy.cuda.Stream = OneDevice, OneStream

@@ -1,6 +1,7 @@
 """Maps in the layouts of the kernels, poisoned where a kernel has to write."""
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,19 @@ from neocog.network import fields
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from tests.support import tiny_model
+
+
+def uncleared(machine: Any) -> Any:
+    """Make a machine's new arrays hold NaN (of numbers) where they are not asked to be clear."""
+
+    def empty(shape: Any, dtype: Any = float) -> Any:
+        out = np.empty(shape, dtype)
+        out.view(np.uint8)[...] = 0xFF
+        return out
+
+    machine.xp = ModuleType("numpy")
+    machine.xp.__dict__.update({**np.__dict__, "empty": empty})
+    return machine
 
 
 def cut(values: Any, layout: Layout) -> Any:

@@ -17,6 +17,7 @@ from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_tensor import bf16
 from neocog.errors import InputError, NeocogError, UsageError
 from tests import cuda_fake
+from tests.cuda_maps import uncleared
 from tests.cuda_support import SHARED, emulator, nvrtc, thinned
 
 __all__ = ["emulator", "nvrtc"]  # fixtures
@@ -131,7 +132,7 @@ TILINGS = (
     ids=str,
 )
 def test_tilings_in_any_order(emulator: Emulator, order: Any, tiling: Tiling) -> None:
-    machine = Emulator(order=order)
+    machine = uncleared(Emulator(order=order))
     machine.arch = 90 if tiling.wgmma else 80
     machine.processors = 3  # blocks take several items
     sizes = (3, 40, 40, 19, 20, 3, 2, 1)

@@ -137,7 +137,7 @@ class ConvAvgPool:
             stored = self.stored(x)
             s = self.geometry(stored.shape).shape
             shape = (s.batch, s.out_height, s.out_width, s.planes)
-            out = self._machine.xp.zeros(shape, stored.dtype)
+            out = self._machine.xp.empty(shape, stored.dtype)
             self._machine.launch(self.launch(stored, out))
         return out.transpose(0, 3, 1, 2)
 
@@ -204,7 +204,7 @@ class ConvAvgPool:
         key = sums, counts
         if key not in self._scratch:
             xp = self._machine.xp
-            self._scratch[key] = xp.zeros(sums, np.float32), xp.zeros(counts, np.uint32)
+            self._scratch[key] = xp.empty(sums, np.float32), xp.zeros(counts, np.uint32)
         return self._scratch[key]
 
     def _weights(self, shape: Shape, tiling: Tiling) -> Array:

@@ -29,7 +29,8 @@ def conv2d_winograd(
     Parameters
     ----------
     x : array of float32, shape (B, C, H, W)
-        Maps: a CuPy array, or what CuPy takes as one (NumPy, a PyTorch tensor on the GPU).
+        Maps: a CuPy array, or what CuPy takes as one (NumPy, a PyTorch tensor on the GPU). Maps
+        that are not square are padded to a square, and computed as one.
     w : array of float32, shape (K, C, k, k)
         Filters, k from 3 to 25.
     padding : int, optional
@@ -73,9 +74,9 @@ def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
         (plan.split.multiplications(plan.m) * plan.channels * plan.shape.planes,), np.float32
     )
     machine.launch(filter_split(plan, filters, u, "channel-wise"))
-    y = xp.zeros((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
+    y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
     images = images_at_a_time(plan, batch, DENSE_BYTES)
-    scratch = {name: xp.zeros(*form) for name, form in plan.scratch(images).items()}
+    scratch = {name: xp.empty(*form) for name, form in plan.scratch(images).items()}
     for first in range(0, batch, images):
         part = slice(first, min(first + images, batch))
         for launch in plan.launches(
