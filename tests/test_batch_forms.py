@@ -95,6 +95,13 @@ def test_a_column_tells_what_has_the_pattern(model: str, scans: Path) -> None:
     assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
 
 
+@pytest.mark.parametrize("form", ["text", "csv", "table"])
+def test_times_have_a_place_in_json_alone(form: str, model: str, scans: Path) -> None:
+    result = run("read", scans, "--model", model, "--timings", "--format", form)
+    assert result.exit_code == 2
+    assert "give --format jsonl" in result.stderr
+
+
 def test_isolated_digits_have_no_pattern(model: str, scans: Path) -> None:
     result = run("read", scans, "--model", model, "--isolated", "--pattern", "#")
     assert result.exit_code == 2

@@ -92,7 +92,7 @@ def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
 def test_csv(tmp_path: Path, model: str) -> None:
     result = run("read", save_page(tmp_path / "a.png", "7"), "--model", model, "--format", "csv")
     header, row = result.stdout.splitlines()
-    assert header == "source,page,text,n_digits,n_rejected,min_p,model,error"
+    assert header == "source,page,text,n_digits,n_rejected,reasons,least_p,model,error"
     assert row.startswith(f"{tmp_path / 'a.png'},0,7,1,0,")
 
 

@@ -60,8 +60,9 @@ def test_csv_reads_back(tmp_path: Path) -> None:
         rows = list(csv.DictReader(stream))
     assert [row["source"] for row in rows] == ["a/b.jpg", "b.jpg", "bad\\udcff,\\n.png"]
     assert rows[0]["text"] == "07\n?"
-    assert (rows[0]["n_digits"], rows[0]["n_rejected"], rows[0]["min_p"]) == ("3", "1", "0.3100")
-    assert (rows[1]["error"], rows[1]["min_p"]) == ("the file is empty", "")
+    assert (rows[0]["n_digits"], rows[0]["n_rejected"], rows[0]["least_p"]) == ("3", "1", "0.3100")
+    assert (rows[0]["reasons"], rows[1]["reasons"]) == ("two answers", "")
+    assert (rows[1]["error"], rows[1]["least_p"]) == ("the file is empty", "")
 
 
 def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:

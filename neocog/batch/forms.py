@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 Kind = Literal["text", "jsonl", "csv", "table"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-CSV_COLUMNS = ("source", "page", "text", "n_digits", "n_rejected", "min_p", "model", "error")
+CSV_COLUMNS = (
+    "source", "page", "text", "n_digits", "n_rejected", "reasons", "least_p", "model", "error"
+)  # fmt: skip
 _WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
-_NUMBERS = ("page", "n_digits", "n_rejected", "min_p")
+_NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
 _WIDE = 160  # columns of a table that goes into a file
 
 
@@ -40,7 +42,7 @@ class Form:
     Raises
     ------
     UsageError
-        If the kind is not known.
+        If the kind is not known, or has no place for times.
     """
 
     kind: str
@@ -51,6 +53,8 @@ class Form:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
+        if self.timings and self.kind != "jsonl":
+            raise UsageError(f"--timings is for JSON lines, not {self.kind}; give --format jsonl")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -128,7 +132,8 @@ def _row(reading: PageReading) -> dict[str, str | int]:
         "text": reading.text,
         "n_digits": len(reading.digits),
         "n_rejected": sum(digit.char == REJECTED for digit in reading.digits),
-        "min_p": "" if lowest is None else f"{lowest:.4f}",
+        "reasons": ", ".join(reading.reasons),
+        "least_p": "" if lowest is None else f"{lowest:.4f}",
         "model": reading.model,
         "error": reading.error or "",
         "fits": "" if reading.fits is None else str(reading.fits).lower(),

@@ -71,6 +71,11 @@ class PageReading:
     ms: dict[str, float] | None = None
     fits: bool | None = None
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why places were rejected, each reason once."""
+        return sorted({digit.reason for digit in self.digits if digit.reason})
+
     def to_dict(
         self, *, timings: bool = False, settings: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -201,9 +201,9 @@ def _note(reading: PageReading) -> str:
         return reading.error
     if not reading.digits:
         return "no digits found"
-    reasons = sorted({digit.reason for digit in reading.digits if digit.reason})
+    reasons = reading.reasons
     if reading.fits is False:
-        reasons.insert(0, "does not fit the pattern")
+        reasons = ["does not fit the pattern", *reasons]
     lowest = min(digit.p for digit in reading.digits)
     return ", ".join([*reasons, f"least probable digit {lowest:.2f}"])
 
@@ -228,7 +228,8 @@ small { color: #555; display: block }
 </style></head><body>
 <h1>$total pages</h1>
 <p>$errors could not be read,$misfits $rejected have rejected places
-(<span class="no">?</span>), $empty have no digits, $read were read throughout. Doubts come first. Model $model.</p>
+(<span class="no">?</span>), $empty have no digits, $read were read throughout. Doubts come first.
+Model $model.</p>
 <main>
 """)
 _CARD = Template("""<article class="$kind">$picture<pre>$text</pre>
