@@ -177,13 +177,29 @@ def test_auto_without_a_driver_says_nothing(
 ) -> None:
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
-    engine = open_engine(tiny_model(), precision="fp16")  # auto: a wish, where CUDA is
-    assert (engine.device, engine.precision) == ("cpu", "fp32")
+    monkeypatch.setattr(batch_device, "_said", set())
+    assert open_engine(tiny_model(), precision="fp32").device == "cpu"
     assert capsys.readouterr().err == ""
+    for _ in range(2):  # auto: a wish, where CUDA is
+        engine = open_engine(tiny_model(), precision="fp16", plan="card")
+        assert (engine.device, engine.precision) == ("cpu", "fp32")
+    assert capsys.readouterr().err == (
+        "neocog: precision 'fp16' is for CUDA; the CPU computes in fp32\n"
+        "neocog: plan 'card' is for CUDA; the CPU has no kernels to choose\n"
+    )
     with pytest.raises(UsageError, match="'fp16' needs --device cuda"):
         open_engine(tiny_model(), device="cpu", precision="fp16")
     with pytest.raises(UsageError, match="'card' needs --device cuda"):
         open_engine(tiny_model(), device="cpu", plan="card")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_unknown_names_are_refused_on_the_cpu_too(device: str) -> None:
+    with pytest.raises(UsageError, match="'fp99' is unknown: choose fp32, tf32, fp16, bf16"):
+        open_engine(tiny_model(), device=device, precision="fp99")
+    for name in ("zzz", "US1=zzz", "zzz=tensor"):
+        with pytest.raises(UsageError, match="plan"):
+            open_engine(tiny_model(), device=device, plan=name)
 
 
 # --- plans ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.device import check_names
 from neocog.batch.dispatch import Dispatch
 from neocog.batch.inputs import Item
 from neocog.batch.run import WINDOW, Blocks
@@ -59,6 +60,7 @@ class Cluster:
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"device '{self.device}': a cluster takes auto, cpu or cuda")
+        check_names(self.precision, self.plan)
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"{self.workers} workers came; a cluster needs one at least")
 

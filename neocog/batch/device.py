@@ -45,11 +45,41 @@ def choose_device(name: str) -> str:
     return "cpu"
 
 
+def check_names(precision: str | None, plan: str) -> None:
+    """Refuse precisions and plans that are none, wherever the network runs.
+
+    Raises
+    ------
+    UsageError
+        If a name is unknown, or the plan's file is no plan.
+    """
+    if precision is not None:
+        from neocog.cuda.engine import precision_on
+
+        precision_on(0, precision)
+    if plan != "default":
+        from neocog.cuda.plan import parse_plan
+
+        parse_plan(plan)
+
+
 def told(reason: str) -> None:
     """Say on stderr why ``auto`` takes the CPU, each reason once."""
-    if reason not in _said:
-        _said.add(reason)
-        print(f"neocog: reading on the CPU: {reason}", file=sys.stderr)
+    _say_once(f"reading on the CPU: {reason}")
+
+
+def told_unused(precision: str | None, plan: str) -> None:
+    """Say on stderr what ``auto`` has no use for on the CPU, once."""
+    if precision not in (None, "fp32"):
+        _say_once(f"precision '{precision}' is for CUDA; the CPU computes in fp32")
+    if plan != "default":
+        _say_once(f"plan '{plan}' is for CUDA; the CPU has no kernels to choose")
+
+
+def _say_once(line: str) -> None:
+    if line not in _said:
+        _said.add(line)
+        print(f"neocog: {line}", file=sys.stderr)
 
 
 def learning_module(name: str) -> ModuleType:

@@ -109,8 +109,9 @@ def open_engine(
         else the CPU. Where an NVIDIA driver is there but cannot be used, ``"auto"`` says why on
         stderr, once.
     precision : str, optional
-        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``. The CPU knows fp32 alone; by default
-        CUDA takes fp16 where the device multiplies matrices of it.
+        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``. The CPU knows fp32 alone, and where
+        ``"auto"`` takes it, that is said on stderr; by default CUDA takes fp16 where the device
+        multiplies matrices of it.
     plan : str
         Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
     threads : int, optional
@@ -123,8 +124,9 @@ def open_engine(
     UsageError
         If device, precision or plan are unknown.
     """
-    from neocog.batch.device import choose_device, told
+    from neocog.batch.device import check_names, choose_device, told, told_unused
 
+    check_names(precision, plan)
     chosen = choose_device(device)
     if chosen != "cpu":
         from neocog.cuda.engine import CudaEngine
@@ -138,9 +140,12 @@ def open_engine(
             if device != "auto":
                 raise
             told(str(error))
-    if device != "auto" and precision not in (None, "fp32"):
+    if device == "auto":
+        told_unused(precision, plan)
+        return Engine(model, threads=threads)
+    if precision not in (None, "fp32"):
         raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
-    if device != "auto" and plan != "default":
+    if plan != "default":
         raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
     return Engine(model, threads=threads)
 
