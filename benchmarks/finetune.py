@@ -165,6 +165,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         folder=folder,
         report=report,
         pools=drawn,
+        another=True,
     )
     first, ready = run.position.step, time.monotonic()
     end = begun + 60 * args.minutes - _RESERVE

@@ -183,11 +183,20 @@ def test_a_second_cycle_begins_where_the_first_ended(
     settings = replace(QUICK, epochs=0.4)
     first = begin(start, digits, settings, folder=tmp_path)
     first.run()
-    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path)
+    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path, another=True)
     second.run()
     assert second.position.cycle == 1
     assert second.position.step == 2 * first.position.step
     assert len(second.curves) == 2
+
+
+def test_a_finished_run_returns_its_model(start: Model, digits: Set, tmp_path: Path) -> None:
+    settings = replace(QUICK, epochs=0.4)
+    learned = begin(start, digits, settings, folder=tmp_path).run()
+    kept = (tmp_path / "checkpoint.safetensors").read_bytes()
+    again = begin(start, digits, settings, folder=tmp_path)
+    assert to_bytes(again.run()) == to_bytes(learned)
+    assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
 
 
 def test_a_cycle_by_the_clock_ends_in_time(
@@ -227,10 +236,50 @@ def test_learning_stops_where_nothing_improves(
     assert run.position.epoch < 50
 
 
-def test_other_settings_do_not_go_on(start: Model, digits: Set, tmp_path: Path) -> None:
-    begin(start, digits, folder=tmp_path).run(until=6)
-    with pytest.raises(UsageError, match="other settings"):
-        begin(start, digits, replace(QUICK, seed=5), folder=tmp_path)
+def other_digits(digits: Set) -> Set:
+    return digits[0][::-1].copy(), digits[1][::-1].copy()
+
+
+def other_labels(digits: Set) -> Set:
+    return digits[0], np.where(np.arange(260) == 3, 9 - digits[1], digits[1])
+
+
+def other_validation(digits: Set) -> Set:
+    return digits[0], np.where(np.arange(260) == 200, 9 - digits[1], digits[1])
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_folder_goes_on_with_its_own_run_alone(
+    start: Model, digits: Set, tmp_path: Path, finished: bool
+) -> None:
+    settings = replace(QUICK, epochs=0.6)
+    begin(start, digits, settings, folder=tmp_path).run(until=None if finished else 6)
+    more = {"folder": tmp_path}
+    assert begin(start, digits, settings, **more).position.finished == finished
+    for change, message in (
+        ({"seed": 5}, "of a run with seed 0; seed 5 came; give"),
+        ({"rate": 0.5}, "with rate 0.03; rate 0.5 came"),
+        ({"epochs": 3.0, "lean": 0.0}, "with epochs 0.6, lean 3.0; epochs 3.0, lean 0.0 came"),
+        ({"augmentation": PRESETS["none"]}, "augmentation rotation 12.0"),
+    ):
+        with pytest.raises(UsageError, match=message) as refused:
+            begin(start, digits, replace(settings, **change), **more)
+        assert "\n" not in str(refused.value)
+    for other, names in (
+        (other_digits, "digits 160 .*, validation 100 "),
+        (other_labels, "digits 160 "),
+        (other_validation, "validation 100 "),
+    ):
+        for another in (False, True):
+            with pytest.raises(UsageError, match=f"with {names}.* came; give"):
+                begin(start, other(digits), settings, another=another, **more)
+    with pytest.raises(UsageError, match="start finetuned@"):
+        begin(replace(start, temperature=0.5), digits, settings, another=True, **more)
+    with pytest.raises(UsageError, match="seed 5 came"):
+        begin(start, digits, replace(settings, seed=5), another=True, **more)
+
+
+def test_a_broken_checkpoint_is_refused(start: Model, digits: Set, tmp_path: Path) -> None:
     (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
     with pytest.raises(ModelError, match="remove it"):
         begin(start, digits, folder=tmp_path)

@@ -116,22 +116,62 @@ def test_a_folder_goes_on_with_the_start_that_it_holds(
     half, run = tmp_path / "half.safetensors", tmp_path / "run"
     start = load_model(first[0]).save(half, precision="fp16")
     words = ["--checkpoints", str(run)]
-    model = goes_on(data, half, tmp_path / "m.safetensors", *words)
+    goes_on(data, half, tmp_path / "m.safetensors", *words)
     assert load_model(run / "start.safetensors").id == start.id
-    again = goes_on(data, half, tmp_path / "m.safetensors", *words)  # another cycle
-    assert again.card["finetuning"]["start"] == start.id
-    assert again.card["finetuning"]["steps"] == 2 * model.card["finetuning"]["steps"]
+    goes_on(data, half, tmp_path / "again.safetensors", *words)
+    one, again = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("m", "again"))
+    assert again == one
     other = train(data, tmp_path / "n.safetensors", "--start", str(first[0]), *QUICK, *words)
     assert_refused(other, f"is {start.id}, not {load_model(first[0]).id}")
-    assert_refused(train(data, tmp_path / "n.safetensors", *NEW, *words), "not a start of recipe")
+    assert_refused(train(data, tmp_path / "n.safetensors", *NEW, *words), "not a new start; give")
+
+
+def test_a_finished_run_is_not_learned_on(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path
+) -> None:
+    result = train(data, tmp_path / "m.safetensors", *NEW, "--checkpoints", str(first[1]))
+    assert result.exit_code == 0, result.output
+    assert "has finished and this is its model" in result.stderr
+    assert (tmp_path / "m.safetensors").read_bytes() == first[0].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--limit 40", "learned_from 40 ("),
+        ("--seed 1", "with seed 0; seed 1 came"),
+        ("--rate 0.5", "rate 0.5 came"),
+        ("--epochs 2", "with epochs 1.0; epochs 2.0 came"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path, words: str, message: str
+) -> None:
+    given = [*NEW, *words.split(), "--checkpoints", str(first[1])]
+    assert_refused(train(data, tmp_path / "m.safetensors", *given), message)
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [("--seed 1", "seed 1 came"), ("--limit 40", "learned_from 40 (")]
+)
+def test_a_kept_start_is_of_its_seed_and_digits(
+    data: Path, first: tuple[Path, Path, Result], tmp_path: Path, words: str, message: str
+) -> None:
+    (tmp_path / "start.safetensors").write_bytes((first[1] / "start.safetensors").read_bytes())
+    given = [*NEW, *words.split(), "--checkpoints", str(tmp_path)]
+    assert_refused(train(data, tmp_path / "m.safetensors", *given), message)
 
 
 def test_a_folder_of_other_planes_is_refused(
     data: Path, first: tuple[Path, Path, Result], tmp_path: Path
 ) -> None:
-    for planes in ("--planes 5/6/10 --reject 1", "--planes 4/6/10 --reject 2"):
+    for planes, message in (
+        ("--planes 5/6/10 --reject 1", "recipe limits [5, 6] came"),
+        ("--planes 4/6/10 --reject 2", "with reject 1; reject 2 came"),
+    ):
         words = [*QUICK, *planes.split(), "--checkpoints", str(first[1])]
-        assert_refused(train(data, tmp_path / "m.safetensors", *words), "with these planes")
+        assert_refused(train(data, tmp_path / "m.safetensors", *words), message)
 
 
 def test_a_start_that_is_refused_is_not_kept(data: Path, tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """``neocog train --recipe finetuned``: the start without gradients, then all of it with them."""
 
-import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ from neocog.cli.progress import Counter
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
-    from neocog.learning.recipes import Recipe
     from neocog.network.model import Model
 
 _PANEL = "Recipes by gradient"
@@ -200,6 +198,12 @@ def learn(
     )
     if folder is not None:  # not before it is sure that it can be learned from
         _keep(folder, data)
+    if run.position.finished:
+        print(
+            f"neocog: the run in {folder} has finished and this is its model; to go on from it "
+            "give --start MODEL and another --checkpoints",
+            file=sys.stderr,
+        )
     return calibrated(run.run(), validation)
 
 
@@ -208,7 +212,7 @@ def _start(
 ) -> "tuple[Model, bytes]":
     """What learning begins with, and its file: one kept before, the one named, or a new one."""
     from neocog.errors import UsageError
-    from neocog.learning.start import recipe_of, start_model
+    from neocog.learning.start import check_start, described, recipe_of, start_model
     from neocog.network.model import from_bytes, load_model, to_bytes
     from neocog.network.registry import find_model
 
@@ -218,13 +222,12 @@ def _start(
     named = load_model(options.start) if options.start is not None else None
     if kept is not None and place is not None:
         if named is None:
-            same = _made_by(kept, recipe, options.reject)
-            wanted = f"a start of recipe '{name}' with these planes"
-        else:
-            same, wanted = kept.id == named.id, named.id
-        if not same:
+            images, labels = digits.images, digits.labels
+            given = described(recipe, images, labels, seed=seed, reject=options.reject)
+            check_start(place, kept, given)
+        elif kept.id != named.id:
             raise UsageError(
-                f"{place} is {kept.id}, not {wanted}; give the options that the run there began "
+                f"{place} is {kept.id}, not {named.id}; give the options that the run there began "
                 "with, or another --checkpoints"
             )
         return kept, place.read_bytes()
@@ -235,13 +238,6 @@ def _start(
     )
     data = to_bytes(made)
     return from_bytes(data, source=name), data
-
-
-def _made_by(start: "Model", recipe: "Recipe", reject: int) -> bool:
-    """Whether a start was learned by a recipe, and nothing by gradient yet."""
-    told = json.loads(json.dumps(asdict(recipe)))  # as a card holds it
-    same = start.card.get("recipe") == told and start.card.get("reject", reject) == reject
-    return same and "finetuning" not in start.card
 
 
 def _keep(folder: Path, data: bytes) -> None:

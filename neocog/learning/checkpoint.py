@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from neocog.errors import ModelError
+from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
 
 Tensor = Any
-_FORMAT = "neocog run 2"
+_FORMAT = "neocog run 3"
 
 
 def save_checkpoint(path: str | Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -49,6 +49,44 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise ModelError(
             f"checkpoint {path}: cannot be used ({reason}); remove it to begin anew"
         ) from None
+
+
+def check_same(path: str | Path, known: dict[str, Any], given: dict[str, Any]) -> None:
+    """See that a run in a folder follows from what was given now.
+
+    Parameters
+    ----------
+    path : path
+        File that tells ``known``; named in the message.
+    known, given : dict
+        What the run there follows from, and what the one to begin would: values by name.
+
+    Raises
+    ------
+    UsageError
+        If any value differs; the message tells which.
+    """
+    then, now = _flat(known), _flat(given)
+    other = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    if other:
+        had, came = (
+            ", ".join(f"{name} {values.get(name)}" for name in other) for values in (then, now)
+        )
+        raise UsageError(
+            f"{path} is of a run with {had}; {came} came; give what it began with, or another "
+            "folder"
+        )
+
+
+def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Values by name, those of values within named after them; as JSON would give them back."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{before}{name} ")
+        else:
+            flat[before + name] = list(value) if isinstance(value, tuple) else value
+    return flat
 
 
 def save_curves(folder: str | Path, curves: list[dict[str, float]]) -> None:

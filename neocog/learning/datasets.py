@@ -17,9 +17,13 @@ Digits that are not 28x28 already are brought to MNIST's form: the longer side 2
 their centre of mass.
 """
 
+import hashlib
 import os
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.formats import (
@@ -38,6 +42,7 @@ __all__ = [
     "Digits",
     "LabelledPictures",
     "Split",
+    "digest",
     "fetched_mnist",
     "open_dataset",
     "open_digits",
@@ -98,6 +103,20 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
             "give IDX files, USPS text or folders 0 to 9"
         )
     return dataset
+
+
+def digest(images: NDArray[np.uint8], labels: NDArray[Any]) -> str:
+    """Tell a set of digits from others: how many, and 8 hex digits of SHA-256 of all there is.
+
+    Parameters
+    ----------
+    images : ndarray of uint8, shape (N, H, W)
+    labels : ndarray of int, shape (N,)
+    """
+    seen = hashlib.sha256(str(images.shape).encode())
+    seen.update(images.tobytes())
+    seen.update(labels.astype(np.int64).tobytes())
+    return f"{len(images)} ({seen.hexdigest()[:8]})"
 
 
 def fetched_mnist() -> Path | None:

@@ -21,8 +21,14 @@ from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.card import card_of
-from neocog.learning.checkpoint import load_checkpoint, save_checkpoint, save_curves
+from neocog.learning.card import card_of, id_of
+from neocog.learning.checkpoint import (
+    check_same,
+    load_checkpoint,
+    save_checkpoint,
+    save_curves,
+)
+from neocog.learning.datasets import digest
 from neocog.learning.lessons import Digits, Labels, Lessons, Pools
 from neocog.learning.precision import Exactly, prepare
 from neocog.learning.settings import Position, Settings
@@ -58,17 +64,21 @@ class Finetuner:
     device : str
         Of PyTorch: ``"cpu"``, ``"cuda"``.
     folder : path, optional
-        Where checkpoint and curves are written; a run whose checkpoint lies there goes on.
+        Where checkpoint and curves are written; a run whose checkpoint lies there goes on, or is
+        told to have finished. What it follows from must be the same: start, digits, settings.
     report : callable, optional
         Told the figures of each epoch.
     pools : Pools, optional
         If they were drawn before.
+    another : bool
+        Where the run in the folder has finished, learn another cycle, from the weights that it
+        ended with. Settings other than the seed may differ then.
 
     Raises
     ------
     UsageError
         If a setting makes no sense, there are fewer digits than a batch, or the checkpoint in the
-        folder is of an unfinished run with other settings.
+        folder is of a run with another start, other digits or settings.
     ModelError
         If the checkpoint cannot be read.
     """
@@ -85,9 +95,16 @@ class Finetuner:
         folder: str | Path | None = None,
         report: Report | None = None,
         pools: Pools | None = None,
+        another: bool = False,
     ) -> None:
         settings.check()
-        self.settings, self.device = settings, torch.device(device)
+        self.settings, self.device, self._another = settings, torch.device(device), another
+        self._origin = {
+            "start": id_of(start),
+            "digits": digest(images, labels),
+            "validation": digest(*validation),
+            "seed": settings.seed,
+        }
         self._start = start
         self._report = report or (lambda figures: None)
         self._folder = Path(folder) if folder is not None else None
@@ -127,7 +144,7 @@ class Finetuner:
     def run(
         self, *, until: int | None = None, end: float | None = None, stop: float | None = None
     ) -> Model:
-        """Learn to the end of the cycle and return the model.
+        """Learn to the end of the cycle and return the model; of a finished run, return its model.
 
         Parameters
         ----------
@@ -139,6 +156,8 @@ class Finetuner:
             Time at which to write a checkpoint and stop, in the middle of a cycle if need be.
         """
         if self.position.finished:
+            if not self._another:
+                return self.model()
             self.position = self.position.next_cycle()
         place, settings = self.position, self.settings
         limit = 60 * settings.minutes if settings.minutes is not None else 0.0
@@ -333,6 +352,7 @@ class Finetuner:
                 tensors[f"adam.{key}.{name}"] = value
         state = {
             "position": self.position.to_dict(),
+            "origin": self._origin,
             "settings": self._described(),
             "curves": self.curves,
         }
@@ -345,11 +365,10 @@ class Finetuner:
             return
         tensors, state = load_checkpoint(path)
         position = Position.from_dict(state["position"])
-        if not position.finished and state["settings"] != self._described():
-            raise UsageError(
-                f"{path} is of an unfinished run with other settings; "
-                "give those again, or another folder"
-            )
+        known, given = state["origin"], self._origin
+        if not (position.finished and self._another):
+            known, given = known | state["settings"], given | self._described()
+        check_same(path, known, given)
         self.position, self.curves = position, state["curves"]
         parts: dict[str, dict[str, Tensor]] = {}
         for name, value in tensors.items():

@@ -5,9 +5,9 @@ data; :func:`train` follows it. The same recipe, digits and seed give the same m
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,17 @@ from neocog.errors import UsageError
 from neocog.learning import selforganise, top
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.edges import edge_references
+from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision, labels_of
 from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
-from neocog.network.model import Model, Rule, SWeights
-from neocog.network.spec import NetworkSpec, SSpec, preset
-from neocog.network.u0 import u0_from_digits
+from neocog.network.model import Model, SWeights
+from neocog.network.spec import LABELS, NetworkSpec, SSpec, preset
+from neocog.network.u0 import check_digits, u0_from_digits
+
+__all__ = ["RECIPES", "Recipe", "score", "train", "train_family", "weights"]
 
 Array = Any
 Digits = NDArray[np.uint8]
@@ -32,102 +35,6 @@ Progress = Callable[[str], Callable[[int, int], None]]
 OnStage = Callable[[str, dict[str, Any]], None]
 
 _BATCH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How to learn.
-
-    Parameters
-    ----------
-    name, about : str
-        What it is called, and what it is in a line.
-    preset : str
-        Architecture.
-    middle : {"winning", "silent"}
-        Rule of US2 and US3: Fukushima 2003, or add-if-silent (2013).
-    top : {"supervised", "every", "competition", "delta"}
-        Rule of US4.
-    rule : str
-        How UC4 is read.
-    thresholds : tuple of 2 float, optional
-        Learning thresholds of US2 and US3; those of the preset by default.
-    limits : tuple of 2 int, optional
-        Planes at which US2 and US3 stop growing; learning decides by default.
-    middle_digits : int
-        Digits (the first ones, in the seed's order) that US2 and US3 learn from.
-    cut : float
-        Share of the seed-selecting plane's maximum that counts as nothing (US2, US3).
-    passes : int
-        Times the digits are shown (top "supervised").
-    per_label : int
-        Planes of each label (top "competition").
-    top_threshold : float, optional
-        Recognition threshold of US4; the preset's by default.
-    """
-
-    name: str
-    about: str
-    preset: str = "fukushima2003"
-    middle: Literal["winning", "silent"] = "winning"
-    top: Literal["supervised", "every", "competition", "delta"] = "supervised"
-    rule: Rule = "strongest"
-    thresholds: tuple[float, float] | None = None
-    limits: tuple[int, int] | None = None
-    middle_digits: int = 3000
-    cut: float = 0.55
-    passes: int = 4
-    per_label: int = 20
-    top_threshold: float | None = None
-
-
-_ALL = (
-    Recipe("fukushima2003", "the published rules of 2003 as they stand"),
-    Recipe(
-        "fukushima",
-        "the published rules of 2003, at the published 39/110 planes of US2, US3",
-        limits=(39, 110),
-    ),
-    Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
-    Recipe("intvec", "the same, read by interpolating pairs (2013)", top="every", rule="pairs"),
-    Recipe("triples", "the same, read by interpolating triples", top="every", rule="triples"),
-    Recipe(
-        "silent",
-        "add-if-silent (2013) below, no surrounds; every digit a plane, interpolating pairs",
-        preset="neocog",
-        middle="silent",
-        top="every",
-        rule="pairs",
-        thresholds=(0.75, 0.82),
-        limits=(100, 300),
-    ),
-    Recipe(
-        "delta",
-        "US2, US3 of 2003; a linear top by the delta rule",
-        top="delta",
-        rule="linear",
-        top_threshold=0.001,
-    ),
-    Recipe(
-        "neocog",
-        "26/78 planes by the rules of 2003; 30 planes a label compete; interpolating pairs",
-        top="competition",
-        rule="pairs",
-        limits=(26, 78),
-        per_label=30,
-    ),
-    Recipe(
-        "neocog-small",
-        "the same with the papers' 16/26/78/70 planes: 7 a label",
-        top="competition",
-        rule="pairs",
-        limits=(26, 78),
-        per_label=7,
-    ),
-)
-
-#: Every recipe by name.
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 
 
 def train(
@@ -165,7 +72,9 @@ def train(
     Raises
     ------
     UsageError
-        If there are no digits, or fewer labels than digits.
+        If it is no recipe, there are no digits, or not a label 0 .. 9 for each.
+    InputError
+        If the digits have another shape or type.
     """
     return next(
         train_family(
@@ -196,14 +105,17 @@ def train_family(
 
     Yields the models :func:`train` would return for each recipe; parameters as there.
     """
-    if not len(images) or len(images) != len(labels):
-        raise UsageError(f"{len(images)} digits and {len(labels)} labels came; wanted one each")
+    for recipe in recipes:
+        if not isinstance(recipe, Recipe):
+            raise UsageError(f"recipe {recipe!r} came; wanted a Recipe, such as RECIPES['neocog']")
+    images, labels = _labelled(images, labels)
+    validation = validation and _labelled(*validation)
     below = {replace(r, name="", about="", rule="strongest", **_TOP_DEFAULTS) for r in recipes}
     if len(below) != 1:
         raise UsageError("the recipes of a family must agree in everything below US4")
     training = _Training(recipes[0], seed, progress, on_stage, xp)
     order = np.random.default_rng(seed).permutation(len(images))
-    images, labels = images[order], labels[order].astype(np.int64)
+    images, labels = images[order], labels[order]
     with one_blas_thread():
         training.learn_below(images)
         maps = training.all_maps(images, "US4")
@@ -215,10 +127,23 @@ def train_family(
         yield model
 
 
+def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
+    """Return digits and their labels as arrays, once it is sure that each has one."""
+    images, labels = np.asarray(images), np.asarray(labels)
+    check_digits(images)
+    if not len(images) or labels.shape != images.shape[:1]:
+        count = len(labels) if labels.ndim == 1 else labels.shape
+        raise UsageError(f"{len(images)} digits and {count} labels came; wanted one each")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= LABELS:
+        ends = f"{labels.min()} to {labels.max()}" if labels.dtype.kind in "iuf" else "no numbers"
+        raise UsageError(f"labels came as {labels.dtype}, {ends}; wanted whole numbers, 0 to 9")
+    return images, labels.astype(np.int64)
+
+
 _TOP_DEFAULTS: dict[str, Any] = {
     "top": "supervised",
-    "passes": 0,
-    "per_label": 0,
+    "passes": 1,
+    "per_label": 1,
     "top_threshold": None,
 }
 

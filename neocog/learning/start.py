@@ -1,12 +1,17 @@
 """The self-organised network that gradient learning starts from, with planes that reject."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning import top
+from neocog.learning.checkpoint import check_same
+from neocog.learning.datasets import digest
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import Digits, Labels, Progress, Recipe, train
 from neocog.network.engine import Engine
@@ -100,10 +105,11 @@ def start_model(
     progress : callable, optional
         As for :func:`neocog.learning.recipes.train`.
     """
+    told = described(recipe, images, labels, seed=seed, reject=reject)
     chosen = np.random.default_rng([seed, 5]).permutation(len(images))[:count]
     images, labels = images[chosen], labels[chosen].astype(np.int64)
     model = train(recipe, images, labels, seed=seed, progress=progress)
-    model = replace(model, card=model.card | {"reject": reject})
+    model = replace(model, card=model.card | told)
     if not reject:
         return model
     marks, _, _ = negatives(min(MARKS, 4 * count), images, labels, seed=seed)
@@ -117,6 +123,45 @@ def start_model(
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
     none = np.full(len(found.labels), REJECT, dtype=np.int64)
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, none]))
+
+
+def described(
+    recipe: Recipe, images: Digits, labels: Labels, *, seed: int, reject: int
+) -> dict[str, Any]:
+    """Return what a start follows from, as its card tells it; parameters of :func:`start_model`."""
+    told = {
+        "recipe": asdict(recipe),
+        "seed": seed,
+        "reject": reject,
+        "learned_from": digest(images, labels),
+    }
+    known: dict[str, Any] = json.loads(json.dumps(told))
+    return known
+
+
+def check_start(path: str | Path, start: Model, given: dict[str, Any]) -> None:
+    """See that a start kept in a file is the one that would be learned.
+
+    Parameters
+    ----------
+    path : path
+        The file, named in messages.
+    start : Model
+        What it holds.
+    given : dict
+        What the start wanted follows from; see :func:`described`.
+
+    Raises
+    ------
+    UsageError
+        If it is another.
+    """
+    if "finetuning" in start.card:
+        raise UsageError(
+            f"{path} is {start.id}, which learned by gradient, not a new start; give the --start "
+            "that the run there began with, or another folder"
+        )
+    check_same(path, {name: start.card.get(name) for name in given}, given)
 
 
 def _uc3(model: Model, digits: Digits) -> NDArray[np.float32]:
