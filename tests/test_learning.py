@@ -1,6 +1,8 @@
 """Learning without gradients, on a few hundred digits."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import open_digits
 from neocog.learning.plane import Planes, Windows, local_winners, veto
-from neocog.learning.recipes import RECIPES, score, train, train_family
+from neocog.learning.recipes import RECIPES, Recipe, score, train, train_family
 from neocog.network import reference, shares
 from neocog.network.fields import bell
 from neocog.network.model import Model, to_bytes
@@ -85,6 +87,64 @@ def test_a_family_learns_what_its_members_would(digits: tuple[np.ndarray, np.nda
 def test_labels_must_match_digits() -> None:
     with pytest.raises(UsageError, match="3 digits and 2 labels"):
         train(RECIPES["neocog"], np.zeros((3, 28, 28), np.uint8), np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"preset": "foo"}, "preset 'foo'; wanted one of fukushima2003, ikeda2011, neocog"),
+        ({"middle": "foo"}, "middle 'foo'; wanted one of winning, silent"),
+        ({"top": "foo"}, "top 'foo'; wanted one of supervised, every, competition, delta"),
+        ({"rule": "foo"}, "rule 'foo'; wanted one of strongest, pairs, triples, linear"),
+        ({"rule": "linear"}, "rule 'linear'; wanted 'linear' with top 'delta'"),
+        ({"top": "delta"}, "rule 'strongest'; wanted 'linear' with top 'delta'"),
+        ({"thresholds": (0.6, 0.6, 0.6)}, "thresholds .*; wanted two numbers between 0 and 1"),
+        ({"thresholds": (1.0, 1.0)}, "two numbers between 0 and 1"),
+        ({"thresholds": 0.6}, "thresholds 0.6; wanted two"),
+        ({"limits": (0, 5)}, "wanted two whole numbers, 1 or more"),
+        ({"limits": (5.0, 5)}, "wanted two whole numbers"),
+        ({"per_label": 0}, "per_label 0; wanted a whole number, 1 or more"),
+        ({"passes": True}, "passes True"),
+        ({"middle_digits": "many"}, "middle_digits 'many'"),
+        ({"cut": 1.0}, "cut 1.0; wanted a number, 0 to below 1"),
+        ({"top_threshold": 0}, "top_threshold 0; wanted a number between 0 and 1"),
+    ],
+)
+def test_recipes_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"recipe 'fukushima2003': .*{message}") as refused:
+        replace(RECIPES["fukushima2003"], **wrong)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_recipe_is_read_back_from_a_card() -> None:
+    for recipe in RECIPES.values():
+        assert Recipe(**json.loads(json.dumps(asdict(recipe)))) == recipe
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, 10], "labels came as int64, 0 to 10; wanted whole numbers, 0 to 9"),
+        (np.array([5, 14, -1]), "-1 to 14"),
+        (np.zeros(3), "float64, 0.0 to 0.0"),
+        (["0", "1", "2"], "no numbers"),
+        (np.zeros((3, 10), np.int64), r"3 digits and \(3, 10\) labels"),
+    ],
+)
+def test_labels_must_be_digits(labels: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        train(RECIPES["neocog"], np.zeros((3, 28, 28), np.uint8), labels)
+
+
+def test_labels_may_be_a_list(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = digits[0][:40], digits[1][:40]
+    first, other = (train(quick("neocog"), images, own) for own in (labels, labels.tolist()))  # type: ignore[arg-type]
+    assert to_bytes(first) == to_bytes(other)
+
+
+def test_a_name_is_no_recipe() -> None:
+    with pytest.raises(UsageError, match="'neocog' came; wanted a Recipe, such as RECIPES"):
+        train("neocog", np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.int64))  # type: ignore[arg-type]
 
 
 def some_maps(seed: int, count: int = 3) -> np.ndarray:
