@@ -4,7 +4,8 @@
     python -m benchmarks.tune OUT.json --ship
 
 Each is checked against float64 before it is timed. With ``--ship`` the quickest per layer,
-precision and batch of OUT.json become ``neocog/cuda/tuned.json``. What is in OUT.json stays there.
+precision and batch of OUT.json go into ``neocog/cuda/tuned.json``, in place of those of the same
+shape and batch there. What is in OUT.json stays there.
 """
 
 import argparse
@@ -99,17 +100,19 @@ def shape_of(machine: Any, model: Model, layer: int, precision: Any) -> Shape:
 
 
 def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
-    """Return the tilings that rank best, half of them with ``wgmma``."""
+    """Return the tilings that rank best, half of them with ``wgmma``, and the present one."""
     ranked = sorted(
         candidates(step.shape, batch, machine.arch),
         key=lambda t: estimate(step.shape, t, batch, machine.processors),
     )
-    chosen: list[Tiling] = []
+    chosen = [step.tiling(batch)]
     for wgmma in (False, True):
         alike: Counter[Tiling] = Counter()
         for t in ranked:
             base = replace(t, depth=1, compact=False)
-            if t.wgmma == wgmma and alike[base] < _ALIKE and alike.total() < best // 2:
+            if t.wgmma != wgmma or t in chosen:
+                continue
+            if alike[base] < _ALIKE and alike.total() < best // 2:
                 alike[base] += 1
                 chosen.append(t)
     return chosen
@@ -170,12 +173,13 @@ def _attempt(kernel: Kernel, arch: int) -> str | None:
 
 def ship(rows: list[Any]) -> None:
     """Write the quickest tilings where the package finds them."""
-    table = [
-        {"shape": row["shape"], "batch": row["batch"], "tiling": row["tried"][0]["tiling"]}
-        for row in rows
-        if "us" in row["tried"][0]
-    ]
-    lines = ",\n".join(json.dumps(row) for row in table)
+    table = {(*row["shape"], row["batch"]): row for row in json.loads(TUNED.read_text())}
+    for row in rows:
+        if "us" in row["tried"][0]:
+            tiling = row["tried"][0]["tiling"]
+            best = {"shape": row["shape"], "batch": row["batch"], "tiling": tiling}
+            table[(*row["shape"], row["batch"])] = best
+    lines = ",\n".join(json.dumps(table[key]) for key in sorted(table))
     TUNED.write_text(f"[\n{lines}\n]\n")
 
 

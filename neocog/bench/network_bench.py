@@ -258,17 +258,17 @@ def _add_peers(
         return
     import torch
 
-    from neocog.bench.peers import TorchSide, choose, make_network
+    from neocog.bench.peers import choices, quickest
 
     torch.cuda.set_device(number)
-    choice = choose(model, digits, precision, log=log)
-    notes["torch"] = choice.words()
+    found = choices(model, digits, precision, log=log)
 
-    def side(mode: str | None) -> Side:
-        network = make_network(model, precision, choice)
-        return TorchSide(network, len(digits), chunk=choice.chunk, compiled=mode)
+    def side(peer: str) -> Side:
+        best, choice = quickest(model, digits, precision, found, PEERS[peer])
+        notes[peer] = choice.words()
+        return best
 
     for peer in peers:
         if log is not None:
             log(f"{peer} {precision} batch {len(digits)}")
-        _add(sides, notes, peer, partial(side, PEERS[peer]))
+        _add(sides, notes, peer, partial(side, peer))

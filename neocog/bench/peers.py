@@ -6,8 +6,8 @@ layer (see :mod:`neocog.learning.torch_network`), cuDNN's algorithm, and how man
 through the layers at a time.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -175,21 +175,22 @@ def make_network(model: Model, precision: str, choice: Choice) -> Network:
     return network
 
 
-def choose(
+def choices(
     model: Model, digits: NDArray[np.uint8], precision: str, *, log: Log | None = None
-) -> Choice:
-    """Find how eager PyTorch in a CUDA graph runs a batch fastest.
+) -> list[Choice]:
+    """Find how eager PyTorch in a CUDA graph runs a batch fastest in each memory format.
 
     Each layer's forms are timed on what the layer sees; then whole passes in both memory formats,
-    and in chunks where the batch is large.
+    and in chunks where the batch is large. The fastest comes first.
     """
     batch = len(digits)
-    found: list[Choice] = []
+    best: list[Choice] = []
     for channels_last in (False, True):
         choice = Choice(channels_last)
         network = make_network(model, precision, choice)
         first = torch.from_numpy(digits[: CHUNKS[-1]]).cuda()
         forms = _fastest_forms(network, first)
+        found: list[Choice] = []
         for chunk in sorted({min(c, batch) for c in (*CHUNKS, batch)}):
             side = TorchSide(network, batch, chunk=chunk)
             side.load(digits)
@@ -197,10 +198,39 @@ def choose(
             found.append(Choice(channels_last, forms, chunk, ms))
             del side
         torch.cuda.empty_cache()
-    best = min(found, key=lambda choice: choice.ms)
+        best.append(min(found, key=lambda choice: choice.ms))
+    best.sort(key=lambda choice: choice.ms)
     if log is not None:
-        log(f"torch {precision} batch {batch}: {best.words()}, {1e3 * best.ms:.1f} us")
+        log(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
     return best
+
+
+def quickest(
+    model: Model,
+    digits: NDArray[np.uint8],
+    precision: str,
+    found: Sequence[Choice],
+    compiled: str | None,
+) -> tuple[TorchSide, Choice]:
+    """Return the side that is quickest, and how it runs the batch.
+
+    Eager PyTorch takes the first choice; what is compiled is tried in both memory formats, and
+    with the whole batch at once, since a compiler may prefer another than the eager kernels do.
+    """
+    tried = list(found[:1])
+    if compiled is not None:
+        tried = [*found, replace(found[0], chunk=len(digits))]
+        tried = [choice for i, choice in enumerate(tried) if choice not in tried[:i]]
+    sides = [
+        TorchSide(make_network(model, precision, c), len(digits), chunk=c.chunk, compiled=compiled)
+        for c in tried
+    ]
+    times = []
+    for side in sides:
+        side.load(digits)
+        times.append(float(np.median([side.elapsed(3) for _ in range(5)])))
+    best = int(np.argmin(times))
+    return sides[best], replace(tried[best], ms=times[best])
 
 
 def layer_times(
