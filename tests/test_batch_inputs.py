@@ -1,7 +1,9 @@
 """Inputs of a batch: files, folders, patterns, lists, stdin and archives, and shares of them."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import struct
 import tarfile
@@ -292,3 +294,75 @@ def test_a_zip_that_understates_is_not_unpacked(tmp_path: Path) -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2**22
+
+
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "": bytes}
+
+
+def taken(path: Path) -> tuple[list[str], list[str]]:
+    """Names of the pictures of an archive that can be had, and what is said of the others."""
+    had, said = [], []
+    for item in find_inputs([str(path)]):
+        try:
+            item.picture()
+            had.append(item.key)
+        except InputError as error:
+            said.append(str(error))
+    return had, said
+
+
+def headers(whole: bytes) -> list[int]:
+    """Where the members of a tar archive begin."""
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        return [member.offset for member in archive]
+
+
+@pytest.fixture
+def six(tmp_path: Path) -> bytes:
+    """A tar archive of six pictures."""
+    files = {f"{number}.png": os.urandom(700) for number in range(6)}
+    return pack(tmp_path / "six.tar", "tar", files).read_bytes()
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("how", ["damaged", "cut"])
+def test_a_header_that_is_none_is_not_the_end(
+    packer: str, how: str, six: bytes, tmp_path: Path
+) -> None:
+    place = headers(six)[2]
+    damaged = six[: place + 148] + b"9999999\0" + six[place + 156 :]
+    path = tmp_path / f"scans.tar.{packer}".rstrip(".")
+    path.write_bytes(PACKERS[packer](damaged if how == "damaged" else six[: place + 99]))
+    had, said = taken(path)
+    assert had == ["0.png", "1.png"]
+    assert len(said) == 1
+    assert "the archive cannot be read to its end" in said[0]
+
+
+@pytest.mark.parametrize("packer", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tbz2"])
+def test_streams_behind_one_another(packer: str, name: str, six: bytes, tmp_path: Path) -> None:
+    for cut in (headers(six)[3], headers(six)[3] + 600, len(six) - 512):
+        parts = (six[:cut], six[cut:], bytes(4096))
+        (tmp_path / name).write_bytes(b"".join(map(PACKERS[packer], parts)))
+        assert taken(tmp_path / name) == ([f"{n}.png" for n in range(6)], [])
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("more", [bytes(512), bytes(999), b"of another file"])
+def test_what_lies_behind_the_end(packer: str, more: bytes, six: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"scans.tar.{packer}".rstrip(".")
+    wanted = ([f"{n}.png" for n in range(6)], [])
+    path.write_bytes(PACKERS[packer](six) + more)
+    assert taken(path) == wanted
+    path.write_bytes(PACKERS[packer](six + more))
+    assert taken(path) == wanted
+
+
+def test_a_checksum_that_is_wrong(six: bytes, tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(six))
+    data[-8] ^= 1
+    (tmp_path / "a.tgz").write_bytes(data)
+    had, said = taken(tmp_path / "a.tgz")
+    assert len(had) == 6
+    assert ["CRC" in line for line in said] == [True]

@@ -1,12 +1,15 @@
 """Pictures in zip and tar archives, read where they lie: nothing is unpacked to the disk."""
 
+import bz2
+import gzip
+import lzma
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import IO, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
+from typing import IO, Any, NamedTuple, Self, cast
 
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError
@@ -20,6 +23,17 @@ MAX_BYTES = 2**28
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
 _OPEN = 4  # zip archives that a process keeps open
+
+_PACKERS: dict[bytes, Callable[[str], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": partial(lzma.open, format=lzma.FORMAT_XZ),  # zeros may fill the end
+    b"\x5d\0\0\x80": lzma.open,
+}
+"""How a packed file begins, and what unpacks it."""
+
+_BLOCK = 2**15  # bytes that are unpacked at a time
+_END = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
 
 
 class Member(NamedTuple):
@@ -133,21 +147,60 @@ def _zip_trouble(info: zipfile.ZipInfo) -> str | None:
     return _too_large(info.file_size)
 
 
+class _Info(tarfile.TarInfo):
+    """A member's header; one that is damaged or cut is not taken for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except _END:
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from None
+
+
 def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
-    what = "no tar archive that can be read"
-    with _broken(what):
-        archive = tarfile.open(path, "r|*" if packed else "r:")  # noqa: SIM115
-    with archive:
+    with ExitStack() as files:
+        with _broken("no tar archive that can be read"):
+            stream = files.enter_context(_unpacked(path)) if packed else None
+            mode: Any = "r|" if packed else "r:"
+            archive = files.enter_context(tarfile.open(path, mode, stream, _BLOCK, tarinfo=_Info))
         while True:
-            with _broken(what):
+            with _broken("the archive cannot be read to its end"):
                 info = archive.next()
                 if info is None:
+                    if stream is not None:
+                        _read_on(stream)
                     return
                 # it keeps all, and would grow with the archive
                 archive.members = []  # type: ignore[attr-defined]
                 found = _tar_member(archive, info, packed) if _wanted(info.name) else None
             if found is not None:
                 yield found
+
+
+def _unpacked(path: str) -> IO[bytes]:
+    """The bytes that a packed file stands for, of all streams in it."""
+    with open(path, "rb") as stream:
+        begin = stream.read(6)
+    for mark, opened in _PACKERS.items():
+        if begin.startswith(mark):
+            return cast(IO[bytes], opened(path))
+    return open(path, "rb")
+
+
+def _read_on(stream: IO[bytes]) -> None:
+    """Read what lies behind the last member: a packer's checksum comes at the end.
+
+    Bytes that no packer has written may follow.
+    """
+    try:
+        while stream.read(2**20):
+            pass
+    except gzip.BadGzipFile as error:
+        if not str(error).startswith("Not a gzipped file"):
+            raise
 
 
 def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, packed: bool) -> Member | None:
