@@ -124,11 +124,15 @@ def what_went_wrong(error: Exception) -> str:
 
 def about(reading: PageReading, form: Form) -> str | None:
     """What people are told of a page, if anything."""
+    from neocog.batch.policy import NO_WRITING
+
+    misfit, said = reading.fits is False, None
     if reading.error is not None:
-        return f"{printable(reading.source)}: {reading.error}"
-    misfit = reading.fits is False
-    if not reading.digits and (misfit or form.kind == "text"):
-        return f"{printable(reading.source)}: no digits found"
-    if misfit:
-        return f"{printable(reading.source)}: does not fit the pattern"
-    return None
+        said = reading.error
+    elif not reading.digits and (misfit or form.kind == "text"):
+        said = "no digits found"
+    elif NO_WRITING in reading.reasons:
+        said = "taken for no writing, most marks are too doubtful; --min-p 0 shows them"
+    elif misfit:
+        said = "does not fit the pattern"
+    return None if said is None else f"{printable(reading.source)}: {said}"
