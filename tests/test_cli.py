@@ -176,7 +176,8 @@ def test_eval_digits(idx: Path, model: str) -> None:
     result = run("eval", idx, "--model", model, "--device", "cpu", "--json")
     assert result.exit_code == 0, result.stderr
     facts = json.loads(result.stdout.splitlines()[-1])
-    assert list(facts) == ["n", "accuracy", "seconds", "model", "device"]
+    assert list(facts) == ["n", "accuracy", "seconds", "confusion", "model", "device"]
+    assert facts["confusion"] == [[12 * (i == j) for j in range(11)] for i in range(10)]
     assert (facts["n"], facts["accuracy"], facts["device"]) == (120, 1.0, "cpu")
     table = run("eval", idx, "--model", model, "--split", "validation", "--limit", "5")
     assert "5 digits read by tiny@" in table.stdout
@@ -198,7 +199,11 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     assert result.exit_code == 1
     assert "no.png" in said(result)
     facts = json.loads(result.stdout.splitlines()[-1])
-    assert list(facts) == ["n", "n_digits", "cer", "exact", "seconds", "model", "device"]
+    assert list(facts) == ["n", "n_digits", "cer", "exact", "seconds", "model", "device", "wrong"]
+    assert facts["wrong"][0] == {
+        "file": str(tmp_path / "b.png"), "written": "57", "read": "56", "error": None,
+    }  # fmt: skip
+    assert [Path(row["file"]).name for row in facts["wrong"]] == ["b.png", "no.png"]
     assert (facts["n"], facts["n_digits"]) == (3, 8)
     assert facts["cer"] == pytest.approx(3 / 8)
     assert facts["exact"] == pytest.approx(1 / 3, abs=1e-6)

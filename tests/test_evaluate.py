@@ -41,7 +41,7 @@ def test_confusion_and_accuracy() -> None:
     assert score.confusion[3, 2] == 1
     assert score.confusion[3, NO_ANSWER] == 1
     assert told == [(4, 4)]
-    assert list(score.to_dict()) == ["n", "accuracy", "seconds"]
+    assert list(score.to_dict()) == ["n", "accuracy", "seconds", "confusion"]
 
 
 def test_no_answer_is_never_right() -> None:
@@ -64,6 +64,11 @@ def test_picture_score() -> None:
     assert score.failed == 2
     facts = score.to_dict()
     assert facts == {"n": 4, "n_digits": 9, "cer": round(3 / 9, 6), "exact": 0.25, "seconds": 2.0}
+    assert score.wrong == [
+        {"file": "b", "written": "567", "read": "5?7", "error": None},
+        {"file": "c", "written": "89", "read": "", "error": "empty"},
+        {"file": "d", "written": "", "read": "", "error": "empty"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,12 @@ class DigitScore:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it."""
-        return {"n": self.n, "accuracy": round(self.accuracy, 6), "seconds": round(self.seconds, 3)}
+        return {
+            "n": self.n,
+            "accuracy": round(self.accuracy, 6),
+            "seconds": round(self.seconds, 3),
+            "confusion": self.confusion.tolist(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,24 @@ class PictureScore:
         """Pictures that could not be decoded; they count as read empty."""
         return sum(reading.error is not None for reading in self.readings)
 
+    @property
+    def wrong(self) -> list[dict[str, Any]]:
+        """Each picture that was not read exactly: file, what is written, what was read, error."""
+        return [
+            {
+                "file": reading.source,
+                "written": expected,
+                "read": reading.text,
+                "error": reading.error,
+            }
+            for reading, expected, distance in zip(
+                self.readings, self.expected, self.distances, strict=True
+            )
+            if distance or reading.error is not None
+        ]
+
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog eval --json`` prints it."""
+        """As ``neocog eval --json`` prints it, but for `wrong`."""
         distances = self.distances
         n_digits = sum(map(len, self.expected))
         exact = sum(

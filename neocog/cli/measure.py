@@ -103,7 +103,7 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
 
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
     if as_json:
-        print(json.dumps({**score.to_dict(), **_about(reader)}))
+        print(json.dumps({**score.to_dict(), **_about(reader), "wrong": score.wrong}))
     else:
         _show_pictures(score, pictures.name, reader.model.id)
     for reading in score.readings:
