@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
-from neocog.learning import finetune  # noqa: E402
+from neocog.learning import finetune, top  # noqa: E402
 from neocog.learning.augment import PRESETS, augment, augmentation  # noqa: E402
 from neocog.learning.card import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
@@ -76,6 +77,22 @@ def test_a_start_has_the_planes_asked_for(start: Model) -> None:
             recipe_of("finetuned", wrong)
     with pytest.raises(UsageError, match="no start"):
         recipe_of("fast")
+
+
+def test_any_number_of_cores_gives_the_same_start(
+    start: Model, digits: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, compete = [], top.compete_within_labels
+
+    def told(*words: object, **options: object) -> top.Top:
+        held.append({b["num_threads"] for b in threadpool_info() if b["user_api"] == "blas"})
+        return compete(*words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(top, "compete_within_labels", told)
+    with threadpool_limits(2, user_api="blas"):
+        again = start_model(recipe_of("finetuned", "5/9/20"), *digits, reject=2, count=100)
+    assert held == [{1}, {1}]  # of the digits' planes, and of those that reject
+    assert to_bytes(again) == to_bytes(start)
 
 
 def test_a_trainable_network_computes_the_equations(start: Model) -> None:

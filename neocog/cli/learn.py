@@ -100,7 +100,12 @@ def train(
     start: finetune.Start = None,
     last: finetune.Last = False,
 ) -> None:
-    """Learn a network from labelled digits. The same seed gives the same file."""
+    """Learn a network from labelled digits.
+
+    On a CPU the same seed gives the same file: without gradients on any number of cores, by
+    gradient on the same number of threads (OMP_NUM_THREADS) and without --minutes, which goes by
+    the clock. On a GPU the figures of two runs differ slightly.
+    """
     from neocog.learning.datasets import open_digits
     from neocog.learning.start import STARTS
 

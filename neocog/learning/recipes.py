@@ -1,7 +1,8 @@
 """Recipes: how a whole network learns, layer by layer, without gradients.
 
 Each layer learns while the layers below respond at their recognition thresholds. A recipe is
-data; :func:`train` follows it. The same recipe, digits and seed give the same model.
+data; :func:`train` follows it. The same recipe, digits and seed give the same model, on a CPU with
+any number of cores.
 """
 
 from collections.abc import Callable, Iterator, Sequence

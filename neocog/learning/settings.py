@@ -65,7 +65,8 @@ class Settings:
     precision : {"fp32", "tf32", "bf16"}
         Of the products.
     deterministic : bool
-        Take slower kernels that give the same result each time.
+        On a GPU, take slower kernels that give the same result each time, where PyTorch has such.
+        On a CPU the same number of threads does, unless ``minutes`` are given.
     compiled : bool
         Use torch.compile for what is done cell by cell.
     """

@@ -16,6 +16,7 @@ from neocog.learning.negatives import negatives
 from neocog.learning.recipes import Digits, Labels, Progress, Recipe, train
 from neocog.network.engine import Engine
 from neocog.network.model import Model
+from neocog.network.shares import one_blas_thread
 from neocog.network.spec import LABELS, REJECT
 from neocog.network.u0 import u0_from_digits
 
@@ -88,7 +89,7 @@ def start_model(
     count: int = DIGITS,
     progress: Progress | None = None,
 ) -> Model:
-    """Learn the start without gradients, on the CPU.
+    """Learn the start without gradients, on the CPU: the same seed, the same start on any cores.
 
     Parameters
     ----------
@@ -113,13 +114,15 @@ def start_model(
     if not reject:
         return model
     marks, _, _ = negatives(min(MARKS, 4 * count), images, labels, seed=seed)
-    found = top.compete_within_labels(
-        _uc3(model, marks),
-        np.zeros(len(marks), dtype=np.int64),
-        model.spec.s[3],
-        per_label=reject,
-        rng=np.random.default_rng([seed, 6]),
-    )
+    maps = _uc3(model, marks)
+    with one_blas_thread():  # sums over as many threads as there are cores differ by their number
+        found = top.compete_within_labels(
+            maps,
+            np.zeros(len(marks), dtype=np.int64),
+            model.spec.s[3],
+            per_label=reject,
+            rng=np.random.default_rng([seed, 6]),
+        )
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
     none = np.full(len(found.labels), REJECT, dtype=np.int64)
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, none]))
