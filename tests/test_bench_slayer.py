@@ -338,6 +338,28 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
     assert done.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [("nope", 1, "no JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
+     (None, 2, "cannot be written")],
+)  # fmt: skip
+def test_a_file_that_cannot_take_the_result_is_told_first(
+    text: str | None, code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*given: Any, **named: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("neocog.bench.slayer.run_attended", measured)
+    path = tmp_path / "file"
+    path.write_text(text or "")
+    output = path if text else path / "out.json"
+    done = CliRunner().invoke(app, ["bench", "slayer", "--device", "cpu", "-o", str(output)])
+    assert done.exit_code == code, done.output
+    assert message in done.output
+    assert done.output.count("\n") == 1
+    assert path.read_text() == (text or "")
+
+
 # -- all experiments -------------------------------------------------------------------------------
 def test_all_experiments_make_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.bench import experiments

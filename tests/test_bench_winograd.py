@@ -19,7 +19,7 @@ from neocog.bench.winograd_lanes import (
 from neocog.bench.winograd_layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
 from neocog.bench.winograd_report import section, verdict, write_figures
 from neocog.cli import app
-from neocog.cuda import launcher
+from neocog.cuda import devices, launcher
 from neocog.cuda.emulator import Emulator
 from neocog.errors import InputError
 from tests import cuda_fake
@@ -127,6 +127,19 @@ def test_every_layer_and_batch_has_a_chosen_way():
             way = chosen_way(layer, batch)
             assert way.precision == "fp32"
             assert way.plan(layer).split.per_output(way.m, layer.size) < 49
+
+
+def test_launches_alone_need_a_gpu_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
+    monkeypatch.setattr(winograd, "run_launches", lambda number: asked.append(number) or 2)
+    command = ["bench", "winograd", "--launches", "--device"]
+    assert CliRunner().invoke(app, [*command, "cuda:1"]).exit_code == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(devices, "trouble", lambda: "no GPU is there")
+    run = CliRunner().invoke(app, [*command, "cuda:0"])
+    assert (run.exit_code, asked) == (5, [1])
+    assert "no GPU is there" in run.output
 
 
 def test_without_a_gpu_operations_are_counted(tmp_path):

@@ -149,6 +149,18 @@ def test_where_builds_lie(monkeypatch, tmp_path):
     assert cache.cache_folder() == tmp_path / ".cache" / "neocog" / "cubins"
 
 
+def test_a_user_without_a_home_has_a_folder_of_the_process(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NEOCOG_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cache.Path, "home", homeless)
+    assert cache.load("x") is None
+    assert cache.store("x", b"y")
+    assert cache.load("x") == b"y"
+
+
 def test_several_at_once(kernel):
     with ThreadPoolExecutor(4) as pool:
         assert len({built.cubin for built in pool.map(lambda _: build(kernel, 80), range(8))}) == 1

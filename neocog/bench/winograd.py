@@ -369,23 +369,19 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
     if path is None:
         raise UsageError("--profile adds to an earlier result: name it with --output")
     try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        result: Any = json.loads(path.read_text(encoding="utf-8"))
         text = profile.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}, {profile}: {str(error).partition(chr(10))[0]}") from None
-    if not result.get("lanes"):
+    if not isinstance(result, dict) or not result.get("lanes"):
         raise InputError(f"{path}: has no lanes; run neocog bench winograd -o {path.name} first")
     add_profile(result["lanes"], read_profile(text))
     return result
 
 
-def run_launches(device: Machine | None = None) -> int:
+def run_launches(device: Machine | None = None, *, number: int = 0) -> int:
     """Launch every transform of Figs 4 and 5 once, for a profiler; returns how many."""
-    if device is None:
-        from neocog.cuda.launcher import gpu
-
-        device = gpu()
-    return sum(1 for _ in profile_launches(device))
+    return sum(1 for _ in profile_launches(device or _device(number)))
 
 
 def progress(line: str) -> None:

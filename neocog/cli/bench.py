@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neocog.cli import options
-from neocog.errors import UsageError
+from neocog.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from neocog.bench.compare import Comparison
@@ -111,9 +112,10 @@ def bench_slayer(
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
     """
     from neocog.batch.device import choose_device
-    from neocog.bench.slayer import Options, faults, run_attended
+    from neocog.bench.slayer import Options, faults, merged, run_attended
     from neocog.bench.slayer_report import lines
 
+    earlier = _earlier(output)
     where = choose_device(device)
     words = tuple(name.strip() for name in sections.split(",") if name.strip())
     wanted = Options(
@@ -125,7 +127,11 @@ def bench_slayer(
         quick=quick,
         **({"sizes": tuple(sizes.split(","))} if sizes else {}),
     )
-    result = run_attended(wanted, log=_told, keep=lambda found: _kept(found, output))
+
+    def keep(found: dict[str, Any]) -> None:  # sections that this run does not have stay
+        _written(merged(earlier, found), output)
+
+    result = run_attended(wanted, log=_told, keep=keep)
     print(json.dumps(result) if as_json else "\n".join(lines(result)))
     _end(faults(result))
 
@@ -162,6 +168,7 @@ def bench_convpool(
     from neocog.bench import convpool as bench
     from neocog.bench.convpool_report import section, write_figures
 
+    _ready(output, tilings)
     save = partial(_written, path=output)
     words = _said("convpool", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if cpu:
@@ -173,8 +180,7 @@ def bench_convpool(
     save(result)
     if figures is not None:
         write_figures(result, figures)
-    if tilings is not None:
-        tilings.write_text(json.dumps(bench.tilings(result)) + "\n", encoding="utf-8")
+    _written(bench.tilings(result), tilings, indent=None)
     print(json.dumps(result) if as_json else section(result))
     _end(bench.faults(result))
 
@@ -217,9 +223,9 @@ def bench_winograd(
     from neocog.bench.winograd_report import section, write_figures
 
     if launches:
-        bench.progress(f"{bench.run_launches()} transforms launched")
+        bench.progress(f"{bench.run_launches(number=_number(device))} transforms launched")
         return
-
+    _ready(output)
     save = partial(_written, path=output)
     words = _said("winograd", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if profile is not None:
@@ -264,6 +270,7 @@ def bench_all(
     from neocog.batch.device import choose_device
     from neocog.bench.experiments import faults, run_all
 
+    _ready(json_path)
     results = run_all(
         choose_device(device),
         names=[name.strip() for name in only.split(",") if name.strip()],
@@ -312,15 +319,39 @@ def _said(
     return " ".join(words + ([f"-o {output.name}"] if output is not None else []))
 
 
-def _written(found: Any, path: Path | None) -> None:
+def _earlier(path: Path | None) -> dict[str, Any]:
+    """Return what the S-layers' result file holds before a run."""
+    from neocog.bench.experiments import load
+
+    _ready(path)
+    if path is None or not path.exists():
+        return {}
+    found = load([path])
+    if list(found) != ["slayer"]:
+        raise InputError(f"{path}: a result of {', '.join(found)}; give another -o")
+    return found["slayer"]
+
+
+def _ready(*paths: Path | None) -> None:
+    """Make the folders of files that a run will write, and see now that they can be written."""
+    for path in (path for path in paths if path is not None):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path.parent):
+                reason = "it is a folder" if path.is_dir() else None
+        except OSError as error:
+            reason = error.strerror
+        if reason is not None:
+            raise UsageError(f"{path}: cannot be written ({reason}); give another file")
+
+
+def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:
     """Write a result, whole or not at all, if a file was named."""
     from neocog.files import atomic_write
 
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as stream:
-        stream.write(json.dumps(found, indent=1).encode() + b"\n")
+    if path is not None:
+        with atomic_write(path) as stream:
+            stream.write(json.dumps(found, indent=indent).encode() + b"\n")
 
 
 def _end(wrong: Sequence[str]) -> None:
@@ -333,13 +364,3 @@ def _end(wrong: Sequence[str]) -> None:
 
 def _told(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _kept(result: dict[str, Any], path: Path | None) -> None:
-    """Write a result; sections of earlier runs that this one does not have stay."""
-    if path is None:
-        return
-    from neocog.bench.slayer import merged
-
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    _written(merged(earlier, result), path)
