@@ -33,11 +33,30 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_file_says_the_form(model: str, scans: Path, tmp_path: Path) -> None:
-    assert [kind_of(name) for name in (None, "a", "a.JSONL", "a.ndjson", "a.csv")] == [
+    assert [kind_of(name) for name in (None, "a", "a.JSONL", "a.json", "a.csv")] == [
         "text", "text", "jsonl", "jsonl", "csv"
     ]  # fmt: skip
     run("read", scans, "--model", model, "-o", tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["text"] == "07\n1"
+
+
+def test_a_dash_is_stdout(model: str, scans: Path, tmp_path: Path) -> None:
+    result = run("read", scans / "d.png", "--model", model, "-o", "-")
+    assert (result.exit_code, result.stdout) == (0, "38\n")
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("option", ["-o", "--report"])
+@pytest.mark.parametrize("name", ["other.JPG", "clip.mp4", "out.jsonl.gz", "neocog.safetensors"])
+def test_no_words_go_into_pictures(
+    option: str, name: str, model: str, scans: Path, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text("dear")
+    words = ("--model", model, "--format", "text")
+    result = run("read", scans, *words, option, tmp_path / name)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"; give another {option}\n")
+    assert (tmp_path / name).read_text() == "dear"
 
 
 def test_pandas_reads_both_forms(model: str, scans: Path, tmp_path: Path) -> None:

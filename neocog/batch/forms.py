@@ -87,9 +87,9 @@ class Form:
 
 
 def kind_of(path: str | None) -> Kind:
-    """The form that a file's name asks for: text, unless it ends in .jsonl, .ndjson or .csv."""
+    """The form that a file's name asks for: text, unless it ends in .jsonl, .json or .csv."""
     name = (path or "").lower()
-    if name.endswith((".jsonl", ".ndjson")):
+    if name.endswith((".jsonl", ".ndjson", ".json")):
         return "jsonl"
     return "csv" if name.endswith(".csv") else "text"
 

@@ -15,7 +15,7 @@ from neocog.batch.resume import Done, read_done
 from neocog.batch.run import Blocks, Tally, reading, usual_workers
 from neocog.batch.shards import Shard
 from neocog.batch.sinks import Sink, open_sink
-from neocog.batch.sources import Files
+from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
 from neocog.errors import NothingToRead, UsageError
@@ -95,6 +95,7 @@ class Request:
                 with suppress(NothingToRead):  # that is told later
                     for _ in self._spared(self._files()):
                         pass
+            check_written(place, option)
 
     @cached_property
     def sources(self) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from neocog.errors import InputError
+from neocog.errors import InputError, UsageError
 
 PICTURE_SUFFIXES = frozenset(
     {
@@ -14,10 +14,33 @@ PICTURE_SUFFIXES = frozenset(
     }
 )  # fmt: skip
 
+_KINDS = {
+    "a picture": PICTURE_SUFFIXES,
+    "a video": frozenset(
+        {".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}
+    ),
+    "an archive": frozenset({".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip"}),
+    "a model": frozenset({".safetensors"}),
+}  # what no words are written to
+
 
 def is_picture_name(name: str) -> bool:
     """Whether a file of this name is looked at when a folder is read."""
     return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
+
+
+def check_written(name: str | Path, option: str) -> None:
+    """Refuse to write words under a name that says picture, video, archive or model.
+
+    Raises
+    ------
+    UsageError
+        It tells to give another ``option``.
+    """
+    suffix = Path(name).suffix.lower()
+    for kind, suffixes in _KINDS.items():
+        if suffix in suffixes:
+            raise UsageError(f"{name}: {suffix} is the name of {kind}; give another {option}")
 
 
 class Files:

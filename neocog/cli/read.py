@@ -24,7 +24,7 @@ Format = Annotated[
     ),
 ]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout.")
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout (-).")
 ]
 Overlay = Annotated[
     str | None,
@@ -118,6 +118,8 @@ def read(
 
     if isolated and pattern is not None:
         raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
+    if output == "-":
+        output = None
     request = Request(
         tuple(inputs),
         Form(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
