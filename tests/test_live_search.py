@@ -1,5 +1,6 @@
 """Where live reading searches a frame: sheets, regions, and what ink is like."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import cv2
@@ -11,6 +12,7 @@ from neocog.batch.records import Box
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
 from neocog.live.ink import Grey, Polarity
+from neocog.live.look import Roi
 from neocog.live.paper import without_desk, without_sheets
 from neocog.live.regions import (
     GLANCE_SIDE,
@@ -25,6 +27,7 @@ from neocog.live.sheets import Sheet, find_sheets, holes_of, pixels_within
 from neocog.live.split import Hints, Task, _told, scout, thought, work
 from neocog.live.tracks import Digit, Track, Tracker, inside
 from neocog.live.vote import Agreement
+from neocog.vision.find import Line
 from tests.live_support import row
 from tests.support import glyph
 
@@ -288,6 +291,24 @@ class TestHints:
         work(page, Task(), grey=grey)
         assert grey._channel is not None
         assert part.region[2:] == (320, 96)
+
+
+@pytest.mark.parametrize("tall", [120, 140, 200])
+def test_two_lines_on_a_low_sheet_or_region_are_two(tall: int) -> None:
+    pixels = np.random.default_rng(0).integers(90, 110, (480, 640, 3)).astype(np.uint8)
+    pixels[150 : 150 + tall, 80:520] = 225
+    for number, text in enumerate(("2735", "8264")):
+        place = (150 + 40 * number, 150 + round(tall * (0.42 + 0.47 * number)))
+        cv2.putText(pixels, text, place, cv2.FONT_HERSHEY_SIMPLEX, 1.2, (30, 30, 30), 4)
+    frame, region = Frame(0, pixels, 0.0, 0.0), Roi(84, 154, 430, tall - 8)
+    for roi in (None, region):
+        for task in (Task(), Task(hints=scout(frame, Task(scouts=True), roi=roi))):
+            assert four_and_four(work(frame, task, roi=roi).lines[0])
+        assert four_and_four(Finder().find(frame, roi=roi).searches[0].digits())
+
+
+def four_and_four(lines: Sequence[Line]) -> bool:
+    return [len(line.digits) for line in lines] == [4, 4]
 
 
 def seen_line(tall: int) -> Track:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from support import page, tiny_model
 
 from neocog.batch.reader import Reader
-from neocog.vision.find import find_digits
+from neocog.vision.find import Settings, find_digits, search
 from neocog.vision.strip import HEIGHT, enlarge, is_line, is_low, strip_marks
 
 
@@ -39,6 +39,29 @@ def test_a_rule_along_the_border_is_no_mark(row: int) -> None:
     ruled = strip("3052")
     ruled[row : row + 2] = 95
     assert len(find_digits(ruled)[0].digits) == 4
+
+
+def two_lines() -> NDArray[np.uint8]:
+    """A low picture that is no strip: one line above the other."""
+    lines = [strip("2735", high=60), strip("8264", high=60)]
+    wide = 4 * 60 + max(line.shape[1] for line in lines)
+    out = np.full((120, wide), 222, np.uint8)
+    for number, line in enumerate(lines):
+        out[60 * number :][:60, 40 + 60 * number :][:, : line.shape[1]] = line
+    return out
+
+
+def test_two_lines_are_not_read_as_one() -> None:
+    assert is_low(two_lines().shape)
+    assert [len(line.digits) for line in find_digits(two_lines())] == [4, 4]
+    assert not search(two_lines()).line
+
+
+def test_a_part_of_a_picture_is_no_strip() -> None:
+    found = search(strip("3052"), settings=Settings(strips=False))
+    assert not found.line
+    assert [len(line) for line in found.lines] == [4]
+    assert search(strip("3052")).line
 
 
 def test_a_printed_pattern_stays_paper() -> None:

@@ -81,7 +81,7 @@ class Finder:
             ink = self._polarity.of(number) if part.sheet else "auto"
             found = search(
                 page,
-                settings=Settings(long_side=part.long_side, ink=ink),
+                settings=Settings(long_side=part.long_side, ink=ink, strips=False),
                 cuts=self._cuts,
                 trace=pictures.__setitem__ if steps and number == 0 else None,
             )

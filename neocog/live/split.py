@@ -149,7 +149,7 @@ def work(
             ink = "dark" if hints.dark.get(place, True) else "bright"
         result = search(
             _page(frame, part, in_ink, sheets),
-            settings=Settings(long_side=part.long_side, ink=ink),
+            settings=Settings(long_side=part.long_side, ink=ink, strips=False),
             cuts=cuts,
             trace=done.steps.__setitem__ if steps and number == 0 else None,
         )
@@ -186,7 +186,7 @@ def scout(
     dark, lines = dict(known.dark), []
     for number, part in enumerate(parts, BESIDE):
         page = _page(frame, part, partial(in_grey, channel=channel), sheets)
-        found = search(page, settings=Settings(long_side=part.long_side))
+        found = search(page, settings=Settings(long_side=part.long_side, strips=False))
         if found.lines:
             dark[number] = found.dark
             lines += _told(_boxes(found, part), on_sheet=part.sheet is not None)

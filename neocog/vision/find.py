@@ -6,7 +6,7 @@ digit, order into lines, normalise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ _SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a des
 _KNOWN, _NEARLY_ALL = 0.9, 0.8  # probability of a known mark, and share of them in a drawing
 _DARKER = 0.8  # ink is dark where bright marks stand off the paper less than so many times
 _BRIGHTER = 0.4  # and bright where dark marks do so
+_PAIR = 2  # so many marks beside each other are a line; two of those make a strip a page
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -72,6 +73,8 @@ class Settings:
         A page with more marks of a digit's size than this is print or texture.
     ink : {"auto", "dark", "bright"}
         Whether the ink is darker or brighter than the paper.
+    strips : bool
+        Whether a page that is low may be one line, cut out; a part of a larger picture is not.
     limits : Limits
         Thresholds of the filters.
     """
@@ -80,6 +83,7 @@ class Settings:
     least_height: int = 9
     most: int = 200
     ink: str = "auto"
+    strips: bool = True
     limits: Limits = field(default_factory=Limits)
 
 
@@ -125,6 +129,8 @@ class Search:
         knows nearly all of them for such.
     dark : bool
         Whether the ink was taken to be darker than the paper.
+    line : bool
+        Whether the page was taken to be one line, cut out.
     """
 
     lines: list[list[Component]]
@@ -133,6 +139,7 @@ class Search:
     shape: tuple[int, int]
     drawing: bool = False
     dark: bool = True
+    line: bool = False
 
     def digits(self, score: Score | None = None, *, count: int | None = None) -> list[Line]:
         """Cut apart what touches, if there is a ``score``, and normalise every digit.
@@ -141,7 +148,7 @@ class Search:
         """
         if self.marks is None:
             return []
-        costs = STRIP if is_line(self.shape) else PAGE
+        costs = STRIP if self.line else PAGE
         if self.drawing and not self._known(self.marks, score):
             return []
         lines = cut_lines(self.lines, self.marks, score, count=count, costs=costs)
@@ -205,10 +212,14 @@ def search(
         Whether marks that may be several digits are kept, to be cut apart.
     """
     settings = settings or Settings()
-    if is_low(grey.shape):
-        return _search_strip(grey, trace)
+    line = settings.strips and is_line(grey.shape)
+    if line and is_low(grey.shape):
+        strip = _search_strip(grey, trace)
+        if strip is not None:
+            return strip
+        line = False
     small, scale = _reduce(grey, settings.long_side)
-    nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]))
+    nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]), line=line)
     if min(small.shape) < settings.least_height:
         return nothing
     page, noise = smooth(small)
@@ -223,23 +234,26 @@ def search(
     kept, drawing = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
     if trace:
         trace("kept", _picture(marks, kept))
-    return Search(without_type(into_lines(kept)), marks, scale, nothing.shape, drawing, dark)
+    lines = without_type(into_lines(kept))
+    return replace(nothing, lines=lines, marks=marks, drawing=drawing, dark=dark)
 
 
-def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search:
-    """Find the marks of a low picture that holds one line."""
+def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search | None:
+    """Find the marks of a low picture that holds one line; None where it holds several."""
     page, scale = enlarge(grey)
     shape = (grey.shape[0], grey.shape[1])
     marks = strip_marks(page)
     if marks is None:
-        return Search([], None, scale, shape)
+        return Search([], None, scale, shape, line=True)
     components = sorted(strip_components(marks), key=lambda c: c.centre[0])
+    if sum(len(line) >= _PAIR for line in into_lines(components)) > 1:
+        return None
     if trace:
         trace("page", page)
         trace("contrast", marks.contrast)
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
         trace("kept", _picture(marks, components))
-    return Search([components] if components else [], marks, scale, shape)
+    return Search([components] if components else [], marks, scale, shape, line=True)
 
 
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
