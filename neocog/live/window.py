@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TITLE = "neocog"
 
 _ESCAPE = 27
+_ESCAPE_KEYSYM = 0xFF1B  # as X names it
+_ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
 
@@ -44,8 +46,9 @@ class Controls:
 
     def press(self, key: int, pipeline: Pipeline) -> bool:
         """Do what a key asks for; False when it ends the run."""
-        char = chr(key & 0xFF).lower() if key >= 0 else ""
-        if key & 0xFF == _ESCAPE or char == "q":
+        code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
+        char = chr(code).lower() if code <= _ASCII else ""
+        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
             return False
         if char == " ":
             self._freeze(pipeline)
