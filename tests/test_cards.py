@@ -29,7 +29,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tiny.safetensors"
-    card = {"digits": 10, "rejection": {"table": [1]}, "command": "old"}
+    rejection = {"table": [{"p": 0.9, "error": 0.1}]}
+    card = {"digits": 10, "rejection": rejection, "command": "old"}
     replace(tiny_model(), card=card).save(path)
     sets = find_sets(data, limit=20)
     about = {"command": "neocog train --recipe tiny"}
@@ -37,7 +38,7 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     found = load_model(path)
     assert found.id == saved.id
     assert found.card == json.loads(json.dumps(saved.card))
-    assert found.card["rejection"] == {"table": [1]}  # what others wrote stays
+    assert found.card["rejection"] == rejection  # what others wrote stays
     assert found.card["command"] == about["command"]
     assert found.card["accuracy"]["test"] == 1.0
     assert found.card["accuracy"]["validation"] == 1.0
@@ -59,7 +60,7 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     replace(pictures, temperature=0.01).save(path)
     other_model = write_card(path, replace(sets, digits={}, validation=None), device="cpu")
     assert "accuracy" not in other_model.card
-    assert other_model.card["rejection"] == {"table": [1]}
+    assert other_model.card["rejection"] == rejection
     assert list(other_model.card["measured"]) == ["pictures"]
     assert result(other_model, 1)["mnist"] is None
 

@@ -85,6 +85,13 @@ def test_the_command_refuses(data: Path, tmp_path: Path, words: str, message: st
     assert_refused(result, message, code=4 if "nowhere" in words else 2)
 
 
+def test_a_seed_that_no_generator_takes_is_refused_first(data: Path, tmp_path: Path) -> None:
+    result = train(data, tmp_path / "m.safetensors", *NEW, "--seed", str(2**32))
+    assert result.exit_code == 2
+    assert "4294967295" in result.stderr
+    assert "start" not in result.stderr  # nothing was learned
+
+
 @pytest.mark.parametrize("words", ["--start neocog", "--epochs 80", "--last", "--lean 3 --marks 0"])
 def test_a_recipe_without_gradients_refuses_options_of_those_with(
     data: Path, tmp_path: Path, words: str

@@ -14,6 +14,8 @@ from neocog.learning.settings import Settings
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"seed": -1}, "seed -1; wanted 0 to 4294967295"),
+        ({"seed": 2**32}, "seed 4294967296; wanted"),
         ({"batch": 1}, "wanted 2 or more"),
         ({"epochs": 0}, "above 0"),
         ({"epochs": math.inf}, "finite"),

@@ -125,6 +125,50 @@ def test_a_header_that_lies_is_refused() -> None:
             from_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :], source="m")
 
 
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [
+        (["reading"], "the card is no table"),
+        ({"reading": 3}, "the card's reading is 3; wanted names and values"),
+        ({"reading": {"min_p": "high"}}, "reading: min_p 'high'; wanted a number, 0 to 1;"),
+        ({"reading": {"min_p": 1.5}}, "min_p 1.5; wanted"),
+        ({"reading": {"min_p": True}}, "min_p True; wanted"),
+        ({"reading": {"strip_odds": None}}, "strip_odds None; wanted"),
+        ({"reading": {"page_odds": -1}}, "page_odds -1; wanted"),
+        ({"reading": {"cut_odds": np.nan}}, "cut_odds nan; wanted"),
+        ({"reading": {"many": 10**400}}, "many 1000.*; wanted"),
+        ({"rejection": 1}, "the card's rejection is 1"),
+        ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
+        ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
+        ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None; wanted"),
+        ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5'; wanted"),
+        ({"finetuning": 3}, "the card's finetuning is 3"),
+        ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many'; wanted"),
+        ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\]; wanted"),
+    ],
+)
+def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: str) -> None:
+    data = to_bytes(broken(card=card))
+    with pytest.raises(ModelError, match=reason) as caught:
+        from_bytes(data, source="m")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_a_number_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(ModelError, match="a part is missing or wrong"):
+        from_bytes(to_bytes(broken(temperature=10**400)), source="m")
+
+
+def test_cards_may_tell_more_or_less() -> None:
+    for card in (
+        {},
+        {"reading": {}, "rejection": {}, "finetuning": {"dropout": 0.1, "before": None}},
+        {"reading": {"min_p": 0, "many": 5}, "rejection": {"table": [{"p": 1, "error": 0}]}},
+    ):
+        assert from_bytes(to_bytes(broken(card=card)), source="m").card == card
+
+
 def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
     with pytest.raises(ModelError, match="there are none"):

@@ -46,7 +46,9 @@ Output = Annotated[
 RecipeName = Annotated[
     str, typer.Option("--recipe", metavar="NAME", help="How to learn; see --recipes.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Fixes the order of the digits.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**32 - 1, help="Fixes the order of the digits.")
+]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="Learn from so many digits, the first.")
 ]
@@ -185,7 +187,10 @@ def _place(output: str) -> str:
     """The file that the model goes to, once it is sure that it can be written there."""
     from neocog.errors import UsageError
 
-    place = output if Path(output).suffix else output + SUFFIX
+    suffix = Path(output).suffix
+    if suffix not in ("", SUFFIX):
+        raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; give another -o")
+    place = output if suffix else output + SUFFIX
     folder = os.path.dirname(os.path.abspath(place))
     if os.path.isdir(output) or os.path.isdir(place) or not os.path.isdir(folder):
         raise UsageError(f"{output}: not a file in a folder that is there; give another -o")

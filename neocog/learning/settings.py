@@ -17,7 +17,7 @@ class Settings:
     Attributes
     ----------
     seed : int
-        Fixes the order of the digits and all changes to them.
+        Fixes the order of the digits and all changes to them; 0 to 2**32 - 1.
     epochs : float
         Length of a cycle, where no ``minutes`` are given.
     minutes : float, optional
@@ -104,6 +104,8 @@ class Settings:
         """Raise UsageError where a value makes no sense."""
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r}; wanted {', '.join(PRECISIONS)}")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"seed {self.seed}; wanted 0 to {2**32 - 1}")
         length = self.epochs if self.minutes is None else self.minutes
         if self.batch < 2 or not 0 < length < math.inf or not 0 < self.rate < math.inf:
             raise UsageError(

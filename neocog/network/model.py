@@ -26,6 +26,8 @@ Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
 _MAX_BYTES = 16 * 2**30
+_LARGEST = 1e9  # a number of a card beyond this is a mistake
+_NEW_CARD = "write its card anew, or take the model as it was learned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +205,13 @@ def from_bytes(data: bytes, *, source: str) -> Model:
             rule=header["rule"],
             gains=_tensor(tensors, "UC4.gains", source) if "UC4.gains" in tensors else None,
             temperature=float(header["temperature"]),
-            card=dict(header["card"]),
+            card=header["card"],
             version=_version(data, header),
         )
-    except (KeyError, IndexError, TypeError, ValueError, UsageError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
     _check(model, source)
+    _check_card(model.card, source)
     return model
 
 
@@ -287,6 +290,54 @@ def _check(model: Model, source: str) -> None:
         _shape(model.gains, (model.planes[2],), "UC4.gains", source)
     if not 1e-6 <= model.temperature <= 1e6:
         raise ModelError(f"model {source}: temperature {model.temperature}; wanted above 0")
+
+
+def _check_card(card: Any, source: str) -> None:
+    """See that what the readers of a card calculate with is there as numbers."""
+    if not isinstance(card, dict):
+        raise ModelError(f"model {source}: the card is no table of names and values; {_NEW_CARD}")
+    reading, rejection, learned = (
+        _table(card.get(name, {}), name, source) for name in ("reading", "rejection", "finetuning")
+    )
+    for name in reading:
+        most = 1.0 if name == "min_p" else _LARGEST
+        _number(reading, name, (0.0, most), f"the card's reading: {name}", source)
+    rows = rejection.get("table", [])
+    if not isinstance(rows, list):
+        raise ModelError(f"model {source}: the card's rejection table has no rows; {_NEW_CARD}")
+    for row in rows:
+        row = _table(row, "rejection table's row", source)
+        for name in ("p", "error"):
+            _number(row, name, (0.0, 1.0), f"the card's rejection table: {name}", source)
+    for name in {"marks", "lean"} & set(learned):
+        _number(learned, name, (-_LARGEST, _LARGEST), f"the card's finetuning: {name}", source)
+
+
+def _table(value: Any, name: str, source: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ModelError(
+            f"model {source}: the card's {name} is {_cut(value)}; wanted names and values; "
+            f"{_NEW_CARD}"
+        )
+    return value
+
+
+def _number(
+    values: dict[str, Any], name: str, ends: tuple[float, float], what: str, source: str
+) -> None:
+    value = values.get(name)
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if not known or not ends[0] <= cast("float", value) <= ends[1]:
+        raise ModelError(
+            f"model {source}: {what} {_cut(value)}; wanted a number, {ends[0]:g} to {ends[1]:g}; "
+            f"{_NEW_CARD}"
+        )
+
+
+def _cut(value: Any) -> str:
+    """A value of a card, short enough for a message."""
+    words = repr(value)
+    return words if len(words) < 60 else f"{words[:57]}..."
 
 
 def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str, source: str) -> None:
