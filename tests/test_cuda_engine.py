@@ -308,10 +308,40 @@ def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
     assert open_engine(tiny_model(), plan="US1=tensor").device == "cpu"
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "US1 cannot be done by tensor" in said
+    why, unused = capsys.readouterr().err.splitlines()
+    assert "US1 cannot be done by tensor" in why
+    assert "plan 'US1=tensor' is for CUDA" in unused
     batch_device._said.clear()
+
+
+@pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
+def test_a_version_that_the_device_does_not_take_is_left_out(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    from neocog.cuda import launcher, measure
+
+    class Quick:
+        def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
+            self.sample = lambda: 1.0
+
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
+    monkeypatch.setattr(measure, "Timed", Quick)
+    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32", plan="direct")
+    whole = measure._anchor_times(engine.runners[0], 8)
+    load = launcher.Gpu._load
+
+    def refusing(self: Any, kernel: Any, built: Any) -> Any:
+        def refused(*given: Any, **named: Any) -> None:
+            raise error("too many resources requested\nmore words")
+
+        return refused if kernel.name == "s_naive" else load(self, kernel, built)
+
+    monkeypatch.setattr(launcher.Gpu, "_load", refusing)
+    engine.runners[0].gpu._functions.clear()
+    rest = measure._anchor_times(engine.runners[0], 8)
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"naive"}
+    assert rest["UC4"] == whole["UC4"]
 
 
 # --- on a GPU ---------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ class Gpu:
         Raises
         ------
         InputError, DeviceError
-            As :func:`~neocog.cuda.arguments.check_launch`; if the kernel cannot be compiled.
+            As :func:`~neocog.cuda.arguments.check_launch`; if the kernel cannot be compiled or the
+            driver does not launch it.
         """
         check_launch(launch, xp=self.xp, arch=self.arch, shared=self.shared, device=self.number)
         kernel = launch.kernel
@@ -97,7 +98,11 @@ class Gpu:
             _launch_programmatic(function.ptr, launch, stream)
         else:
             block = (kernel.threads, 1, 1)
-            function(launch.grid, block, launch.args, shared_mem=kernel.shared)
+            try:
+                function(launch.grid, block, launch.args, shared_mem=kernel.shared)
+            except self.xp.cuda.driver.CUDADriverError as error:
+                why = f"launch failed ({_first_line(error)})"
+                raise DeviceError(f"kernel {kernel.name}: {why}") from None
 
     def warmup(self, launches: Iterable[Launch]) -> None:
         """Compile and load the kernels of some launches, launching none."""

@@ -155,8 +155,8 @@ def _sequence(parts: Sequence[Callable[[], None]]) -> None:
 def measure_plan(runner: "Runner") -> Plan:
     """Time every version of every stage on this device, use the quickest and remember them.
 
-    Versions are timed on maps of made digits. One that cannot be launched, or whose maps are
-    not those of the default plan, is left out.
+    Versions are timed on maps of made digits. One that cannot be launched, that the device has no
+    memory for, or whose maps are not those of the default plan, is left out.
     """
     print(f"neocog: timing the kernels on {runner.gpu.name}, once", file=sys.stderr, flush=True)
     with runner.lock, runner.gpu.current():
@@ -197,10 +197,11 @@ def _anchor_times(runner: "Runner", batch: int) -> dict[str, dict[str, float]]:
         steps = [shelf.step(stage, name) for stage, names in usable.items() for name in names]
         gpu.prepare(kernel for step in steps for kernel in kernels_of(step, batch))
     found: dict[str, dict[str, float]] = {}
+    no_memory = gpu.xp.cuda.memory.OutOfMemoryError
     for stage, names in usable.items():
         found[stage] = {}
         for version in names:
-            with suppress(DeviceError, InputError, UsageError):
+            with suppress(DeviceError, InputError, UsageError, no_memory):
                 ms = _version_time(gpu, shelf, base, (stage, version), stream)
                 if ms is not None:
                     found[stage][version] = ms
