@@ -127,6 +127,13 @@ def test_isolated_digits_have_no_pattern(model: str, scans: Path) -> None:
     assert "give one" in result.stderr
 
 
+def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> None:
+    words = [save_page(tmp_path / "slow.png", "07946\n12858\n30214"), *["none.png"] * 6]
+    result = run("read", *words, "--model", model, "--format", "table", "--workers", "2")
+    rows = [line for line in result.stdout.splitlines() if ".png" in line]
+    assert ["slow.png" in row for row in rows] == [True, *[False] * 6]
+
+
 def test_text_of_one_file_has_no_name() -> None:
     form = Form("text", names=False)
     pages = [PageReading("a.tif", page, text) for page, text in enumerate("123")]

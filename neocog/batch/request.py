@@ -216,14 +216,15 @@ def _sink(request: Request, form: Form, done: Done) -> AbstractContextManager[Si
 def _reading(
     request: Request, job: Job, items: Iterator[Item], tally: Tally
 ) -> AbstractContextManager[Blocks]:
+    ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
     if request.cluster is not None:
-        return request.cluster.reading(job, items, ordered=request.ordered)
+        return request.cluster.reading(job, items, ordered=ordered)
     workers = request.workers
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
         workers = usual_workers()  # nobody knows how many names will come, nor when
-    return reading(job, items, workers=workers, ordered=request.ordered, tally=tally)
+    return reading(job, items, workers=workers, ordered=ordered, tally=tally)
 
 
 def _folders(request: Request, reader: "Reader") -> list[OverlayFolder | StepFolder]:
