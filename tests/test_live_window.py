@@ -178,6 +178,27 @@ class TestKeys:
         assert self.press(controls, pipeline, "xyz1")
         assert controls.press(-1, pipeline)
 
+    @pytest.mark.parametrize(
+        "key",
+        [*range(0xFF50, 0xFF58), *range(0xFF60, 0xFF6A), *range(0xFFBE, 0xFFEF), 0x4FF51, 0xFE03,
+         *range(0xF700, 0xF72F), 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D],
+    )  # fmt: skip
+    def test_keys_that_are_no_letters_do_nothing(
+        self, controls: Controls, pipeline: Pipeline, view: View, key: int, tmp_path: Path
+    ) -> None:
+        controls.take(view)
+        assert controls.press(key, pipeline)
+        assert controls.session.recorder is None
+        changed = controls.frozen, controls.help, controls.steps, controls.layers
+        assert not any(changed)
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("key", [0x100071, 0x20051, 0xFF1B, 0x10001B])
+    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(
+        self, controls: Controls, pipeline: Pipeline, key: int
+    ) -> None:
+        assert not controls.press(key, pipeline)
+
     def test_dragging_chooses_a_region_and_a_click_all(
         self, controls: Controls, pipeline: Pipeline
     ) -> None:
@@ -243,6 +264,21 @@ class TestRecorder:
             video.write(picture("1"), t)
         video.close()
         assert frames_of(tmp_path / "a.mp4") == 21
+
+    def test_a_frame_stands_until_the_next_one_and_a_long_gap_is_left_out(
+        self, tmp_path: Path
+    ) -> None:
+        video = Recorder(tmp_path / "a.avi", fps=20)
+        shades = {0.0: 0, 1.0: 120, 61.0: 240, 61.05: 60, 61.1: 180}
+        written = []
+        for t, shade in shades.items():
+            video.write(np.full((48, 64, 3), shade, np.uint8), t)
+            written.append(video.written)
+        video.close()
+        assert written == [1, 21, 221, 222, 223]
+        played = cv2.VideoCapture(str(tmp_path / "a.avi"))
+        means = [round(float(np.mean(played.read()[1])) / 60) for _ in range(223)]
+        assert means == [0] * 20 + [2] * 200 + [4, 1, 3]
 
     def test_frames_of_another_size_begin_a_new_file(self, tmp_path: Path) -> None:
         video = Recorder(tmp_path / "a.avi", fps=20)

@@ -16,11 +16,11 @@ RESERVE = 32 * 2**20
 
 _CODES = {".mp4": "mp4v", ".m4v": "mp4v", ".mov": "mp4v", ".avi": "MJPG", ".mkv": "mp4v"}
 _LOOK_EVERY = 15  # frames between two looks at the disk
-_MOST_REPEATS = 300  # times that a frame is written while nothing newer comes
+_LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the video
 
 
 class Recorder:
-    """Writes frames at an even rate: a frame stands until the next one.
+    """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ class Recorder:
         self.written = 0
         self._size = (0, 0)
         self._video: Any = None
-        self._first = 0.0
+        self._first = self._newest = 0.0  # times of the first and of the last frame
+        self._last: NDArray[np.uint8] | None = None
         self._parts = 0
         suffix = self.path.suffix.lower()
         if suffix not in _CODES:
@@ -70,12 +71,14 @@ class Recorder:
         height, width = pixels.shape[:2]
         if self._video is None or self._size != (width, height):
             self._begin((width, height), t)
-        due = min(round((t - self._first) * self.fps) + 1 - self.written, _MOST_REPEATS)
-        for _ in range(due):
+        self._first += max(t - self._newest - _LONGEST, 0.0)
+        due = round((t - self._first) * self.fps) + 1 - self.written
+        for left in reversed(range(due)):
             if self.written % _LOOK_EVERY == 0:
                 self._look()
-            self._video.write(pixels)
+            self._video.write(self._last if left and self._last is not None else pixels)
             self.written += 1
+        self._newest, self._last = t, pixels
 
     def close(self) -> None:
         """Finish the file."""
@@ -102,7 +105,8 @@ class Recorder:
         if not self._video.isOpened():
             self._video = None
             raise InputError(f"{part}: a video cannot be written there")
-        self._size, self._first, self.written = size, t, 0
+        self._size, self._first, self._newest, self.written = size, t, t, 0
+        self._last = None
 
     def _look(self) -> None:
         """Stop before the disk is full."""
