@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neocog.errors import InputError, NothingToRead
+from neocog.live.programs import python, surroundings
 from neocog.live.sources import VideoSource, Wanted, hush
 
 SIZE = (1280, 720)
@@ -98,7 +99,11 @@ def probe(wanted: Wanted | None = None) -> Iterator[Camera]:
         )
         try:
             done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, timeout=_PROBE
+                python("-c", code),
+                env=surroundings(),
+                capture_output=True,
+                text=True,
+                timeout=_PROBE,
             )
             grants = done.stdout.strip() if done.returncode == 0 else None
         except subprocess.TimeoutExpired:

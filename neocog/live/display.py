@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from neocog.live.programs import python
+
 _LONGEST = 20.0  # seconds that a window may take to open
 
 _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
@@ -21,7 +23,7 @@ def display_trouble() -> str | None:
     if not has_windows():
         return "this OpenCV has no windows (opencv-python has, opencv-python-headless has not)"
     try:
-        run = subprocess.run([sys.executable, "-c", _TRY], capture_output=True, timeout=_LONGEST)
+        run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=_LONGEST)
     except subprocess.TimeoutExpired:
         return "the display does not answer"
     return None if run.returncode == 0 else "the display cannot be used"

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,6 +23,7 @@ from neocog.live.finder import Finder
 from neocog.live.frames import Frame
 from neocog.live.ink import Grey
 from neocog.live.look import Roi
+from neocog.live.programs import python, surroundings
 from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Task, scout, work
 from neocog.live.tracks import Track
@@ -131,17 +131,12 @@ class Process:
     """
 
     def __init__(self, board: Board, *, cuts: bool = True) -> None:
-        import neocog
-
-        home = str(Path(neocog.__file__).resolve().parent.parent)
-        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
         files = () if board.file is None else (board.file,)
-        command = [sys.executable, "-m", "neocog.live.process", str(int(cuts)), *map(str, files)]
         self._process = subprocess.Popen(
-            command,
+            python("-m", "neocog.live.process", str(int(cuts)), *map(str, files)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=surroundings(),
             pass_fds=files,
             start_new_session=True,  # Ctrl-C is for the program that started it, from the first on
         )
