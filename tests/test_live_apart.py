@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -18,7 +19,7 @@ import pytest
 
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.live import process
+from neocog.live import process, programs
 from neocog.live.apart import Apart
 from neocog.live.crew import Crew, Scout, Team, Teams
 from neocog.live.finder import Finder
@@ -132,6 +133,23 @@ class TestApart:
         finder.warm()
         assert not finder.apart
         assert read(finder.find(frames()[0])) == read(Finder().find(frames()[0]))
+
+    def test_modules_of_the_folder_in_which_it_is_run_are_not_loaded(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        for name in ("numpy", "cv2", "mmap"):
+            (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
+        monkeypatch.chdir(tmp_path)
+        finder = Apart()
+        finder.warm()
+        assert finder.apart
+        finder.close()
+        code = "import cv2, neocog; print(cv2.__file__, neocog.__file__)"
+        ran = subprocess.run(
+            programs.python("-c", code), env=programs.surroundings(), capture_output=True
+        )
+        assert ran.returncode == 0
+        assert str(tmp_path) not in ran.stdout.decode()
 
     def test_a_pipe_that_breaks_within_a_frame_ends_it(self) -> None:
         question = Question(0, (96, 128, 3))
@@ -295,6 +313,72 @@ class Puppet:
         self.closed = True
 
     close = kill
+
+
+@pytest.mark.parametrize("finder", [Apart, lambda: Crew(Teams(1, 2))])
+def test_no_process_is_left_where_the_wait_for_them_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch, finder: Callable[[], Any]
+) -> None:
+    started: list[Process] = []
+
+    def interrupted(self: Process) -> object:
+        started.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Process, "answer", interrupted)
+    search = finder()
+    with pytest.raises(KeyboardInterrupt):
+        search.warm()
+    search.close()
+    assert started
+    assert all(one._process.poll() is not None for one in started)
+
+
+def test_no_process_is_left_where_a_later_one_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[Puppet] = []
+
+    def start(*words: object, **more: object) -> Puppet:
+        if started:
+            raise KeyboardInterrupt
+        started.append(Puppet())
+        return started[0]
+
+    monkeypatch.setattr("neocog.live.apart.Process", start)
+    with pytest.raises(KeyboardInterrupt):
+        Team(Scout(), 2).start()
+    assert started[0].closed
+
+
+def test_without_threads_no_process_and_no_pipe_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            started.append(self)
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    board = Board()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match="new thread"):
+            Process(board)
+    board.close()
+    (one,) = started
+    assert one.poll() is not None
+    assert one.stdin is not None
+    assert one.stdin.closed
+    scout = Scout()
+    scout._process = puppet = Puppet(None)  # type: ignore[assignment]
+    monkeypatch.setattr(threading.Thread, "start", start)
+    scout.wait()
+    assert not scout.there
+    assert puppet.closed
 
 
 def team_of(*puppets: Puppet) -> Team:

@@ -6,7 +6,6 @@ turns at Python.
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from neocog.live.finder import Finder
@@ -34,7 +33,9 @@ class Apart:
 
     def warm(self) -> None:
         """Start the process, and wait until it has loaded all that it needs."""
-        self._process = next(iter(ready(begun(1, self._board, cuts=self._cuts))), None)
+        self._process = next(iter(begun(1, self._board, cuts=self._cuts)), None)
+        if self._process is not None:  # known already: it is ended when the wait is broken off
+            self._process = next(iter(ready([self._process])), None)
         if self._process is None:
             self._finder.warm()
 
@@ -89,9 +90,15 @@ def asked(frame: Frame, roi: Roi | None, tracks: Sequence[Track], steps: bool) -
 def begun(count: int, board: Board, *, cuts: bool) -> list[Process]:
     """Start processes, all at once; those that can be started."""
     processes: list[Process] = []
-    with suppress(OSError):
+    try:
         for _ in range(count):
             processes.append(Process(board, cuts=cuts))
+    except OSError:
+        pass
+    except BaseException:  # Ctrl-C: nobody knows of them yet
+        for process in processes:
+            process.close()
+        raise
     return processes
 
 

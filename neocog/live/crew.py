@@ -98,7 +98,10 @@ class Scout:
         if self._process is not None:
             self._process = next(iter(ready([self._process])), None)
         if self._process is not None:
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # no thread more can be had: the teams search all themselves
+                self.close()
 
     def tell(self, question: Question, frame: Frame) -> None:
         """Tell it of a new frame."""

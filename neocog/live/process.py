@@ -146,9 +146,11 @@ class Process:
         self._closed = threading.Event()
         try:
             threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
-        except RuntimeError as error:  # no thread more can be had
-            self._process.kill()
-            raise OSError(str(error)) from error
+        except BaseException as error:
+            self.close()
+            if isinstance(error, RuntimeError):  # no thread more can be had
+                raise OSError(str(error)) from error
+            raise
 
     def answer(self) -> Any:
         """Wait for the answer to a question; the first one says that it is ready.
