@@ -212,6 +212,15 @@ def test_eval_pictures(tmp_path: Path, model: str) -> None:
     assert "character error rate 37.50 %" in table.stdout
 
 
+def test_eval_tells_what_is_left_out_and_of_blank_pages_no_rate(tmp_path: Path, model: str) -> None:
+    save_page(tmp_path / "a.png", "")
+    (tmp_path / "labels.csv").write_text("file,text\na.png,\nb.png,none\n")
+    result = run("eval", tmp_path, "--model", model)
+    assert result.exit_code == 0
+    assert said(result).endswith(": b.png left out: no digit in what labels.csv says of it")
+    assert "character error rate -   pictures read exactly 100.0 %" in result.stdout
+
+
 def test_timing(model: str) -> None:
     words = ("timing", "--model", model, "--batch", "2", "--seconds", "0")
     facts = json.loads(run(*words, "--json").stdout.splitlines()[-1])
@@ -264,11 +273,12 @@ def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
 
 def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
     words = ("train", "--data", idx, "--recipe", "fukushima2003", "--limit", "20", "--seed", "3")
-    files = [tmp_path / f"{name}.safetensors" for name in "ab"]
+    files = [tmp_path / name / "mine.safetensors" for name in "ab"]
     for file in files:
+        file.parent.mkdir()
         result = run(*words, "-o", file)
         assert result.exit_code == 0, result.stderr
-        assert result.stdout.startswith(f"{file}  fukushima2003@")
+        assert result.stdout.startswith(f"{file}  mine@")
         assert "20 digits of" in result.stderr
         assert "US4" in result.stderr
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -285,6 +295,7 @@ def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
         (("--split", "some"), 2, "choose learning or train"),
         (("--split", "test"), 2, "choose learning or train"),
         (("-o", "."), 2, "give another -o"),
+        (("-o", "picture.jpg"), 2, "a model is a .safetensors file, not .jpg"),
         (("--device", "abacus"), 2, "choose one of auto, cpu, cuda"),
         (("--data", "no-such-folder"), 1, "no such file or folder"),
     ],
@@ -325,7 +336,7 @@ def test_train_adds_the_suffix_and_leaves_nothing_else(
     monkeypatch.setattr("neocog.learning.recipes.train", no_learning)
     result = run("train", "--data", idx, "-o", tmp_path / "m")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith(f"{tmp_path / 'm.safetensors'}  tiny@")
+    assert result.stdout.startswith(f"{tmp_path / 'm.safetensors'}  m@")
     assert result.stdout.endswith("(.safetensors added to its name)\n")
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
     assert "calibrated" not in result.stderr

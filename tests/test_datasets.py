@@ -171,6 +171,53 @@ def test_labels_csv(tmp_path: Path) -> None:
         open_digits(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ("file,text\n", "has no rows; wanted a row for each picture"),
+        ("", "columns .* are wanted; has none"),
+        ("file,note\na.png,1\n", "columns .* are wanted; has file, note"),
+        ("file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
+    ],
+)
+def test_tables_that_label_nothing(tmp_path: Path, table: str, why: str) -> None:
+    (tmp_path / "labels.csv").write_text(table)
+    with pytest.raises(InputError, match=why):
+        open_dataset(tmp_path)
+
+
+def test_rows_without_a_digit_are_left_out_but_blank_pages_are_not(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("file,text\na.png,none\nb.png,12\nc.png,\n")
+    pictures = open_dataset(tmp_path)
+    assert isinstance(pictures, LabelledPictures)
+    assert [file.name for file in pictures.files] == ["b.png", "c.png"]
+    assert pictures.expected == ("12", "")
+    assert pictures.left_out == pictures[:1].left_out == ("a.png",)
+
+
+def test_a_set_without_parts_has_no_test_part(tmp_path: Path) -> None:
+    (tmp_path / "3").mkdir()
+    Image.fromarray(one_stroke()).save(tmp_path / "3" / "a.png")
+    for split in ("test", "validation"):
+        with pytest.raises(InputError, match=f"has no {split} part"):
+            open_dataset(tmp_path, split=split)
+    assert len(open_digits(tmp_path, split="learning")) == len(open_digits(tmp_path)) == 1
+
+
+def test_one_file_of_a_test_part_is_that_part(tmp_path: Path) -> None:
+    for prefix in ("train", "t10k"):
+        write_idx(tmp_path, prefix, 12)
+    assert len(open_digits(tmp_path / "t10k-images-idx3-ubyte.gz", split="test")) == 12
+    with pytest.raises(InputError, match="has no test part; leave --split out"):
+        open_digits(tmp_path / "train-images-idx3-ubyte.gz", split="test")
+
+
+def test_a_folder_of_sets_is_not_one(tmp_path: Path) -> None:
+    (tmp_path / "usps").mkdir()
+    with pytest.raises(InputError, match=r"give .*usps or the like, .* eval .* --report DIR"):
+        open_dataset(tmp_path)
+
+
 def test_labels_csv_prefers_the_digits_column(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("file,text,digits\na.png,no. 12,7\n")
     pictures = open_dataset(tmp_path / "labels.csv")

@@ -71,6 +71,12 @@ def test_picture_score() -> None:
     ]
 
 
+def test_blank_pages_have_no_error_rate() -> None:
+    score = PictureScore((PageReading("a", text="7"), PageReading("b", text="")), ("", ""), 1.0)
+    facts = score.to_dict()
+    assert (facts["n_digits"], facts["cer"], facts["exact"]) == (0, None, 0.5)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "edits"),
     [("", "", 0), ("", "123", 3), ("123", "", 3), ("1234", "134", 1), ("07946", "0?94", 2),

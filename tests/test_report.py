@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     photos.mkdir()
     save_page(photos / "a.png", "12")
     save_page(photos / "b.png", "56")
-    (photos / "labels.csv").write_text("file,text\na.png,12\nb.png,57\nno.png,89\n")
+    (photos / "labels.csv").write_text("file,text\na.png,12\nb.png,57\nno.png,89\nx.png,none\n")
     return folder
 
 
@@ -72,6 +72,7 @@ def test_the_command(report: tuple[Result, Path]) -> None:
     result, folder = report
     assert result.exit_code == 1  # one picture is not there
     assert "no.png" in result.stderr
+    assert "x.png left out" in result.stderr
     said = json.loads(result.stdout.splitlines()[-1])
     assert said["report"] == str(folder / "report.json")
     assert said["sets"]["mnist"] == {"n": 20, "accuracy": 1.0}
@@ -113,7 +114,8 @@ def test_the_page_needs_nothing_else(report: tuple[Result, Path]) -> None:
     assert page.open == []
     assert page.pictures >= 3  # mistakes, corruptions, a picture read wrong
     for words in ("MNIST, test", "Not measured", "not in", "Worst mistakes", "occlusion",
-                  "Thresholds fixed on validation", "written 57", "ECE"):  # fmt: skip
+                  "Thresholds fixed on validation", "written 57", "ECE",
+                  "holds no digit: x.png."):  # fmt: skip
         assert words in page.text
 
 
@@ -133,9 +135,15 @@ def test_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     sets = find_sets(limit=3)
     assert list(sets.digits) == ["sklearn"]
     assert "neocog data fetch mnist" in sets.missing["mnist"]
-    facts = measure(Reader(tiny_model(), device="cpu"), sets, limit=3).facts
-    assert facts["fixed_on_validation"] == []
-    assert facts["corruptions"]["name"] == sets.digits["sklearn"].name
+    report = measure(Reader(tiny_model(), device="cpu"), sets, limit=3)
+    assert report.facts["fixed_on_validation"] == []
+    assert report.facts["corruptions"]["name"] == sets.digits["sklearn"].name
+    recalls = [row["recall"] for row in report.facts["digits"]["sklearn"]["per_digit"]]
+    assert recalls[3:] == [None] * 7  # the first three are 0, 1, 2
+    write(report, tmp_path)
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    assert page.text.count("–") >= 7
 
 
 def test_pictures_alone_are_enough(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class PictureScore:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog eval --json`` prints it, but for `wrong`."""
+        """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
         distances = self.distances
         n_digits = sum(map(len, self.expected))
         exact = sum(
@@ -115,7 +115,7 @@ class PictureScore:
         return {
             "n": len(self.readings),
             "n_digits": n_digits,
-            "cer": round(sum(distances) / max(n_digits, 1), 6),
+            "cer": round(sum(distances) / n_digits, 6) if n_digits else None,
             "exact": round(exact / max(len(self.readings), 1), 6),
             "seconds": round(self.seconds, 3),
         }

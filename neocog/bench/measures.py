@@ -123,11 +123,16 @@ def _per_digit(confusion: NDArray[np.int64]) -> list[Facts]:
             "n": int(confusion[digit].sum()),
             "right": int(confusion[digit, digit]),
             "no_answer": int(confusion[digit, -1]),
-            "recall": float(confusion[digit, digit] / max(confusion[digit].sum(), 1)),
-            "precision": float(confusion[digit, digit] / max(confusion[:, digit].sum(), 1)),
+            "recall": _part(confusion[digit, digit], confusion[digit].sum()),
+            "precision": _part(confusion[digit, digit], confusion[:, digit].sum()),
         }
         for digit in range(10)
     ]
+
+
+def _part(count: int, of: int) -> float | None:
+    """Return a share; None of nothing."""
+    return float(count / of) if of else None
 
 
 def _worst(digits: "Digits", answers: "Answers", sure: Confidence) -> list[Facts]:
@@ -249,6 +254,7 @@ def picture_facts(
         "name": pictures.name,
         **score.to_dict(),
         "failed": score.failed,
+        "left_out": list(pictures.left_out),
         "stricter": _stricter(score),
         "risk_coverage": _whole_pictures(score).points(),
         "wrong": wrong,
@@ -261,8 +267,10 @@ def _stricter(score: PictureScore) -> list[Facts]:
 
     ``cer`` counts a ``?`` as an error, ``cer_beside`` does not.
     """
-    digits = max(sum(map(len, score.expected)), 1)
-    rows = []
+    digits = sum(map(len, score.expected))
+    rows: list[Facts] = []
+    if not digits:
+        return rows
     for threshold in _STRICTER:
         texts = [_text(reading, threshold) for reading in score.readings]
         pairs = list(zip(texts, score.expected, strict=True))

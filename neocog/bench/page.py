@@ -80,8 +80,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _share(value: float, places: int = 2) -> str:
-    return f"{100 * value:.{places}f} %"
+def _share(value: float | None, places: int = 2) -> str:
+    return "–" if value is None else f"{100 * value:.{places}f} %"
 
 
 def _overview(facts: Facts) -> str:
@@ -278,8 +278,18 @@ def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
     return (
         f"<h2>{escape(NAMES[name])}</h2><div class='charts'>"
         f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>"
+        f"{_left_out(own['left_out'])}"
         f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3>{''.join(figures)}"
         f"<details><summary>all of them</summary>{rest}</details>"
+    )
+
+
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return (
+        "<p class='note'>Left out, as what is written there holds no digit: "
+        f"{escape(', '.join(names))}.</p>"
     )
 
 

@@ -120,12 +120,13 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
 
 
 def _folder(folder: Path) -> Path:
-    names = ("mnist", "usps", *PICTURE_SETS)
+    from neocog.learning.datasets import SETS
+
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; wanted one that holds {', '.join(names)}")
-    if not any(_holds_files(folder / name) for name in names):
+        raise InputError(f"{folder}: no such folder; wanted one that holds {', '.join(SETS)}")
+    if not any(_holds_files(folder / name) for name in SETS):
         raise InputError(
-            f"{folder}: holds none of the folders {', '.join(names)}, which a report is made from"
+            f"{folder}: holds none of the folders {', '.join(SETS)}, which a report is made from"
         )
     return folder
 

@@ -101,6 +101,7 @@ def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
 def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> None:
     from neocog.bench.evaluate import evaluate_pictures
 
+    _say_left_out(pictures)
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
     if as_json:
         print(json.dumps({**score.to_dict(), **_about(reader), "wrong": score.wrong}))
@@ -120,6 +121,8 @@ def _report(
 
     sets = find_sets(path, limit=limit)
     prepare(folder)
+    for pictures in sets.pictures.values():
+        _say_left_out(pictures)
     found = measure(opened(), sets, limit=limit, told=Counter)
     data, shown = write(found, folder)
     facts = found.summary()
@@ -131,6 +134,22 @@ def _report(
         print(f"neocog: {failure}", file=sys.stderr)
     if found.failures:
         raise typer.Exit(1)
+
+
+def _say_left_out(pictures: "LabelledPictures") -> None:
+    names = pictures.left_out
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        print(
+            f"neocog: {pictures.name}: {', '.join(names[:3])}{more} left out: "
+            "no digit in what labels.csv says of it",
+            file=sys.stderr,
+        )
+
+
+def _rate(share: float | None) -> str:
+    """The character error rate, which there is none of where no digit is written."""
+    return "-" if share is None else f"{100 * share:.2f} %"
 
 
 def _about(reader: "Reader") -> dict[str, str]:
@@ -157,7 +176,7 @@ def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
             print(f"{reading.source}\n    written {expected}\n    read    {read}")
     print(f"{name}: {facts['n']} pictures, {facts['n_digits']} digits, read by {model}")
     print(
-        f"character error rate {100 * facts['cer']:.2f} %   "
+        f"character error rate {_rate(facts['cer'])}   "
         f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
     )
 
@@ -165,7 +184,7 @@ def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
 def _show_report(facts: dict[str, Any], page: str) -> None:
     for name, found in facts["sets"].items():
         if "cer" in found:
-            words = f"character error rate {100 * found['cer']:.2f} %, "
+            words = f"character error rate {_rate(found['cer'])}, "
             words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
         else:
             words = f"accuracy {100 * found['accuracy']:.2f} % of {found['n']} digits"

@@ -51,7 +51,9 @@ __all__ = [
 Split = Literal["train", "test", "validation", "learning"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
+SETS = ("mnist", "usps", "photos", "strings")  # folders of a folder of sets
 VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
+_TEST = ("t10k-images", "test-images", "zip.test")  # how files of a test part begin
 VALIDATION_SHARE = 12  # and never more than a twelfth of a smaller set
 
 
@@ -65,7 +67,7 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     split : {"train", "test", "validation", "learning"}, optional
         The part to read. ``validation`` is the last 5 000 training digits, ``learning`` the
         training digits before them. Without it: the test part where there is one, else all.
-        A set without parts is taken whole, and has no validation part.
+        A set without parts may be learned from as a whole; it has no test or validation part.
 
     Raises
     ------
@@ -171,6 +173,12 @@ def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures
         return _usps_folder(folder, names, split)
     if any((folder / str(label)).is_dir() for label in range(10)):
         return _whole(read_class_folders(folder), split)
+    sets = [name for name in SETS if name in names]
+    if sets:
+        raise InputError(
+            f"{folder}: a folder of sets, where one is wanted; give {folder / sets[0]} or the "
+            f"like, or measure all of them: neocog eval {folder} --report DIR"
+        )
     raise InputError(
         f"{folder}: no data set here; wanted IDX files (train-images...), USPS text (zip.train), "
         "folders 0 to 9, or a labels.csv"
@@ -180,6 +188,8 @@ def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures
 def _open_file(path: Path, split: Split | None) -> Digits | LabelledPictures:
     if path.suffix == ".csv":
         return _whole(read_labels_csv(path), split)
+    if split == "test" and path.name.startswith(_TEST):
+        split = None  # it is that part
     if _is_usps(path.name):
         return _whole(read_usps(path), split)
     if begins_as_idx(path):
@@ -201,9 +211,10 @@ _Set = TypeVar("_Set", Digits, LabelledPictures)
 
 
 def _whole(dataset: _Set, split: Split | None) -> _Set:
-    """The set as it is; only a validation part cannot be made of a set without parts."""
-    if split == "validation":
-        raise InputError(f"{dataset.name}: has no validation part; give an IDX folder")
+    """The set as it is, which may be learned from; it has no part that is kept apart."""
+    if split in ("test", "validation"):
+        instead = "leave --split out to take all of it" if split == "test" else "give an IDX folder"
+        raise InputError(f"{dataset.name}: has no {split} part; {instead}")
     return dataset
 
 
@@ -211,8 +222,7 @@ def _whole(dataset: _Set, split: Split | None) -> _Set:
 
 
 def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
-    prefixes = {"test": ("t10k-images", "test-images")}
-    wanted = prefixes.get(split or "test", ("train-images",))
+    wanted = _TEST[:2] if split in (None, "test") else ("train-images",)
     files = [name for name in names if _is_idx_images(name)]
     found = [name for name in files if name.startswith(wanted)]
     if not found and split is None:  # a set with a training part only
@@ -245,5 +255,6 @@ def _usps_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
         found = [n for n in files if n.startswith("zip.test" if split == "test" else "zip.train")]
     if not found:
         raise InputError(f"{folder}: no USPS file for the {split} part, only {', '.join(files)}")
-    digits = _whole(read_usps(folder / found[0]), split)
+    file = read_usps(folder / found[0])
+    digits = file if split == "test" else _whole(file, split)
     return Digits(digits.images, digits.labels, f"{folder.name} {found[0]}")

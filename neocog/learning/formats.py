@@ -64,17 +64,20 @@ class LabelledPictures:
         The digits of each picture in reading order, nothing between them.
     name : str
         The set, for people.
+    left_out : tuple of str
+        Pictures of the table that are none of these: what is written there holds no digit.
     """
 
     files: tuple[Path, ...]
     expected: tuple[str, ...]
     name: str
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, index: slice) -> "LabelledPictures":
-        return LabelledPictures(self.files[index], self.expected[index], self.name)
+        return LabelledPictures(self.files[index], self.expected[index], self.name, self.left_out)
 
 
 # --- IDX --------------------------------------------------------------------------------------
@@ -256,10 +259,12 @@ def _isolated_file(file: Path) -> NDArray[np.uint8]:
 def read_labels_csv(path: Path) -> LabelledPictures:
     """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
 
+    Where nothing stands the value is empty. Rows whose value is text without a digit are left out.
+
     Raises
     ------
     InputError
-        If a column is missing, a row is cut short, or the file is not text.
+        If a column or all rows are missing, a row is cut short, or the file is not text.
     """
     with _opened(path) as stream:
         raw = _read(stream, None, path)
@@ -268,23 +273,31 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text, where a table of labels is wanted") from error
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        columns, rows = list(table.fieldnames or ()), list(table)
     except csv.Error as error:
         raise InputError(f"{path}: not a table ({error}); quote values that hold quotes") from error
-    columns = list(rows[0]) if rows else []
     answer = next((name for name in ("digits", "text") if name in columns), None)
-    if not rows or "file" not in columns or answer is None:
-        have = ", ".join(str(name) for name in columns) or "none"
+    if "file" not in columns or answer is None:
+        have = ", ".join(columns) or "none"
         raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are wanted; has {have}")
-    files, expected = [], []
+    files, expected, left_out = [], [], []
     for number, row in enumerate(rows, 2):
         if not row["file"] or row[answer] is None:
             raise InputError(f"{path}: row {number} lacks its file or its {answer}")
         if "\0" in row["file"]:
             raise InputError(f"{path}: row {number} names a file with a zero byte in its name")
+        digits = "".join(char for char in row[answer] if char in "0123456789")
+        if row[answer].strip() and not digits:
+            left_out.append(row["file"])
+            continue
         files.append(path.parent / row["file"])
-        expected.append("".join(char for char in row[answer] if char in "0123456789"))
-    return LabelledPictures(tuple(files), tuple(expected), path.parent.name or path.name)
+        expected.append(digits)
+    if not files:
+        none = f"no row of {len(rows)} has a digit in its {answer}" if rows else "has no rows"
+        raise InputError(f"{path}: {none}; wanted a row for each picture")
+    name = path.parent.name or path.name
+    return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out))
 
 
 def read_sklearn() -> Digits:
