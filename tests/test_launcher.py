@@ -311,6 +311,20 @@ def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
     assert found.preferred("US2", 64) == ()
 
 
+def test_what_an_anchor_does_not_say_stands_in_row_0() -> None:
+    rows = {"0": {"US3": "direct", "US": "winograd"}, "8": {"US2": "tensor"}}
+    late = {"0": ["US1"], "8": []}
+    plan = Plan.from_json({"versions": rows, "late": late}, name="")
+    for found in (plan, plan.over(shipped("unknown", "fp16"))):
+        assert [found.preferred(stage, 8) for stage in ("US2", "US3", "US4")] == [
+            ("tensor",),
+            ("direct",),
+            ("winograd",),
+        ]
+        assert found.preferred("US2", 64) == ("winograd",)
+        assert (found.late_at(8), found.late_at(64)) == ((), ("US1",))
+
+
 @pytest.mark.parametrize(
     ("wanted", "chunk", "part"),
     [({}, 1024, 256), ({"part": 64}, 1024, 64), ({"chunk": 128, "part": 32}, 128, 32)],

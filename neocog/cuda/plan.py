@@ -75,7 +75,8 @@ class Plan:
     Attributes
     ----------
     table : dict
-        Anchor -> stage -> versions in order of preference; a stage may be missing.
+        Anchor -> stage -> versions in order of preference; a stage may be missing. What the row of
+        an anchor does not name stands in row 0.
     chunk : int
         Digits that go through the pass together when more come; 0 where the plan does not say.
     part : int
@@ -85,7 +86,7 @@ class Plan:
         Where the plan comes from, for people.
     late : dict
         Anchor -> stages whose kernels let the next one begin only when they end, where kernels
-        may begin before (programmatic launches).
+        may begin before (programmatic launches); row 0 is for the anchors that have none.
     """
 
     table: Mapping[int, Mapping[str, Sequence[str]]] = field(default_factory=dict)
@@ -96,13 +97,16 @@ class Plan:
 
     def late_at(self, batch: int) -> tuple[str, ...]:
         """Return the stages that are late in a pass over ``batch`` digits."""
-        return tuple(self.late.get(anchor_of(batch), ()))
+        return tuple(self.late.get(anchor_of(batch), self.late.get(0, ())))
 
     def preferred(self, stage: str, batch: int) -> tuple[str, ...]:
         """Return the versions of a stage at a batch, the best first; empty if none is named."""
-        rows = self.table.get(anchor_of(batch)) or self.table.get(0) or {}
-        wanted = rows.get(stage, rows.get(kind_of(stage), ()))
-        return (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        for anchor in (anchor_of(batch), 0):
+            row = self.table.get(anchor, {})
+            wanted = row.get(stage) or row.get(kind_of(stage))
+            if wanted:
+                return (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        return ()
 
     def over(self, other: "Plan") -> "Plan":
         """Return this plan where it names versions, elsewhere the other."""
@@ -116,7 +120,8 @@ class Plan:
         name = self.name if self.table or self.chunk or self.part else other.name
         chunk = self.chunk or other.chunk or CHUNK
         part = min(chunk, self.part or other.part or PART)
-        return Plan(rows, chunk, part, name, {**other.late, **self.late})
+        late = {a: (self if {0, a} & self.late.keys() else other).late_at(a) for a in ANCHORS}
+        return Plan(rows, chunk, part, name, late)
 
     def to_json(self) -> dict[str, Any]:
         """As a plan file holds it."""
