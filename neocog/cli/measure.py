@@ -33,7 +33,8 @@ def evaluate(
         str | None,
         typer.Argument(
             metavar="PATH",
-            help="A labelled set: IDX, USPS, folders, labels.csv. With --report a folder that "
+            help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or "
+            "sklearn. With --report a folder that "
             "holds mnist, usps, photos and strings, or some of them [default: NEOCOG_DATA].",
             show_default=False,
         ),

@@ -84,7 +84,9 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
             return _whole(read_sklearn(), part)
         if str(path) == "mnist":
             return _open_fetched(part)
-        raise InputError(f"{path}: no such file or folder; give a data set's place or 'sklearn'")
+        raise InputError(
+            f"{path}: no such file or folder; give a data set's place, mnist or sklearn"
+        )
     if path.is_dir():
         return _open_folder(path, part)
     return _open_file(path, part)
