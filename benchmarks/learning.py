@@ -102,6 +102,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
                 learning.images[:n],
                 learning.labels[:n],
                 validation=(kept.images, kept.labels),
+                table=False,
                 xp=xp,
             )
             for recipe, model in zip(recipes, models, strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature
@@ -15,7 +16,7 @@ from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, Recipe, score, train, train_family
 from neocog.network import reference, shares
 from neocog.network.fields import bell
-from neocog.network.model import Model, to_bytes
+from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.spec import preset
 
 SPEC = preset("fukushima2003")
@@ -50,6 +51,26 @@ def test_every_recipe_learns(name: str, digits: tuple[np.ndarray, np.ndarray]) -
 def test_the_same_seed_gives_the_same_file(digits: tuple[np.ndarray, np.ndarray]) -> None:
     first, again, other = (to_bytes(learn("neocog", digits, seed=s)) for s in (3, 3, 4))
     assert first == again != other
+
+
+def test_a_model_has_a_table_of_errors(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    model = learn("neocog-small", digits)
+    rejection = model.card["rejection"]
+    assert (rejection["digits"], rejection["marks"]) == (60, 60)
+    assert Reader(from_bytes(to_bytes(model), source="m"), max_error=0.5).policy.min_p > 0
+    assert {"p", "error", "marks"} < set(rejection["table"][0])
+    images, labels = digits
+    kept = (images[160:], labels[160:])
+    (bare,) = train_family(
+        [quick("neocog-small")],  # type: ignore[list-item]
+        images[:160],
+        labels[:160],
+        validation=kept,
+        table=False,
+    )
+    assert bare.temperature == model.temperature
+    assert bare.card == {k: v for k, v in model.card.items() if k != "rejection"}
+    assert bare.temperature == best_temperature(score(model, kept[0]), kept[1])
 
 
 @pytest.mark.parametrize("cores", [1, 3])

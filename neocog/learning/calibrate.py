@@ -1,12 +1,13 @@
 """Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import answers
+from neocog.network.decision import answers, labels_of
 from neocog.network.odds import of_lone_digits
 
 if TYPE_CHECKING:
@@ -123,34 +124,48 @@ def threshold_of(table: tuple[RiskRow, ...], coverage: float) -> float:
     return max((row.p for row in table if row.coverage >= coverage), default=0.0)
 
 
-def calibrated(model: "Model", digits: "Digits", *, xp: Any = np) -> "Model":
-    """Set a model's temperature, and write the table of risks to its card.
+def calibrated(
+    model: "Model",
+    digits: "Digits",
+    *,
+    table: bool = True,
+    xp: Any = np,
+    tell: Callable[[int, int], None] | None = None,
+) -> "Model":
+    """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
     Parameters
     ----------
     model : Model
     digits : Digits
         Digits that nothing was learned from: MNIST's last 5 000 training digits.
+    table : bool
+        Whether the table is made, for which as many marks that are no digits are read as well.
     xp : module
         numpy or cupy: where the network runs.
+    tell : callable, optional
+        Told ``(done, total)`` while the digits are read.
     """
     from neocog.learning.negatives import negatives
     from neocog.learning.recipes import score
 
     labels = digits.labels.astype(np.int64)
-    own = score(model, digits.images, xp)
-    drawn, _, _ = negatives(len(digits), digits.images, labels, seed=_SEED)
-    other = score(model, drawn, xp)
+    own = score(model, digits.images, xp, tell)
     temperature = best_temperature(own, labels)
-    set_anew = replace(model, temperature=temperature)
+    right = round(float((labels_of(own) == labels).mean()), 5)
+    card = {k: v for k, v in model.card.items() if k != "rejection"}
+    card["validation_accuracy"] = right
+    set_anew = replace(model, temperature=temperature, card=card)
+    if not table:
+        return set_anew
+    drawn, _, _ = negatives(len(digits), digits.images, labels, seed=_SEED)
     found, marks = (
-        of_lone_digits(answers(part, temperature=temperature), set_anew) for part in (own, other)
+        of_lone_digits(answers(part, temperature=temperature), set_anew)
+        for part in (own, score(model, drawn, xp))
     )
-    table = risk_table(found, labels, marks)
-    card = dict(model.card)
     card["rejection"] = {
         "digits": len(digits),
         "marks": len(drawn),
-        "table": [row.to_dict() for row in table],
+        "table": [row.to_dict() for row in risk_table(found, labels, marks)],
     }
     return replace(set_anew, card=card)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning import selforganise, top
-from neocog.learning.calibrate import best_temperature
+from neocog.learning.calibrate import calibrated
 from neocog.learning.edges import edge_references
+from neocog.learning.formats import Digits as Labelled
 from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
-from neocog.network.decision import Decision, labels_of
+from neocog.network.decision import Decision
 from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
@@ -62,7 +63,8 @@ def train(
     seed : int
         Fixes the order of the digits and every other choice.
     validation : (images, labels), optional
-        Digits kept apart, on which the scale of the probabilities is set.
+        Digits kept apart, on which the scale of the probabilities and the table of errors at each
+        threshold are set (:func:`neocog.learning.calibrate.calibrated`).
     progress : callable, optional
         Called with a stage's name; returns a callable that is told ``(done, total)``.
     on_stage : callable, optional
@@ -100,11 +102,13 @@ def train_family(
     validation: tuple[Digits, Labels] | None = None,
     progress: Progress | None = None,
     on_stage: OnStage | None = None,
+    table: bool = True,
     xp: Any = np,
 ) -> Iterator[Model]:
     """Learn several recipes that differ above UC3 only; US2 and US3 learn once.
 
-    Yields the models :func:`train` would return for each recipe; parameters as there.
+    Yields the models :func:`train` would return for each recipe; parameters as there. Without
+    ``table`` the temperature alone is set on the digits kept apart.
     """
     for recipe in recipes:
         if not isinstance(recipe, Recipe):
@@ -124,7 +128,7 @@ def train_family(
         with one_blas_thread():
             model = training.model(recipe, maps, labels)
         if validation is not None:
-            model = training.calibrated(model, *validation)
+            model = training.calibrated(model, *validation, table=table)
         yield model
 
 
@@ -233,14 +237,13 @@ class _Training:
             maps, labels, spec, threshold=spec.learning_threshold, passes=recipe.passes
         )
 
-    def calibrated(self, model: Model, images: Digits, labels: Labels) -> Model:
-        """Set the model's temperature on digits kept apart; note how many it reads right."""
-        scores = score(model, images, self.xp, self._progress("validation"))
-        temperature = best_temperature(scores, labels)
-        right = round(float((labels_of(scores) == labels).mean()), 4)
-        self._on_stage("UC4", {"validation": right, "temperature": temperature})
-        card = model.card | {"validation_accuracy": right}
-        return replace(model, temperature=temperature, card=card)
+    def calibrated(self, model: Model, images: Digits, labels: Labels, *, table: bool) -> Model:
+        """Set the model's probabilities on digits kept apart, and tell of it."""
+        kept, tell = Labelled(images, labels, "validation"), self._progress("validation")
+        model = calibrated(model, kept, table=table, xp=self.xp, tell=tell)
+        right = model.card["validation_accuracy"]
+        self._on_stage("UC4", {"validation": right, "temperature": model.temperature})
+        return model
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
