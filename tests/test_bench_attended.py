@@ -2,10 +2,12 @@
 
 import os
 import time
+from inspect import signature
 from typing import Any
 
 import pytest
 
+from neocog.bench import convpool, slayer, winograd
 from neocog.bench.attended import Watch, attend, faults_of
 from neocog.bench.markdown import left
 from neocog.errors import DeviceError, NeocogError
@@ -13,8 +15,9 @@ from neocog.errors import DeviceError, NeocogError
 PARTS = ("good", "hangs", "dies", "spoils", "good too")
 
 
-def work(watch: Watch, result: dict[str, Any], seconds: float, save: Any) -> None:
+def work(*, watch: Watch, earlier: dict[str, Any], seconds: float, save: Any) -> None:
     """Do the parts that are not done, as a measurement does."""
+    result = dict(earlier)
     for part in PARTS:
         if part in result or watch.why_not(part):
             continue
@@ -29,11 +32,11 @@ def work(watch: Watch, result: dict[str, Any], seconds: float, save: Any) -> Non
         save(result)
 
 
-def refused(watch: Watch, result: dict[str, Any], seconds: float, save: Any) -> None:
+def refused(**asked: Any) -> None:
     raise DeviceError("no device")
 
 
-def never(watch: Watch, result: dict[str, Any], seconds: float, save: Any) -> None:
+def never(**asked: Any) -> None:
     raise RuntimeError
 
 
@@ -50,6 +53,11 @@ def test_what_breaks_is_left_out_and_what_is_there_stays() -> None:
     assert faults_of(found)[0] == "hangs: nothing came of it in 0.5 seconds"
     assert saved[-1] == found
     assert len(logged) == 3
+
+
+@pytest.mark.parametrize("measured", [convpool.run_on_gpu, winograd.run_on_gpu, slayer._attended])
+def test_experiments_take_what_the_other_process_gives(measured: Any) -> None:
+    assert {"watch", "earlier", "seconds", "save"} <= signature(measured).parameters.keys()
 
 
 def test_errors_of_ours_come_through() -> None:

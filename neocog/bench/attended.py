@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from neocog.errors import DeviceError, NeocogError
 
@@ -78,7 +79,11 @@ def need_device(name: str, number: int) -> None:
         raise DeviceError(f"bench {name}: there is no cuda:{number}")
 
 
-Work = Callable[[Watch, Result, float, Save], None]
+class Work(Protocol):
+    """A measurement, as another process runs it."""
+
+    def __call__(self, *, watch: Watch, earlier: Result, seconds: float, save: Save) -> Any:
+        """Measure what ``earlier`` does not have, in so many seconds; ``save`` takes results."""
 
 
 def attend(
@@ -89,8 +94,9 @@ def attend(
     Parameters
     ----------
     work : callable
-        A function of a module (or a partial of one): takes a :class:`Watch`, the result so far,
-        the seconds that are left, and what takes the result whenever more is in it.
+        A function of a module (or a partial of one): takes by name ``watch``, a :class:`Watch`,
+        ``earlier``, the result so far, ``seconds`` that are left, and ``save``, which takes the
+        result whenever more is in it.
     result : dict
         What is there before.
     seconds : float
@@ -196,7 +202,12 @@ def _child(
 ) -> None:
     """Run in the new process."""
     try:
-        work(Watch(broken, connection), result, seconds, lambda found: _send(connection, found))
+        work(
+            watch=Watch(broken, connection),
+            earlier=result,
+            seconds=seconds,
+            save=partial(_send, connection),
+        )
     except NeocogError as error:
         connection.send(("raised", error))
     except KeyboardInterrupt:

@@ -223,29 +223,8 @@ def run_attended(
     """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
     need_device("convpool", number)
     seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
-    work = partial(_attended, quick=quick, command=command, number=number)
+    work = partial(run_on_gpu, quick=quick, command=command, number=number)
     return attend(work, {}, seconds=seconds, save=save, log=log)
-
-
-def _attended(
-    watch: Watch,
-    earlier: Result,
-    seconds: float,
-    save: Callable[[Result], None],
-    *,
-    quick: bool,
-    command: str,
-    number: int,
-) -> None:
-    run_on_gpu(
-        quick=quick,
-        seconds=seconds,
-        save=save,
-        command=command,
-        number=number,
-        watch=watch,
-        earlier=earlier,
-    )
 
 
 def tilings(result: Result) -> list[Result]:

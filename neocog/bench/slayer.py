@@ -316,22 +316,19 @@ def run_attended(
         return run(options, log=log, keep=keep)
     check_sections(options.sections, on_gpu=True)
     need_device("slayer", options.number)
-    work = _Attended(options)
+    work = partial(_attended, options)
     return attend(work, {}, seconds=_MOST_SECONDS, save=keep, log=log, start=_ON_CPU)
 
 
-@dataclass(frozen=True, slots=True)
-class _Attended:
-    options: Options
-
-    def __call__(
-        self,
-        watch: Watch,
-        earlier: dict[str, Any],
-        seconds: float,
-        save: Callable[[dict[str, Any]], None],
-    ) -> None:
-        run(self.options, log=_told, keep=save, watch=watch, earlier=earlier)
+def _attended(
+    options: Options,
+    *,
+    watch: Watch,
+    earlier: dict[str, Any],
+    seconds: float,
+    save: Callable[[dict[str, Any]], None],
+) -> None:
+    run(options, log=_told, keep=save, watch=watch, earlier=earlier)
 
 
 def _told(line: str) -> None:

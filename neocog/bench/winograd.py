@@ -215,30 +215,8 @@ def run_attended(
     """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
     need_device("winograd", number)
     seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
-    work = partial(_attended, quick=quick, command=command, number=number)
+    work = partial(run_on_gpu, quick=quick, log=progress, command=command, number=number)
     return attend(work, {}, seconds=seconds, save=save, log=log, start=_BUILDING)
-
-
-def _attended(
-    watch: Watch,
-    earlier: dict[str, Any],
-    seconds: float,
-    save: Save,
-    *,
-    quick: bool,
-    command: str,
-    number: int,
-) -> None:
-    run_on_gpu(
-        quick=quick,
-        save=save,
-        log=progress,
-        seconds=seconds,
-        command=command,
-        number=number,
-        watch=watch,
-        earlier=earlier,
-    )
 
 
 def _device(number: int) -> Any:
