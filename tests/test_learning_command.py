@@ -125,8 +125,9 @@ def test_a_folder_goes_on_with_the_start_that_it_holds(
     words = ["--checkpoints", str(run)]
     goes_on(data, half, tmp_path / "m.safetensors", *words)
     assert load_model(run / "start.safetensors").id == start.id
-    goes_on(data, half, tmp_path / "again.safetensors", *words)
-    one, again = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("m", "again"))
+    (tmp_path / "again").mkdir()
+    goes_on(data, half, tmp_path / "again" / "m.safetensors", *words)
+    one, again = ((tmp_path / name / "m.safetensors").read_bytes() for name in (".", "again"))
     assert again == one
     other = train(data, tmp_path / "n.safetensors", "--start", str(first[0]), *QUICK, *words)
     assert_refused(other, f"is {start.id}, not {load_model(first[0]).id}")

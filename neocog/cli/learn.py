@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -102,9 +103,9 @@ def train(
     start: finetune.Start = None,
     last: finetune.Last = False,
 ) -> None:
-    """Learn a network from labelled digits.
+    """Learn a network from labelled digits. The model has the name of its file.
 
-    On a CPU the same seed gives the same file: without gradients on any number of cores, by
+    On a CPU the same seed and name give the same file: without gradients on any number of cores, by
     gradient on the same number of threads (OMP_NUM_THREADS) and without --minutes, which goes by
     the clock. On a GPU the figures of two runs differ slightly.
     """
@@ -128,7 +129,7 @@ def train(
         model = finetune.learn(recipe, digits, apart, seed=seed, options=options)
     else:
         model = follow(digits, apart, seed)
-    saved = model.save(place, precision=numbers)
+    saved = replace(model, name=Path(place).stem).save(place, precision=numbers)
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
