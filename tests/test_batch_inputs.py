@@ -9,6 +9,7 @@ import struct
 import tarfile
 import tracemalloc
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -359,10 +360,90 @@ def test_what_lies_behind_the_end(packer: str, more: bytes, six: bytes, tmp_path
     assert taken(path) == wanted
 
 
+def test_all_before_a_cut_is_read(six: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(six, 0)[: headers(six)[4] + 900])
+    had, said = taken(tmp_path / "a.tgz")
+    assert had == [f"{n}.png" for n in range(4)]
+    assert ["to its end" in line for line in said] == [True]
+
+
 def test_a_checksum_that_is_wrong(six: bytes, tmp_path: Path) -> None:
     data = bytearray(gzip.compress(six))
     data[-8] ^= 1
     (tmp_path / "a.tgz").write_bytes(data)
     had, said = taken(tmp_path / "a.tgz")
-    assert len(had) == 6
+    assert len(had) == 6  # some of them may be damaged, none is lost
     assert ["CRC" in line for line in said] == [True]
+
+
+def header(kind: bytes, size: int, name: str = "a.png") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def properties(**values: str) -> bytes:
+    """A tar header of properties, as in pax archives."""
+    lines = b""
+    for name, value in values.items():
+        rest = f" {name.replace('_', '.')}={value}\n".encode()
+        length = next(n for n in range(len(rest), len(rest) + 9) if n == len(rest) + len(str(n)))
+        lines += str(length).encode() + rest
+    return lines + bytes(-len(lines) % 512)
+
+
+def endless_headers(kind: str) -> Iterator[bytes]:
+    """Blocks of a tar archive whose headers claim what memory there is."""
+    if kind == "holes":
+        block = bytearray(header(b"S", 0))
+        block[482] = 1
+        block[148:156] = b" " * 8
+        block[148:156] = b"%06o\0 " % sum(block)
+        yield bytes(block)
+        yield from [(b"00000000001\0" * 42 + b"\1" + bytes(7)) * 2048] * 12
+    elif kind == "pax holes":
+        told = properties(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="1")
+        yield header(b"x", len(told)) + told
+        yield header(b"0", 2**25) + b"999999999999\n"
+        yield from [b"1\n" * 2**19] * 12
+    elif kind == "chain":
+        told = properties(comment="v" * 2**18)
+        yield from [header(b"x", len(told)) + told] * 64
+    elif kind == "for all":
+        for number in range(64):
+            told = properties(**{f"k{number}": "v" * 2**18})
+            yield header(b"g", len(told)) + told + header(b"0", 0, "notes.txt")
+    else:
+        yield header(kind.encode(), 2**25)
+        yield from [bytes(2**20)] * 32
+    yield bytes(1024)
+
+
+@pytest.mark.parametrize("kind", [*"xgLK", "holes", "pax holes", "chain", "for all"])
+def test_headers_that_are_bombs(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.tar.gz"
+    with gzip.open(path, "wb", 1) as stream:
+        for block in endless_headers(kind):
+            stream.write(block)
+    tracemalloc.start()
+    taken(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**23
+
+
+def test_long_names_and_files_with_holes(tmp_path: Path) -> None:
+    long = "/".join(["x" * 200] * 5) + "/long.png"
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=kind) as archive:
+            archive.addfile(tarfile.TarInfo(long))
+        assert taken(tmp_path / "a.tar.gz") == ([long], [])
+    block = bytearray(header(b"S", 512, "holes.png"))
+    block[482], block[148:156] = 1, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    more = bytes(504) + b"\1" + bytes(7) + bytes(512)
+    last = header(b"0", 0, "last.png") + bytes(1024)
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(bytes(block) + more + b"1" * 512 + last))
+    had, said = taken(tmp_path / "a.tgz")
+    assert had == ["last.png"]
+    assert ["full of holes" in line for line in said] == [True]

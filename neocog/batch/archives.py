@@ -33,6 +33,11 @@ _PACKERS: dict[bytes, Callable[[str], Any]] = {
 """How a packed file begins, and what unpacks it."""
 
 _BLOCK = 2**15  # bytes that are unpacked at a time
+_LONG = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
+_MOST_HEADERS = 2**20  # bytes of such headers that a member may have
 _END = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
 
 
@@ -159,13 +164,51 @@ class _Info(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(str(error)) from None
 
+    def _proc_member(self, archive: "_Archive") -> tarfile.TarInfo:
+        """Go on to what it says of the next header: long names, properties, in memory."""
+        if self.type in _LONG:
+            archive.headers += self.size
+            if archive.headers > _MOST_HEADERS:
+                raise tarfile.ReadError(f"a member's headers have {archive.headers:,} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+    # Files with holes are refused: where these are is not kept, it may be told without any end.
+
+    _sparse_structs: tuple[list[tuple[int, int]], bool, int]
+
+    def _proc_sparse(self, archive: Any) -> tarfile.TarInfo:
+        _, more, size = self._sparse_structs
+        while more:
+            more = archive.fileobj.read(tarfile.BLOCKSIZE)[504:505] not in (b"", b"\0")
+        self._sparse_structs = ([], False, size)
+        member: tarfile.TarInfo = super()._proc_sparse(archive)  # type: ignore[misc]
+        return member
+
+    def _proc_gnusparse_10(self, member: tarfile.TarInfo, *_: object) -> None:
+        member.sparse = b""
+
+
+class _Archive(tarfile.TarFile):
+    """A tar archive that keeps nothing of the members that it has passed."""
+
+    tarinfo = _Info
+    headers = 0
+    """Bytes of headers that are kept: of the next member, and those that hold for all."""
+
+    def next(self) -> tarfile.TarInfo | None:
+        self.members: list[tarfile.TarInfo] = []
+        self.headers = sum(map(len, (*self.pax_headers.keys(), *self.pax_headers.values())))
+        return super().next()
+
 
 def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
     with ExitStack() as files:
         with _broken("no tar archive that can be read"):
             stream = files.enter_context(_unpacked(path)) if packed else None
             mode: Any = "r|" if packed else "r:"
-            archive = files.enter_context(tarfile.open(path, mode, stream, _BLOCK, tarinfo=_Info))
+            pieces: Any = _Pieces(stream) if stream else None
+            archive = files.enter_context(_Archive.open(path, mode, pieces, _BLOCK))
         while True:
             with _broken("the archive cannot be read to its end"):
                 info = archive.next()
@@ -173,8 +216,6 @@ def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
                     if stream is not None:
                         _read_on(stream)
                     return
-                # it keeps all, and would grow with the archive
-                archive.members = []  # type: ignore[attr-defined]
                 found = _tar_member(archive, info, packed) if _wanted(info.name) else None
             if found is not None:
                 yield found
@@ -188,6 +229,18 @@ def _unpacked(path: str) -> IO[bytes]:
         if begin.startswith(mark):
             return cast(IO[bytes], opened(path))
     return open(path, "rb")
+
+
+class _Pieces:
+    """Bytes as they are unpacked: those before a damage do not wait for those behind it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, none at the end."""
+        piece: bytes = self._stream.read1(size)
+        return piece
 
 
 def _read_on(stream: IO[bytes]) -> None:
