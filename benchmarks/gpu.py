@@ -4,9 +4,9 @@
 
 Sections: ``decisions`` (all MNIST test digits against the CPU engine, which decides as float64
 does), ``errors`` (each step fed with the float64 reference's maps, and the whole pass), ``speed``
-(passes beside PyTorch), ``paper`` (S-layers beside the GTX 280), ``s`` (versions of the
-S-layers), ``c`` (C-layers beside PyTorch's ways), ``start`` (first answer of a new process). All
-by default. The file is written after every row; a section that fails is noted and the next begins.
+(passes beside PyTorch), ``s`` (versions of the S-layers), ``c`` (C-layers beside PyTorch's ways),
+``start`` (first answer of a new process). All by default. The file is written after every row; a
+section that fails is noted and the next begins.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from gpu_steps import Run, c_layers, errors, failed, paper, s_versions
-from record import commit, write_results
+from gpu_steps import Run, c_layers, errors, failed, s_versions
+from record import commit, without_places, write_results
 
 from neocog.bench.network_bench import PEERS, compare_on_gpu
 from neocog.network.engine import Engine, cores
@@ -158,7 +158,6 @@ SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
     "decisions": decisions,
     "errors": errors,
     "speed": speed,
-    "paper": paper,
     "s": s_versions,
     "c": c_layers,
     "start": start,
@@ -183,18 +182,6 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
     return str(value)
-
-
-def recorded(words: list[str], data: Path) -> list[str]:
-    """The command's words as a result file holds them: no places of this machine."""
-    found, rest = [], iter(words)
-    for word in rest:
-        if word == "-o" or (word.startswith("--o") and "=" not in word):
-            next(rest, None)
-        elif not word.startswith(("-o", "--o")):
-            place = Path(word)
-            found.append("DATA" if place == data else place.name if place.is_absolute() else word)
-    return found
 
 
 def parse() -> argparse.Namespace:
@@ -232,7 +219,7 @@ def main() -> None:
     """Run the sections; write the file after each."""
     args = parse()
     run = Run(args)
-    words = recorded(sys.argv[1:], args.data)
+    words = without_places(sys.argv[1:])
     found: dict[str, Any] = {}
     if args.output.is_file():  # sections of earlier runs stay until they are run again
         found = json.loads(args.output.read_text()).get("sections", {})
@@ -246,7 +233,6 @@ def main() -> None:
             columns=COLUMNS,
             formats=FORMATS,
             gpu=True,
-            command=f"python benchmarks/{Path(__file__).name} {' '.join(words)}",
             sections=found,
             failures=failures,
         )

@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from neocog.bench.network_bench import TOLERANCES
+from neocog.bench.slayer_gpu import limit
 from neocog.network import reference
 from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 
-#: Kernel times of one character on a GTX 280, microseconds (Ikeda et al. 2011, Table 5, T5).
-PAPER_S = {"US1": 168.0, "US2": 547.0, "US3": 627.0, "US4": 736.0}
-#: One character in all, and its transfers (Ikeda et al. 2011, section 6.3), microseconds.
-PAPER_CHARACTER, PAPER_TRANSFERS = 3400.0, 270.0
-#: Largest error in fp32 of a layer that is fed with the reference's maps: direct, Winograd.
-ALLOWED = (1e-5, 5e-5)
 LAYERS = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4")
 ERROR_DIGITS = 16
 
@@ -62,11 +56,6 @@ class Repeated(dict[str, Any]):
         return self[name]
 
 
-def _limit(precision: str, version: str) -> float:
-    """Largest error allowed; in TF32 and 16 bits, where it is no longer the right network."""
-    return ALLOWED["winograd" in version] if precision == "fp32" else TOLERANCES[precision]
-
-
 def failed(error: Exception, model: Model, precision: str, *what: str) -> dict[str, Any]:
     line = (str(error).splitlines() or [""])[0]
     return {
@@ -105,15 +94,15 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
                     except Exception as failure:
                         yield failed(failure, model, precision, stage, version)
                         continue
-                    limit = _limit(precision, version)
+                    largest = limit(precision, version)
                     yield {
                         "model": model.id,
                         "precision": precision,
                         "layer": stage,
                         "version": version,
                         "error": error,
-                        "limit": limit,
-                        "passed": error <= limit,
+                        "limit": largest,
+                        "passed": error <= largest,
                     }
             got = engine.maps(want["U0"].astype(np.float32))
             for stage in ("US4", "UC4"):
@@ -125,50 +114,6 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
                     "version": "whole pass",
                     "error": float(np.abs(got[stage] - want[stage]).max() / scale),
                 }
-
-
-def paper(run: Run) -> Iterator[dict[str, Any]]:
-    """One character: S-layers beside the paper's kernels, and the whole of it."""
-    from neocog.bench.ours import OurSide, StepRun
-
-    digits = made_digits(1, seed=7)
-    before = Repeated(run.args.models[0], 1)
-    for precision in run.args.precisions:
-        shelf = shelf_of(run.main, precision)
-        side = OurSide(run.main, 1, precision=precision, plan=run.args.plans[0])
-        total = 0.0
-        for stage, theirs in PAPER_S.items():
-            version = side.versions[stage]
-            us = StepRun(shelf, stage, version, before).microseconds()
-            total += us
-            yield _beside_paper(run.main, precision, stage, version, us, theirs)
-        yield _beside_paper(run.main, precision, "S1-S4", "", total, sum(PAPER_S.values()))
-        side.load(digits)
-        us = 1e3 * float(np.median([side.elapsed(50) for _ in range(9)]))
-        yield _beside_paper(run.main, precision, "pass on the GPU", "", us, None)
-        trips = []
-        for _ in range(run.args.rounds * 10):
-            start = time.perf_counter()
-            side.trip(digits)
-            trips.append(1e6 * (time.perf_counter() - start))
-        trip = float(np.median(trips))
-        more = trip - us
-        yield _beside_paper(run.main, precision, "transfers, host", "", more, PAPER_TRANSFERS)
-        yield _beside_paper(run.main, precision, "character in all", "", trip, PAPER_CHARACTER)
-
-
-def _beside_paper(
-    model: Model, precision: str, stage: str, version: str, us: float, theirs: float | None
-) -> dict[str, Any]:
-    return {
-        "model": model.id,
-        "precision": precision,
-        "stage": stage,
-        "version": version,
-        "ours_us": us,
-        "paper_us": theirs,
-        "ratio": theirs and theirs / us,
-    }
 
 
 def s_versions(run: Run) -> Iterator[dict[str, Any]]:

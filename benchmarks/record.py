@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +62,6 @@ def _is_option(word: str) -> bool:
 
 
 def _last_part(word: str) -> str:
-    """Return ``word``, or ``--option=word``, with no more than the last part of a place."""
-    option, equals, place = word.partition("=") if _is_option(word) else ("", "", word)
-    outside = place.startswith(("/", "../"))
-    return option + equals + (Path(place).name if outside else place)
+    """Return a word, of an option's value too, with no more than the last part of a place."""
+    found = re.fullmatch(r"(--?[\w-]+=|-\w)?((?:/|\.\./).*)", word)
+    return word if found is None else (found[1] or "") + Path(found[2]).name

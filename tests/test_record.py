@@ -29,6 +29,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("data models", "DATA models"),
         ("{data} -o {data}/a.json --models={data}/models", "DATA -o a.json --models=models"),
         ("{data} -o results/a.json --only ../b.png", "DATA -o results/a.json --only b.png"),
+        ("{data} -o/a/b.json --output=/a/b speed", "DATA -ob.json --output=b speed"),
         ("--rounds 10 -o a.json", "--rounds 10 -o a.json"),
     ],
 )

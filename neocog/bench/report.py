@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: Where the folder of the sets is named if the command names none.
 VARIABLE = "NEOCOG_DATA"
-#: Folders of that folder: isolated digits, and pictures.
-DIGIT_SETS = ("mnist", "usps", "sklearn")
+#: Folders of that folder with pictures.
 PICTURE_SETS = ("photos", "strings")
 
 

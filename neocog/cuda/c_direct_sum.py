@@ -255,24 +255,3 @@ def applicable(a: NDArray[np.float64]) -> list[str]:
 VERSIONS: dict[str, type[DirectSumC]] = {
     cls.version: cls for cls in (SeparableC, FoldedC, DirectSumC, NaiveC)
 }
-
-
-def c_step(
-    machine: Machine,
-    model: Model,
-    layer: int,
-    layouts: dict[str, Layout],
-    precision: Precision,
-    version: str | None = None,
-) -> DirectSumC:
-    """Return the C-layer by the version named, else by the quickest that fits its blur.
-
-    Raises
-    ------
-    UsageError
-        If there is no such version or it does not fit the blur.
-    """
-    name = version or applicable(combined(model.blurs[layer]))[0]
-    if name not in VERSIONS:
-        raise UsageError(f"no C version {name!r}; the versions are {', '.join(VERSIONS)}")
-    return VERSIONS[name](machine, model, layer, layouts, precision)
