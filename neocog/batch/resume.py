@@ -148,7 +148,7 @@ def _check_settings(
     if wanted is not None and found is not None and found != wanted:
         raise UsageError(
             f"{path}: was read with {_options(found)}, this is {_options(wanted)}; "
-            "give the same or another -o"
+            "give the same options or another -o"
         )
 
 
