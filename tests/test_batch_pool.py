@@ -174,6 +174,28 @@ def test_a_picture_that_kills_becomes_a_record(reader: Reader, scans: Path) -> N
     ]  # fmt: skip
 
 
+class Unforeseen(Form):
+    """Fails with what no picture is expected to do, over one name."""
+
+    def render(self, reading: object) -> str:
+        if "07" in str(getattr(reading, "source", "")) and getattr(reading, "error", "") is None:
+            raise KeyboardInterrupt if "odd" in str(getattr(reading, "source", "")) else MemoryError
+        return super().render(reading)  # type: ignore[arg-type]
+
+
+@posix
+@pytest.mark.parametrize("name", ["odd07.png", "large07.png"])
+def test_a_thread_that_ends_ends_its_worker(reader: Reader, name: str, tmp_path: Path) -> None:
+    for picture in (name, "1.png"):
+        save_page(tmp_path / picture, "1")
+    job = Job(reader, Unforeseen("jsonl"))
+    with reading(job, find_inputs([tmp_path]), workers=2) as blocks:
+        text = "".join(block.text for block in blocks)
+    found = {Path(r["source"]).name: r["error"] for r in map(json.loads, text.splitlines())}
+    wanted = "cannot be read: the process that reads it ended with code 1, 3 times"
+    assert found == {name: wanted, "1.png": None}
+
+
 class Ended(Exception):
     """Stands for the end of a worker process."""
 

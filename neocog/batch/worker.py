@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -124,13 +125,16 @@ class _Lane(threading.Thread):
                 self._do(self._tasks.get())
         except OSError:  # nobody is there any more to send anything to
             os._exit(0)
+        except BaseException:  # who waits for its block would wait for ever
+            traceback.print_exc()
+            os._exit(1)
 
     def _do(self, task: Task) -> None:
         try:
             with self._turn:
                 self._beat()
                 block = self._job.do(task, beat=self._beat)
-        except ConnectionError:
+        except (ConnectionError, MemoryError):
             raise
         except Exception as error:
             self._link.send(ERROR, f"{type(error).__name__}: {error}")
