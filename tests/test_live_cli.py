@@ -124,7 +124,14 @@ class TestLive:
         assert live(video, model, "--length", "3").stdout == "471\n"
 
     def test_a_region_alone_is_read(self, video: Path, model: str) -> None:
-        assert live(video, model, "--roi", "0,0,1,0.3").stdout == ""
+        told = live(video, model, "--roi", "0,0,1,0.3")
+        assert told.stdout == ""
+        assert "--roi" not in told.stderr
+
+    def test_a_region_beyond_the_frame_is_told_once(self, video: Path, model: str) -> None:
+        result = live(video, model, "--roi", "0,0,400,240")
+        assert result.stdout == "471\n2086\n"
+        assert result.stderr.count("--roi: reaches beyond the frame (the frame is 320x240)") == 1
 
     def test_a_folder_of_pictures_is_a_clip(self, model: str, tmp_path: Path) -> None:
         for number, frame in enumerate(clip(("471", 14))):

@@ -524,6 +524,18 @@ class TestRoi:
     def test_what_sticks_out_is_cut_off_and_nothing_is_everything(self) -> None:
         assert Roi.parse("600,400,300,300").within(SIZE) == (600, 400, 40, 80)
         assert Roi.parse("900,900,50,50").within(SIZE) == (0, 0, 640, 480)
+        assert Roi(-50, 100, 150, 100).within(SIZE) == (0, 100, 100, 100)
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [("10,20,300,200", None), ("0,0,1,1", None), ("0,0,640,480", None), ("0,0,1,0.1", None),
+         ("600,400,300,300", "(the frame is 640x480): 600,400,40,80 is read"),
+         ("0,0,700,480", ": 0,0,640,480 is read"), ("900,900,50,50", "less than 24 pixels"),
+         ("0,0,0.01,0.5", "less than 24 pixels"), ("0.5,0.5,0.6,0.5", "320,240,320,240 is read")],
+    )  # fmt: skip
+    def test_what_is_not_read_as_asked_is_told(self, text: str, told: str | None) -> None:
+        refused = Roi.parse(text).refused(SIZE)
+        assert told in refused if told and refused else refused is told
 
     @pytest.mark.parametrize("text", ["1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"])
     def test_others_are_refused(self, text: str) -> None:

@@ -210,6 +210,31 @@ class TestKeys:
         controls.drag(61, 61, down=False, pipeline=pipeline)
         assert pipeline.switches.roi is None
 
+    @pytest.mark.parametrize(
+        ("to", "box", "told"),
+        [
+            ((-50, 90), (0, 60, 100, 30), "reaches beyond"),
+            ((300, 63), (0, 0, 320, 240), "24 pixels"),
+            ((500, 200), (100, 60, 220, 140), "100,60,220,140"),
+            ((300, 160), (100, 60, 200, 100), "only"),
+        ],
+    )
+    def test_a_region_that_is_read_otherwise_than_dragged_is_told(
+        self,
+        controls: Controls,
+        pipeline: Pipeline,
+        view: View,
+        to: tuple[int, int],
+        box: tuple[int, ...],
+        told: str,
+    ) -> None:
+        controls.take(view)
+        controls.drag(100, 60, down=True, pipeline=pipeline)
+        controls.drag(*to, down=False, pipeline=pipeline)
+        assert pipeline.switches.roi is not None
+        assert pipeline.switches.roi.within((320, 240)) == box
+        assert told in controls._note
+
 
 class FakeScreen:
     """OpenCV's windows without a display: keys are given, pictures are kept."""

@@ -64,16 +64,35 @@ class Roi:
 
     def within(self, size: tuple[int, int]) -> Box:
         """Return the region in a frame of a size (width, height); all of it if nothing is left."""
-        width, height = size
+        box = self._inside(size)
+        return (0, 0, *size) if min(box[2:]) < _LEAST_ROI else box
+
+    def refused(self, size: tuple[int, int]) -> str | None:
+        """Say why another region is read of a frame of a size; None where it is this one."""
+        box, frame = self._inside(size), f"the frame is {size[0]}x{size[1]}"
+        if min(box[2:]) < _LEAST_ROI:
+            return f"less than {_LEAST_ROI} pixels of it in the frame ({frame}): all is read"
+        left, top, right, bottom = self._sides(size)
+        if box == (left, top, right - left, bottom - top):
+            return None
+        return f"reaches beyond the frame ({frame}): {','.join(map(str, box))} is read"
+
+    def _inside(self, size: tuple[int, int]) -> Box:
+        """What is left of it in the frame."""
+        left, top, right, bottom = self._sides(size)
+        left, top = max(left, 0), max(top, 0)
+        return left, top, min(right, size[0]) - left, min(bottom, size[1]) - top
+
+    def _sides(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom in pixels, wherever they are."""
         shares = max(self.x, self.y, self.width, self.height) <= 1.0
-        across, down = (width, height) if shares else (1, 1)
-        left = min(max(round(self.x * across), 0), width)
-        top = min(max(round(self.y * down), 0), height)
-        right = min(round((self.x + self.width) * across), width)
-        bottom = min(round((self.y + self.height) * down), height)
-        if min(right - left, bottom - top) < _LEAST_ROI:
-            return 0, 0, width, height
-        return left, top, right - left, bottom - top
+        across, down = size if shares else (1, 1)
+        return (
+            round(self.x * across),
+            round(self.y * down),
+            round((self.x + self.width) * across),
+            round((self.y + self.height) * down),
+        )
 
 
 class Marks(Protocol):

@@ -102,6 +102,7 @@ class Session:
         self.last: View | None = None
         self.failed = False
         self._roi = roi
+        self._size = (0, 0)  # of the frames for which it was judged
         self._lines: LineFile | None = None
         self._notices: SimpleQueue[Notice] = SimpleQueue()
         self._meter: Meter | None = None
@@ -174,6 +175,7 @@ class Session:
 
     def _take(self, view: View) -> None:
         """Pass a view on to all that want it."""
+        self._judge_region(view.frame.size)
         self.last = view
         for news in view.news:
             self._announce(news)
@@ -187,6 +189,13 @@ class Session:
             self._screen.show(view)
         if self._meter is not None and (self.recorder or self._screen):
             self._meter.stage("draw", 1e3 * (time.perf_counter() - start))
+
+    def _judge_region(self, size: tuple[int, int]) -> None:
+        """Say on stderr where the region that was asked for is not what is read."""
+        if self._roi is not None and size != self._size:
+            self._size = size
+            if refused := self._roi.refused(size):
+                print(f"neocog: --roi: {refused}", file=sys.stderr, flush=True)
 
     def _announce(self, news: Announcement) -> None:
         text = self._shown(news.text)

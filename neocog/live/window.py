@@ -90,8 +90,9 @@ class Controls:
             pipeline.switches.roi = None
             self.note("all of the picture is read")
             return
-        pipeline.switches.roi = Roi(max(min(x, left), 0), max(min(y, top), 0), wide, tall)
-        self.note("only this region is read")
+        pipeline.switches.roi = roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        refused = roi.refused(self._view.frame.size) if self._view else None
+        self.note(f"region: {refused}" if refused else "only this region is read")
 
     def note(self, text: str) -> None:
         """Show a note for a moment."""
