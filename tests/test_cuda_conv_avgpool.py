@@ -14,7 +14,7 @@ from neocog.cuda.compiler import build
 from neocog.cuda.convpool import DTYPES, ConvAvgPool
 from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, contenders, kernel
 from neocog.cuda.emulator import Emulator
-from neocog.cuda.s_tensor import bf16
+from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import InputError, NeocogError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared
@@ -50,10 +50,6 @@ def reference(x: NDArray[Any], w: NDArray[Any], pool: int, padding: int) -> NDAr
     return y.reshape(*y.shape[:2], rows, pool, columns, pool).mean((3, 5))
 
 
-def unbf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 def operands(sizes: tuple[int, ...], precision: str, seed: int = 0) -> Any:
     """x and w as they go in, and as numbers."""
     b, c, planes, height, width, k, _, _ = sizes
@@ -61,7 +57,7 @@ def operands(sizes: tuple[int, ...], precision: str, seed: int = 0) -> Any:
     pair = random.normal(size=(b, c, height, width)), random.normal(size=(planes, c, k, k))
     if precision == "bf16":
         stored = [bf16(a) for a in pair]
-        return stored, [unbf16(a) for a in stored]
+        return stored, [of_bf16(a) for a in stored]
     stored = [a.astype(DTYPES[precision]) for a in pair]  # type: ignore[index]
     return stored, stored
 
@@ -76,7 +72,7 @@ def error(sizes: tuple[int, ...], precision: str, machine: Any, tiling: Tiling |
     )  # type: ignore[arg-type]
     got = layer(x)
     assert (got.shape, got.dtype) == (want.shape, x.dtype)
-    values = unbf16(got) if precision == "bf16" else got
+    values = of_bf16(got) if precision == "bf16" else got
     return float(np.abs(values - want).max() / np.abs(want).max())
 
 
@@ -184,7 +180,7 @@ def test_random_shapes(emulator: Emulator, seed: int) -> None:
     (x, w), numbers = operands(sizes, precision, seed)
     want = reference(*numbers, pool, padding)
     got = ConvAvgPool(w, pool, padding=padding, precision=precision, machine=machine)(x)
-    values = unbf16(got) if precision == "bf16" else got
+    values = of_bf16(got) if precision == "bf16" else got
     assert np.abs(values - want).max() < TOLERANCES[precision] * np.abs(want).max()
 
 
@@ -331,7 +327,7 @@ def test_every_contender_on_the_device_beside_pytorch(precision: Any) -> None:
             layer = ConvAvgPool(w, 2, padding=1, precision=precision, tiling=tiling)
             for _ in range(3):  # a race need not show at once
                 got = cupy.asnumpy(layer(x))
-                values = unbf16(got) if precision == "bf16" else got
+                values = of_bf16(got) if precision == "bf16" else got
                 off = np.abs(values - want).max() / np.abs(want).max()
                 if not off < TOLERANCES[precision]:
                     wrong.append(f"{tiling.words()}: {off:.1e}")

@@ -14,6 +14,7 @@ from neocog.cuda.launcher import Gpu
 from neocog.cuda.measure import Timed
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
+from neocog.cuda.rounding import bf16
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
@@ -218,7 +219,5 @@ def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
     out = np.zeros(layout.shape(len(maps)), np.float32)
     inside = slice(layout.border, layout.border + layout.size)
     out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
-    if layout.dtype != "bfloat16":
-        return out.astype(layout.storage)
-    bits = out.view(np.uint32)  # to nearest, ties to even
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    held: NDArray[Any] = bf16(out) if layout.dtype == "bfloat16" else out.astype(layout.storage)
+    return held

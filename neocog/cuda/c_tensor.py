@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.rounding import bf16, of_bf16
 from neocog.cuda.steps import Precision, Step, Work, c_work, up
 from neocog.cuda.tilings import shared_limit
 from neocog.errors import UsageError
@@ -362,16 +363,14 @@ def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32
 
 def _bits(values: NDArray[np.float64], code: int) -> NDArray[np.uint16]:
     """Round to half (code 1) or bfloat16 (2), as bits."""
-    if code == 1:
-        return values.astype(np.float16).view(np.uint16)
-    words = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.uint16)
+    bits: NDArray[np.uint16]
+    bits = values.astype(np.float16).view(np.uint16) if code == 1 else bf16(values)
+    return bits
 
 
 def _values(bits: NDArray[np.uint16], code: int) -> NDArray[np.float64]:
-    if code == 1:
-        return bits.view(np.float16).astype(np.float64)
-    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    values = bits.view(np.float16) if code == 1 else of_bf16(bits)
+    return np.asarray(values, np.float64)
 
 
 def _best_scale(a: NDArray[np.float64]) -> float:

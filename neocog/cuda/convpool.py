@@ -13,6 +13,7 @@ import numpy as np
 
 from neocog.cuda.convpool_tilings import MODES, Shape, Tiling, choose, kernel
 from neocog.cuda.kernel import Array, Launch, Machine
+from neocog.cuda.rounding import tf32
 from neocog.cuda.steps import Precision, up
 from neocog.errors import InputError, UsageError
 
@@ -232,16 +233,10 @@ def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
     full = full.reshape(slices, tiling.planes, taps, chunks, tiling.units, values)[:, dealt]
     full = full.transpose(0, 3, 2, 4, 1, 5)  # slice, chunk, tap, unit, plane, channel
     if shape.mode >= 2:
-        high = _tf32(xp, full)
-        parts = [high] if shape.mode == 2 else [high, _tf32(xp, full - high)]
+        high = tf32(full)
+        parts = [high] if shape.mode == 2 else [high, tf32(full - high)]
         full = xp.stack(parts, axis=3)
     return xp.ascontiguousarray(full).reshape(-1).view(np.uint32)
-
-
-def _tf32(xp: Any, x: Array) -> Array:
-    """Round float32 to TF32 (10 bits of fraction), ties away from zero."""
-    bits = xp.ascontiguousarray(x).view(np.uint32)
-    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def _precision_of(w: Array, precision: Precision | None) -> Precision:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout, Machine
+from neocog.cuda.rounding import of_bf16
 from neocog.cuda.steps import Step
 from neocog.errors import InputError
 from neocog.network.arrays import to_numpy
@@ -176,6 +177,4 @@ class Pass:
 
 def as_float32(values: NDArray[Any], layout: Layout) -> NDArray[np.float32]:
     """Return maps as they are stored, as float32."""
-    if layout.dtype != "bfloat16":
-        return values.astype(np.float32)
-    return (np.ascontiguousarray(values).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.array(of_bf16(values) if layout.dtype == "bfloat16" else values, np.float32)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch
+from neocog.cuda.rounding import tf32
 from neocog.cuda.steps import up
 from neocog.cuda.winograd_transforms import TILES, Split, cook_toom, transform_filters
 from neocog.errors import UsageError
@@ -225,10 +226,7 @@ class Plan:
             halves = [high, (u - high.astype(np.float64)).astype(np.float16)]
             both = [half.reshape(*u.shape[:-1], -1, 1, 8) for half in halves]
             return array_module(u).concatenate(both, axis=-2).view(np.float32).reshape(u.shape)
-        u = u.astype(np.float32)
-        if self.operand == "tf32":  # to nearest, ties away from zero
-            u = ((u.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-        return u
+        return tf32(u) if self.operand == "tf32" else u.astype(np.float32)
 
     def filter_launch(self, w: Array, u: Array, *, indexing: int = 0) -> Launch:
         """Return the launch that makes U of float32 filters, as :meth:`arrange` gives them.
