@@ -250,6 +250,34 @@ def test_a_picture_that_is_another_one_by_now(
     assert html.read_text().count("<article") == 1
 
 
+def test_a_picture_that_cannot_be_saved_stops_no_other(model: str, tmp_path: Path) -> None:
+    scans, seen = tmp_path / "scans", tmp_path / "seen"
+    scans.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        save_page(scans / name, "7")
+    (seen / "b.read.png").mkdir(parents=True)
+    result = run("read", scans, "--model", model, "--save-overlay", seen)
+    assert (result.exit_code, result.stdout.count("7\n")) == (0, 3)
+    assert "b.png: not drawn:" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(path.name for path in seen.iterdir() if path.is_file()) == [
+        "a.read.png", "c.read.png"
+    ]  # fmt: skip
+
+
+def test_pictures_of_long_names(model: str, tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    for folder in ("x" * 250, "\u5b57" * 80):
+        (scans / folder).mkdir(parents=True)
+        for end in "ab":
+            save_page(scans / folder / (folder[:-4] + end + ".png"), "7")
+    for option in ("--save-overlay", "--debug"):
+        seen = tmp_path / option.strip("-")
+        result = run("read", scans, "--model", model, option, seen)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert len(list(seen.glob("*/*"))) == (4 if option == "--save-overlay" else 20)
+
+
 def test_a_page_that_fails_has_one_card(tmp_path: Path) -> None:
     first, second = (Image.fromarray(page(text)) for text in ("1", "2"))
     first.save(tmp_path / "a.tif", save_all=True, append_images=[second])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LONG_SIDE = 2048  # larger pages are reduced: an overlay is for looking at
 _PER_ROW = 20  # digits in a row of the last step's picture
 _SHORT = 50  # letters that are kept of a folder's or a file's name that digits follow
+_LONG = 200  # bytes of a name without its endings: file systems take 255 with all of them
 _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 
 
@@ -48,8 +49,9 @@ class _Folder(ABC):
     """A folder that pictures are saved into; two pages never get the same name.
 
     A picture is named after its input, below the folder that was named: the same on every run,
-    whatever else is read. Where inputs differ by their endings or folders alone, and where it is
-    not known beforehand what comes, eight digits of the SHA-256 of the source follow.
+    whatever else is read. Where inputs differ by their endings or folders alone, where it is not
+    known beforehand what comes, and to the beginning of a name that is too long, eight digits of
+    the SHA-256 of the source are added.
 
     It may be the folder that the pictures are read from: no source is ever written over.
     """
@@ -117,10 +119,11 @@ class _Folder(ABC):
         if self._names is None:
             self._taken.setdefault(stem, source)
         page = f"-p{reading.page}" if reading.page else ""
-        if names.get(stem) != source or (page and stem + page in names):
-            digest = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
-            short = "/".join(part[:_SHORT] for part in stem.split("/"))
-            stem = f"{short}-{digest[:8]}"
+        several = names.get(stem) != source or (page and stem + page in names)
+        parts = stem.split("/")
+        if several or any(len(_bytes_of(part)) > _LONG for part in parts):
+            digest = hashlib.sha256(_bytes_of(source)).hexdigest()
+            stem = "/".join(part[:_SHORT] for part in parts) + f"-{digest[:8]}"
         return stem + page
 
     def _place(self, reading: PageReading, name: str) -> Path:
@@ -234,6 +237,10 @@ def _stem(source: str, key: str) -> str:
     *folders, last = PurePosixPath(key).parts
     kept = [folder for folder in folders if folder not in ("/", "..")]
     return "/".join(_UNSAFE.sub("_", part) for part in (*kept, PurePosixPath(last).stem))
+
+
+def _bytes_of(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _sheet(digits: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

@@ -245,6 +245,6 @@ def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
             for folder in folders if page.error is None else ():
                 try:
                     folder.save(page, item.picture(), item.key)
-                except Exception as error:  # it may be another picture by now
-                    name = printable(item.source)
-                    block.said.append(f"{name}: not drawn: {what_went_wrong(error)}")
+                except Exception as error:  # it may be another picture by now, the disk may be full
+                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                    block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
