@@ -30,6 +30,8 @@
 //   9  cells of US2 and US3 that hear something but cannot respond are not listed either: a bound
 //      of the excitation costs 1 / planes of it. About 40 % of US2 and half of US3 are left.
 //  10  JOINED: 40 channels are two and a half steps deep, so two taps share five, not three each.
+//  11  CHUNKS: US4 sees all of UC3, so that few digits fit in shared memory and weights are read once
+//      for these few. A part of the channels of twice as many digits fits; all planes in one block.
 //
 // Operands: MODE 0 half, 1 bfloat16, 2 TF32, 3 float32 as two halves. Sums are float32.
 #include "s_tensor.cuh"
@@ -59,7 +61,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     const int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
     const int digit = blockIdx.x / BANDS * GROUP, band = blockIdx.x % BANDS;
     const int first_row = band * ROWS, ky0 = blockIdx.z * KY_PER;
-    weights += ((u64)blockIdx.y * KSPLIT + blockIdx.z) * TAPS * TAP_WORDS;
+    weights += ((u64)blockIdx.y * KSPLIT + blockIdx.z) * (CHUNKS * TAPS * TAP_WORDS);
 
     start_next();
     load_stage(stages, weights, 0);
@@ -72,7 +74,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     NO_UNROLL for (int i = threadIdx.x; i < WN * NT * 8; i += THREADS)
         copy_async_4(silences + i, silence + blockIdx.y * (WN * NT * 8) + i);
     wait_for_previous();
-    load_input(input, maps, digit, batch, first_row + ky0);
+    load_input(input, maps, digit, batch, first_row + ky0, 0);
     copy_async_commit();
     const int first_plane = blockIdx.y * (WN * NT * 8);
     const int cells_there = GROUP > 1 ? min(GROUP, batch - digit) * ROWS * OUT
@@ -82,9 +84,9 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
     copy_async_wait<0>();
     fence_async_proxy();
     __syncthreads();
-    sum_planes(energy, input);
+    sum_planes(energy, input, 0);
     __syncthreads();
-    inhibit(v, energy, c_shared, profile_shared, unit, theta);
+    if (CHUNKS == 1) inhibit(v, energy, c_shared, profile_shared, unit, theta);
 
 #if HELD  // few weights: in registers for good
     u32 held[TAPS * STEPS][PARTS][NT][2];
@@ -120,27 +122,35 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             rows[m] = input + window * PITCH + (PAIR ? lane % 4 * CELL_BYTES : lane / 16 * 16);
             lower[m] = PAIR ? (window_of(cell_of(list, row + 8, count)) - window) * PITCH : 0;
         }
-        NO_UNROLL for (int stage = 0; stage < STAGES; stage++) {
-            const int turn = pass * STAGES + stage;
-            if (STAGES > 1) {
+        NO_UNROLL for (int stage = 0; stage < ALL_STAGES; stage++) {
+            const int turn = pass * ALL_STAGES + stage;
+            if (ALL_STAGES > 1) {
                 copy_async_wait<0>();
                 fence_async_proxy();
                 __syncthreads();
-                if (turn + 1 < passes * STAGES) {
+                if (CHUNKS > 1 && stage > 0 && stage % STAGES == 0) {  // all have read the last one
+                    load_input(input, maps, digit, batch, first_row + ky0, stage / STAGES);
+                    copy_async_commit();
+                    copy_async_wait<0>();
+                    __syncthreads();
+                    sum_planes(energy, input, stage / STAGES);
+                }
+                if (turn + 1 < passes * ALL_STAGES) {
                     load_stage(stages + (turn + 1) % 2 * (STAGE_TAPS * TAP_WORDS), weights,
-                               (stage + 1) % STAGES);
+                               (stage + 1) % ALL_STAGES);
                     copy_async_commit();
                 }
             }
             const u32* tap_weights =
-                stages + (STAGES > 1 ? turn % 2 : 0) * (STAGE_TAPS * TAP_WORDS) + wn * SLICE_WORDS;
-            const int taps = min(STAGE_TAPS, TAPS - stage * STAGE_TAPS);
+                stages + (ALL_STAGES > 1 ? turn % 2 : 0) * (STAGE_TAPS * TAP_WORDS) + wn * SLICE_WORDS;
+            const int first_tap = WITHIN_CHUNK(stage) * STAGE_TAPS;
+            const int taps = min(STAGE_TAPS, TAPS - first_tap);
 #if WGMMA
             const int turns = (taps - wk + WK - 1) / WK * STEPS / DEPTH;
             auto gather = [&](u32(&a)[DEPTH][PARTS][MT][4], int turn) {
                 UNROLL for (int d = 0; d < DEPTH; d++) {
                     const int i = turn * DEPTH + d;
-                    const int at = place_of(stage * STAGE_TAPS + wk + i / STEPS * WK, i % STEPS);
+                    const int at = place_of(first_tap + wk + i / STEPS * WK, i % STEPS);
                     UNROLL for (int part = 0; part < PARTS; part++)
                         UNROLL for (int m = 0; m < MT; m++) {
                             const u8* from = rows[m] + part * INPUT_BYTES + at;
@@ -157,10 +167,10 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
                     UNROLL for (int m = 0; m < MT; m++) {
                         if (m > 0 && COMPACT && tile_of(pass, wm, m) / 4 * 64 >= count) break;
                         if (SPLIT_HALF) {
-                            wgmma<MODE, NT>(sum[m], a[d][PARTS - 1][m], from);
-                            wgmma<MODE, NT>(sum[m], a[d][0][m], from + NT * 64);
+                            product(sum[m], a[d][PARTS - 1][m], from);
+                            product(sum[m], a[d][0][m], from + NT * 64);
                         }
-                        wgmma<MODE, NT>(sum[m], a[d][0][m], from);
+                        product(sum[m], a[d][0][m], from);
                     }
                 }
                 wgmma_commit();
@@ -207,7 +217,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
             const int turns = (taps - wk + WK - 1) / WK * STEPS;
             auto fetch = [&](u32(&a)[PARTS][MT][4], u32(&b)[PARTS][NT][2], int i) {
                 const int tap = wk + i / STEPS * WK, step = i % STEPS;
-                const int at = place_of(stage * STAGE_TAPS + tap, step);
+                const int at = place_of(first_tap + tap, step);
                 const u32* from = tap_weights + tap * TAP_WORDS + step * (WN * SLICE_WORDS);
                 UNROLL for (int part = 0; part < PARTS; part++) {
                     load_weights(b[part], from + part * NT * 64, lane);
@@ -256,8 +266,12 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #endif
 #endif
 #if FLUSH
-            flush(stage == STAGES - 1);
+            flush(stage == ALL_STAGES - 1);
 #endif
+        }
+        if (CHUNKS > 1) {
+            __syncthreads();
+            inhibit(v, energy, c_shared, profile_shared, unit, theta);
         }
         if (SPREAD || (pass == 0 && !COMPACT)) __syncthreads();  // v is complete, the input read
 

@@ -6,21 +6,27 @@
 // KSIZE kernel; IN_W, IN_C width (border included) and channels of the input; OUT cells a side;
 // OUT_C channels stored; OUT_MAP type of the output map; GROUP digits and ROWS rows of cells a
 // block; WM x WN x WK warps; MT x NT tiles of 16x8 a warp; KSPLIT
-// blocks share a window; STAGE_TAPS taps a stage of weights; DEPTH steps of operands a warp holds;
+// blocks share a window; CHUNKS parts of the channels, brought one after another; STAGE_TAPS taps a
+// stage of weights; DEPTH steps of operands a warp holds;
 // COMPACT 1 where only cells that may respond are computed; WGMMA 1 where a warpgroup of four warps
 // computes tiles of 64 cells (WM then counts warps, a multiple of 4).
 #define WIDE (MODE == 2)
 #define SPLIT_HALF (MODE == 3)
 #define PARTS (SPLIT_HALF ? 2 : 1)
 #define PAIR (IN_C == 2)  // UG: a row of the window, on and off side by side, is one run of values
-#define CELL_BYTES (IN_C * (WIDE ? 4 : 2))
+#ifndef CHUNKS
+#define CHUNKS 1
+#endif
+#define CHUNK (IN_C / CHUNKS)
+#define CELL_BYTES (CHUNK * (WIDE ? 4 : 2))
 // Channels that end in half a step of the product: two neighbouring taps count as one, since their
 // channels follow each other and fill whole steps. Such cells need no gap either.
-#define JOINED (!WIDE && !PAIR && IN_C % 16 != 0)
+#define JOINED (!WIDE && !PAIR && CHUNK % 16 != 0)
 #define JOIN (JOINED ? 2 : 1)
 // 16 bytes between cells keep the eight rows of an ldmatrix in different banks
 #define PITCH (PAIR || JOINED ? CELL_BYTES : CELL_BYTES + 16)
-#define PARTS_OF_CELL (PAIR ? 1 : IN_C / (MODE <= 1 ? 8 : 4))  // what one thread loads at a time
+#define UNIT (PAIR ? 2 : MODE <= 1 ? 8 : 4)  // channels that one thread loads at a time
+#define PARTS_OF_CELL (CHUNK / UNIT)
 #define KY_PER (KSIZE / KSPLIT)
 #define IN_ROWS (ROWS + KY_PER - 1)
 #define PIXELS (GROUP * IN_ROWS * IN_W)
@@ -28,8 +34,9 @@
 #define BANDS ((OUT + ROWS - 1) / ROWS)
 #define TAPS (PAIR ? KY_PER : KY_PER * KSIZE / JOIN)
 #define STEPS (PAIR ? (WIDE ? 2 : 1) : CELL_BYTES * JOIN / 32)  // products of depth 16 (8: TF32) a tap
-#define STAGES ((TAPS + STAGE_TAPS - 1) / STAGE_TAPS)
-#define BUFFERS (STAGES > 1 ? 2 : 1)
+#define STAGES ((TAPS + STAGE_TAPS - 1) / STAGE_TAPS)  // of a chunk
+#define ALL_STAGES (CHUNKS * STAGES)
+#define WITHIN_CHUNK(stage) (CHUNKS > 1 ? (stage) % STAGES : (stage))
 #define WARPS (WM * WN * WK)
 #define THREADS (WARPS * 32)
 #define BOUNDS THREADS, 1  // registers as many as are of use
@@ -100,25 +107,30 @@ DEVICE void put(u8* to, int i, part_t u) {
 #elif PAIR
     ((uint2*)to)[i] = make_uint2(tf32_of(u.x), tf32_of(u.y));
 #elif SPLIT_HALF
-    u8* at = to + i / (IN_C / 4) * PITCH + i % (IN_C / 4) * 8;
+    u8* at = to + i / (CHUNK / 4) * PITCH + i % (CHUNK / 4) * 8;
     const u32 xy = half2_of(u.x, u.y), zw = half2_of(u.z, u.w);
     const float2 a = floats_of_half2(xy), b = floats_of_half2(zw);
     *(uint2*)at = make_uint2(xy, zw);
     *(uint2*)(at + INPUT_BYTES) =
         make_uint2(half2_of(u.x - a.x, u.y - a.y), half2_of(u.z - b.x, u.w - b.y));
 #else
-    u8* at = to + i / (IN_C / 4) * PITCH + i % (IN_C / 4) * 16;
+    u8* at = to + i / (CHUNK / 4) * PITCH + i % (CHUNK / 4) * 16;
     *(uint4*)at = make_uint4(tf32_of(u.x), tf32_of(u.y), tf32_of(u.z), tf32_of(u.w));
 #endif
 }
 
+// Which unit of the map is the i-th of a chunk's.
+DEVICE int unit_of(int i) {
+    return CHUNKS > 1 ? i / PARTS_OF_CELL * (IN_C / UNIT) + i % PARTS_OF_CELL : i;
+}
+
 // Bring the input of the block's cells into shared memory; rows beyond the map become 0.
-DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int row) {
+DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int row, int chunk) {
     const int count = IN_ROWS * IN_W * PARTS_OF_CELL;
     const int inside = min(IN_ROWS, IN_W - row) * IN_W * PARTS_OF_CELL;
     NO_UNROLL for (int g = 0; g < GROUP; g++) {
         if (digit + g >= batch) break;
-        const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C;
+        const map_t* from = maps + ((u64)(digit + g) * IN_W + row) * IN_W * IN_C + chunk * CHUNK;
         u8* to = input + g * IN_ROWS * IN_W * PITCH;
 #if MODE <= 1
         NO_UNROLL for (int i = threadIdx.x; i < count; i += THREADS) {
@@ -128,7 +140,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
             else *(u32*)at = 0;
 #else
             u8* at = to + i / PARTS_OF_CELL * PITCH + i % PARTS_OF_CELL * 16;
-            if (i < inside) copy_async_16(at, from + i * 8);
+            if (i < inside) copy_async_16(at, from + unit_of(i) * 8);
             else *(uint4*)at = make_uint4(0, 0, 0, 0);
 #endif
         }
@@ -138,7 +150,7 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
             part_t u[8];
             UNROLL for (int j = 0; j < 8; j++) {
                 const int i = base + j * THREADS;
-                if (i < inside) u[j] = ((const part_t*)from)[i];
+                if (i < inside) u[j] = ((const part_t*)from)[unit_of(i)];
                 else u[j] = part_t{};
             }
             UNROLL for (int j = 0; j < 8; j++)
@@ -154,11 +166,12 @@ DEVICE void load_input(u8* input, const map_t* maps, int digit, int batch, int r
 #endif
 }
 
-// Sum over planes of u^2 at every input cell; where responses are bounded, the root of it.
-DEVICE void sum_planes(float* energy, const u8* input) {
+// Sum over planes of u^2 at every input cell, chunk by chunk; where responses are bounded, the root
+// of it.
+DEVICE void sum_planes(float* energy, const u8* input, int chunk) {
     NO_UNROLL for (int i = threadIdx.x; i < PIXELS; i += THREADS) {
         const u8* at = input + i * PITCH;
-        float sum = 0.0f;
+        float sum = chunk > 0 ? energy[i] : 0.0f;
 #if SPLIT_HALF
         UNROLL for (int word = 0; word < CELL_BYTES / 4; word++) {
             float2 high = floats_of_half2(((const u32*)at)[word]);
@@ -265,6 +278,20 @@ DEVICE int place_of(int tap, int step) {
 #endif
 }
 
+#if WGMMA
+// d += a b for any number of tiles that is the sum of two for which there is an instruction.
+template <int tiles>
+DEVICE void product(float (&d)[tiles][4], const u32 (&a)[4], const u32* from) {
+    if constexpr (tiles > 10) {
+        constexpr int low = tiles == 12 ? 6 : 10;
+        wgmma<MODE, low>(*(float(*)[low][4])&d[0], a, from);
+        wgmma<MODE, tiles - low>(*(float(*)[tiles - low][4])&d[low], a, from + low * 64);
+    } else {
+        wgmma<MODE, tiles>(d, a, from);
+    }
+}
+#endif
+
 // Number of the m-th tile of 16 cells of a warp. (The four warps of a group follow one another.)
 DEVICE int tile_of(int pass, int wm, int m) {
 #if WGMMA
@@ -275,8 +302,8 @@ DEVICE int tile_of(int pass, int wm, int m) {
 }
 
 DEVICE void load_stage(u32* to, const u32* weights, int stage) {
-    int taps = min(STAGE_TAPS, TAPS - stage * STAGE_TAPS);
-    const u32* from = weights + stage * STAGE_TAPS * TAP_WORDS;
+    const int first = WITHIN_CHUNK(stage) * STAGE_TAPS, taps = min(STAGE_TAPS, TAPS - first);
+    const u32* from = weights + (CHUNKS > 1 ? stage / STAGES * TAPS + first : first) * TAP_WORDS;
     NO_UNROLL for (int i = threadIdx.x; i < taps * TAP_WORDS / 4; i += THREADS)
         copy_async_16(to + i * 4, from + i * 4);
 }

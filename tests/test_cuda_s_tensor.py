@@ -114,6 +114,10 @@ def test_gives_the_equations_in_bf16(machine: Emulator) -> None:
         (2, "tf32", Tiling(1, 5, 4, 1, 2, 2, 3, stage=9, wgmma=True)),
         (3, "fp16", Tiling(2, 5, 4, 1, 2, 1, 2, ksplit=3, stage=5, wgmma=True)),
         (0, "fp16", Tiling(1, 17, 4, 1, 1, 2, 2, stage=6, wgmma=True)),
+        (3, "fp16", Tiling(2, 5, 4, 1, 1, 1, 2, stage=27, wgmma=True, chunks=2)),
+        (3, "fp16", Tiling(3, 5, 2, 1, 2, 3, 2, stage=81, chunks=2)),
+        (3, "tf32", Tiling(1, 5, 2, 1, 1, 1, 2, stage=9, chunks=2)),
+        (3, "fp32", Tiling(2, 5, 4, 1, 1, 1, 2, stage=9, wgmma=True, chunks=2)),
     ],
     ids=str,
 )
@@ -158,6 +162,12 @@ def test_two_taps_share_a_step_where_channels_end_in_half_of_one(
     check(machine, 2, precision, tiling, planes=(35, 19, 13))
 
 
+@pytest.mark.parametrize("tiles", [12, 15, 20])
+def test_planes_beyond_one_instruction_take_two(machine: Emulator, tiles: int) -> None:
+    tiling = Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True)
+    check(machine, 3, "fp16", tiling, batch=2, planes=(3, 5, 8 * tiles - 3))
+
+
 @pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
 def test_any_number_of_planes(machine: Emulator, planes: tuple[int, int, int]) -> None:
     check(machine, 2, "fp16", None, batch=1, planes=planes)
@@ -195,7 +205,7 @@ def test_measured_tilings_are_taken() -> None:
 
 def test_too_many_channels_are_refused() -> None:
     with pytest.raises(UsageError, match="--plan direct"):
-        choose(Shape(9, 13, 1008, 5, 80, 0), 8, 80, 108)
+        choose(Shape(9, 13, 16 * 211, 5, 80, 0), 8, 80, 108)
 
 
 def test_operands_are_rounded_to_nearest() -> None:

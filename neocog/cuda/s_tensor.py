@@ -69,7 +69,7 @@ class TensorS(Step):
         profile = np.sqrt((self._a**2).sum(axis=1)).max(axis=0) / self._scale
         self._profile = machine.xp.asarray(profile.astype(np.float32))
         self._tilings = dict(tilings or {})
-        self._packed: dict[tuple[int, int, int, bool], Array] = {}
+        self._packed: dict[tuple[int, ...], Array] = {}
         self._silences: dict[int, Array] = {}
 
     def tiling(self, batch: int) -> Tiling:
@@ -103,6 +103,7 @@ class TensorS(Step):
                 ("MT", tiling.mt),
                 ("NT", tiling.nt),
                 ("KSPLIT", tiling.ksplit),
+                ("CHUNKS", tiling.chunks),
                 ("STAGE_TAPS", tiling.stage),
                 ("DEPTH", tiling.depth),
                 ("WGMMA", int(tiling.wgmma)),
@@ -153,7 +154,7 @@ class TensorS(Step):
         return s_work(self.source, self.target, self.shape.kernel)
 
     def _weights_for(self, t: Tiling) -> Array:
-        key = (t.nt, t.wn, t.ksplit, t.wgmma)
+        key = (t.nt, t.wn, t.ksplit, t.chunks, t.wgmma)
         if key not in self._packed:
             packed = pack(self._a / float(self._scale), self.shape, t)
             self._packed[key] = self._machine.xp.asarray(packed)
@@ -170,16 +171,19 @@ class TensorS(Step):
 def pack(a: NDArray[np.float64], shape: Shape, tiling: Tiling) -> NDArray[np.uint32]:
     """Pack weights (K, K', kernel, kernel) in the order in which warps take them.
 
-    Returns 32-bit words, flat: slice of planes, part of the window, tap, step, warp along planes,
-    (MODE 3: higher, lower halves,) tiles of planes. Two neighbouring tiles share 16 planes so that
-    each lane ends with four of them that follow one another.
+    Returns 32-bit words, flat: slice of planes, part of the window or of the channels, tap, step,
+    warp along planes, (MODE 3: higher, lower halves,) tiles of planes. Two neighbouring tiles share
+    16 planes so that each lane ends with four of them that follow one another.
     """
     slices = shape.slices(tiling) * tiling.wn
     columns = _columns(tiling.nt)
     inner = 8 if shape.mode == 2 else 16
     depth = shape.taps(tiling) * tiling.ksplit * shape.steps * inner
     full = np.zeros((slices * tiling.nt * 8, depth))
-    full[: len(a)] = _window_runs(a, shape)
+    runs = _window_runs(a, shape)
+    if tiling.chunks > 1:  # a chunk of the channels of all taps, then the next
+        runs = runs.reshape(len(a), shape.taps(tiling), tiling.chunks, -1).transpose(0, 2, 1, 3)
+    full[: len(a)] = runs.reshape(len(a), -1)
     # (slice of a block, warp, tile, column) x (part, tap and step, depth of a step)
     full = full.reshape(slices, tiling.nt * 8, tiling.ksplit, -1, inner)
     full = full[:, columns].reshape(

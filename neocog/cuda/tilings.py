@@ -37,6 +37,9 @@ class Tiling:
         Blocks that share a window; divides the kernel's rows.
     stage : int
         Taps (see :meth:`Shape.taps`) of weights in shared memory at a time.
+    chunks : int
+        Parts of the channels, brought one after another where all are too many; cells are computed
+        in one pass then.
     depth : int
         Steps whose operands a warp holds: those of a group of ``wgmma``; otherwise 2 where the next
         step's are brought while this one's are multiplied.
@@ -58,6 +61,7 @@ class Tiling:
     depth: int = 1
     compact: bool = False
     wgmma: bool = False
+    chunks: int = 1
 
     @property
     def spread(self) -> bool:
@@ -103,6 +107,10 @@ class Shape:
             return 2 if self.mode == 2 else 1
         return self.cell_bytes * (2 if self.joined else 1) // 32
 
+    def chunk(self, tiling: Tiling) -> "Shape":
+        """Return the shape with those channels that are in shared memory at a time."""
+        return replace(self, channels=self.channels // tiling.chunks)
+
     def taps(self, tiling: Tiling) -> int:
         """Taps of a block's part of the window; rows of it if ``pair``, pairs of taps if joined."""
         rows = self.kernel // tiling.ksplit
@@ -126,17 +134,19 @@ class Shape:
         return -(-batch // tiling.group) * bands, self.slices(tiling), tiling.ksplit
 
     def tap_words(self, tiling: Tiling) -> int:
-        """32-bit words of one tap's weights for the planes of a block."""
-        return self.steps * tiling.wn * tiling.nt * 64 * (2 if self.mode == 3 else 1)
+        """32-bit words of one tap's weights for the planes of a block and a chunk of channels."""
+        steps = self.chunk(tiling).steps
+        return steps * tiling.wn * tiling.nt * 64 * (2 if self.mode == 3 else 1)
 
     def shared(self, tiling: Tiling) -> int:
         """Bytes of shared memory of a block."""
-        pitch = self.cell_bytes + (0 if self.pair or self.joined else 16)
+        cell_bytes = self.chunk(tiling).cell_bytes
+        pitch = cell_bytes + (0 if self.pair or self.joined else 16)
         in_rows = tiling.rows + self.kernel // tiling.ksplit - 1
         pixels = tiling.group * in_rows * self.width
-        operands = up(pixels * pitch + (8 * self.cell_bytes if self.pair else 0), 16)
+        operands = up(pixels * pitch + (8 * cell_bytes if self.pair else 0), 16)
         operands *= 2 if self.mode == 3 else 1
-        buffers = 2 if self.taps(tiling) > tiling.stage else 1
+        buffers = 2 if self.taps(tiling) > tiling.stage or tiling.chunks > 1 else 1
         operands += buffers * tiling.stage * self.tap_words(tiling) * 4
         # where several warps have a part of a window their sums take the operands' place
         summed = tiling.threads * tiling.mt * tiling.nt * 16 if tiling.spread else 0
@@ -153,8 +163,8 @@ _WARPS = (
     *((3, 1), (3, 2), (3, 4), (12, 1)),
 )
 _GROUPS_OF_WARPS = ((4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (12, 1))
-#: Tiles of planes that ``kernels/wgmma.cuh`` has an instruction for.
-_WGMMA_TILES = (2, 3, 4, 5, 6, 8, 9, 10)
+#: Tiles of planes that one or two instructions of ``kernels/wgmma.cuh`` serve.
+_WGMMA_TILES = (2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 20)
 #: Part of the cells of US1 .. US3 that may respond, on handwritten digits.
 _HEARD = 0.45
 #: Taps of weights a stage, most first.
@@ -238,8 +248,9 @@ def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
             for mt in (1, 2, 3, 4):
                 for wm, wk in _GROUPS_OF_WARPS if wgmma else _WARPS:
                     for group, rows in _bands(shape, batch):
-                        for ksplit in _splits(shape):
+                        for ksplit, chunks in _splits(shape):
                             t = Tiling(group, rows, wm, 1, wk, mt, nt, ksplit, wgmma=wgmma)
+                            t = replace(t, chunks=chunks)
                             if _worth(shape, t):
                                 yield from _stages(shape, t, limit)
 
@@ -264,10 +275,14 @@ def _bands(shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
             yield 1, rows
 
 
-def _splits(shape: Shape) -> tuple[int, ...]:
+def _splits(shape: Shape) -> list[tuple[int, int]]:
+    """Blocks that share a window, and chunks of channels; not both."""
     if shape.pair:
-        return (1,)
-    return tuple(n for n in (1, 2, 3, shape.kernel) if shape.kernel % n == 0)
+        return [(1, 1)]
+    splits = [(n, 1) for n in (1, 2, 3, shape.kernel) if shape.kernel % n == 0]
+    if shape.out <= 8:
+        splits += [(1, n) for n in (2, 3, 5, 7, 10) if shape.channels % (16 * n) == 0]
+    return splits
 
 
 def _worth(shape: Shape, t: Tiling) -> bool:
@@ -278,7 +293,7 @@ def _worth(shape: Shape, t: Tiling) -> bool:
         return False
     if (t.wm // (4 if t.wgmma else 1) - 1) * t.mt * (64 if t.wgmma else 16) >= shape.cells(t):
         return False
-    return shape.passes(t) == 1 or (t.ksplit == 1 and t.wk == 1)
+    return shape.passes(t) == 1 or (t.ksplit == 1 and t.wk == 1 and t.chunks == 1)
 
 
 def _fits_registers(shape: Shape, t: Tiling) -> bool:
@@ -306,7 +321,8 @@ def _variants(shape: Shape, t: Tiling) -> Iterator[Tiling]:
     for depth in (1,) if shape.pair else (1, 2, 3) if t.wgmma else (1, 2):
         deep = replace(t, depth=depth)
         stages = {t.stage, taps % t.stage or t.stage}
-        uneven = any(n % t.wk or n // t.wk * shape.steps % depth for n in stages)
+        steps = shape.chunk(t).steps
+        uneven = any(n % t.wk or n // t.wk * steps % depth for n in stages)
         if (depth > 1 and t.wgmma and uneven) or not _fits_registers(shape, deep):
             continue
         yield deep
@@ -352,14 +368,14 @@ def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     busy = max(1.35 * max(multiplied, read), chain)
     cells = shape.cells(t)
     pixels = t.group * (t.rows + shape.kernel // t.ksplit - 1) * shape.width
-    moved = taps * shape.tap_words(t) * 4.0 * (passes if taps > t.stage else 1)
+    moved = taps * t.chunks * shape.tap_words(t) * 4.0 * (passes if taps > t.stage else 1)
     moved += pixels * shape.cell_bytes * (2 if shape.mode >= 2 else 1)
     moved += cells * t.nt * t.wn * 32 * (2 if t.ksplit > 1 else 0)
     planes = t.nt * t.wn * 8
     issued = pixels * shape.cell_bytes * 1.25 + cells * shape.kernel**2 / t.ksplit * 3
     issued += cells * planes * ((6 + 2 * t.wk) * heard + 0.3 * t.compact)
     rate = min(48.0, t.threads / 4)
-    other = 2500 + moved / 16 + issued / rate + 60 * passes * -(-taps // t.stage)
+    other = 2500 + moved / 16 + issued / rate + 60 * passes * -(-taps // t.stage) * t.chunks
     other += 1000 * t.spread + 2500 * (t.ksplit > 1) + 400 * t.compact
     resident = min(232448 // (shape.shared(t) + 1024), 65536 // (registers(shape, t) * t.threads))
     together = min(max(1, min(resident, 16)), -(-blocks // processors))
