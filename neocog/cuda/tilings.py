@@ -248,7 +248,7 @@ def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:
             for mt in (1, 2, 3, 4):
                 for wm, wk in _GROUPS_OF_WARPS if wgmma else _WARPS:
                     for group, rows in _bands(shape, batch):
-                        for ksplit, chunks in _splits(shape):
+                        for ksplit, chunks in _splits(shape, group):
                             t = Tiling(group, rows, wm, 1, wk, mt, nt, ksplit, wgmma=wgmma)
                             t = replace(t, chunks=chunks)
                             if _worth(shape, t):
@@ -275,12 +275,12 @@ def _bands(shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
             yield 1, rows
 
 
-def _splits(shape: Shape) -> list[tuple[int, int]]:
-    """Blocks that share a window, and chunks of channels; not both."""
+def _splits(shape: Shape, group: int) -> list[tuple[int, int]]:
+    """Blocks that share a window, and chunks of channels where digits are many; not both."""
     if shape.pair:
         return [(1, 1)]
     splits = [(n, 1) for n in (1, 2, 3, shape.kernel) if shape.kernel % n == 0]
-    if shape.out <= 8:
+    if group >= 4:
         splits += [(1, n) for n in (2, 3, 5, 7, 10) if shape.channels % (16 * n) == 0]
     return splits
 
