@@ -1,7 +1,7 @@
 """Learns networks by gradient, several at once on one GPU, in slices of a few minutes.
 
     python benchmarks/finetune.py DATA -o OUT --jobs 40/160/100:0 40/160/100:1 26/78/70:0 \
-        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.03]
+        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.06]
 
 DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
 ``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
@@ -14,7 +14,6 @@ the starts alone (no GPU needed). --test reads the test digits too, --speed time
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,10 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+from neocog.errors import NeocogError, UsageError
+from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
 _CHANGED = (
@@ -55,10 +57,13 @@ class Job:
 
 
 def settings_of(job: Job, args: argparse.Namespace) -> Any:
-    """Settings from the command, then from the job: fields of Settings, or strengths."""
-    from neocog.learning.augment import augmentation
-    from neocog.learning.settings import Settings
+    """Settings from the command, then from the job: fields of Settings, or strengths.
 
+    Raises
+    ------
+    UsageError
+        If a value is none of that setting, or makes no sense.
+    """
     settings = Settings(
         seed=job.seed,
         minutes=args.cycle or args.minutes,
@@ -75,27 +80,51 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         key, _, value = change.partition("=")
         if key == "augmentation":
             how = value
-        elif hasattr(settings, key):
-            kind = type(getattr(settings, key))
-            settings = replace(settings, **{key: kind(value)})
+        elif key in Settings.__slots__:
+            settings = replace(settings, **{key: value_of(key, value)})
         else:
             strengths.append(change)
-    return replace(settings, augmentation=augmentation(",".join([how, *strengths])))
+    settings = replace(settings, augmentation=augmentation(",".join([how, *strengths])))
+    settings.check()
+    return settings
+
+
+def value_of(name: str, words: str) -> Any:
+    """Return a setting's value from words: ``last=0`` is False, ``minutes=none`` None."""
+    hint = get_type_hints(Settings)[name]
+    kinds = get_args(hint) or (hint,)
+    if words == "none" and type(None) in kinds:
+        return None
+    try:
+        return {"0": False, "1": True}[words] if kinds[0] is bool else kinds[0](words)
+    except (KeyError, TypeError, ValueError):
+        wanted = "0 or 1" if kinds[0] is bool else kinds[0].__name__
+        raise UsageError(f"a job's {name}={words}; wanted {wanted}") from None
 
 
 def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
-    """Learn the start, or read it where it was learned before."""
+    """Learn the start, or read it where it was learned before.
+
+    Raises
+    ------
+    UsageError
+        If the one there is of other planes, digits, seed or ``--reject``.
+    """
     from neocog.learning.datasets import open_digits
-    from neocog.learning.start import recipe_of, start_model
+    from neocog.learning.start import check_start, described, recipe_of, start_model
     from neocog.network.model import load_model
 
     path = folder / "start.safetensors"
-    if not path.exists():
-        digits = open_digits(args.data / "mnist", split="learning")
-        few = int(job.planes.partition("/")[0]) < 33
-        recipe = recipe_of("finetuned-small" if few else "finetuned", job.planes)
-        start = start_model(recipe, digits.images, digits.labels, seed=job.seed, reject=args.reject)
-        start.save(path)
+    digits = open_digits(args.data / "mnist", split="learning")
+    recipe = recipe_of("finetuned", job.planes)
+    if (recipe.limits or (0,))[0] < 33:
+        recipe = recipe_of("finetuned-small", job.planes)
+    given: dict[str, Any] = {"seed": job.seed, "reject": args.reject}
+    if path.exists():
+        start = load_model(path)
+        check_start(path, start, described(recipe, digits.images, digits.labels, **given))
+        return start
+    start_model(recipe, digits.images, digits.labels, **given).save(path)
     return load_model(path)
 
 
@@ -122,13 +151,13 @@ def pools_of(folder: Path, settings: Any, digits: Any, kept: Any, *, marks: bool
 
 def _name_of_pools(settings: Any, digits: Any, kept: Any, *, marks: bool) -> str:
     """Name all that pools follow from: seed, size, whether there are any, and the digits."""
-    seen = hashlib.sha256()
-    for array in (digits.images, digits.labels, kept.images, kept.labels):
-        seen.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+    from neocog.learning.datasets import digest
+
     parts = [f"pools-seed{settings.seed}", str(settings.pool)]
     parts += ["variants"] * (settings.variants > 0)
     parts += ["marks"] * (marks and settings.marks > 0)
-    return "-".join([*parts, seen.hexdigest()[:8]]) + ".npz"
+    parts += [digest(own.images, own.labels) for own in (digits, kept)]
+    return re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-") + ".npz"
 
 
 def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
@@ -143,7 +172,6 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     digits = open_digits(args.data / "mnist", split="learning")
     kept = open_digits(args.data / "mnist", split="validation")
     settings = settings_of(job, args)
-    settings.check()
     drawn = pools_of(args.output, settings, digits, kept, marks=start.classes > LABELS)
     if args.starts:
         print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
@@ -222,7 +250,7 @@ def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict
     import torch
     from torch.nn import functional
 
-    from neocog.learning.augment import augment, augmentation
+    from neocog.learning.augment import augment
     from neocog.learning.trainable import Trainable
     from neocog.network.decision import labels_of
     from neocog.network.spec import LABELS
@@ -282,14 +310,15 @@ def main() -> int:
     parser.add_argument("--jobs", nargs="+", type=Job.parse, default=[Job("40/160/100", 0)])
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--cycle", type=float, help="minutes of a cycle longer than one slice")
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--rate", type=float, default=0.03)
-    parser.add_argument("--reject", type=int, default=20, help="planes for what is no digit")
-    parser.add_argument("--marks", type=float, default=0.15, help="share of a batch")
-    parser.add_argument("--variants", type=float, default=0.15, help="share of a batch")
-    parser.add_argument("--augmentation", default="scans")
-    parser.add_argument("--precision", default="tf32")
-    parser.add_argument("--save-every", type=int, default=2000)
+    usually = Settings()
+    parser.add_argument("--batch", type=int, default=usually.batch)
+    parser.add_argument("--rate", type=float, default=usually.rate)
+    parser.add_argument("--reject", type=int, default=REJECTING, help="planes for what is no digit")
+    parser.add_argument("--marks", type=float, default=usually.marks, help="share of a batch")
+    parser.add_argument("--variants", type=float, default=usually.variants, help="share of a batch")
+    parser.add_argument("--augmentation", default=USUAL)
+    parser.add_argument("--precision", default=usually.precision)
+    parser.add_argument("--save-every", type=int, default=usually.save_every)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--starts", action="store_true")
@@ -298,13 +327,19 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=1, help="over which the jobs are dealt")
     parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.begun is not None:
-        learn(args.jobs[0], args, args.begun)
-        return 0
-    if args.speed:
+    try:
         for job in args.jobs:
-            speed(job, args)
-        return 0
+            settings_of(job, args)
+        if args.begun is not None:
+            learn(args.jobs[0], args, args.begun)
+            return 0
+        if args.speed:
+            for job in args.jobs:
+                speed(job, args)
+            return 0
+    except NeocogError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return error.exit_code
     return _all(args.jobs, begun, args.gpus)
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from neocog.learning.augment import augment, augmentation
+from neocog.learning.augment import augment
+from neocog.learning.settings import augmentation
 
 #: Side of what a LeNet sees: U0 without its last row and column, halved.
 FIELD = 32
@@ -65,7 +66,7 @@ def learn(
 ) -> dict[str, Any]:
     """Learn from digits (N, 28, 28) by Adam, the rate falling as a cosine; at most so long.
 
-    ``how`` is a preset of :mod:`neocog.learning.augment`: what each digit is changed by, at every
+    ``how`` is a preset of :mod:`neocog.learning.settings`: what each digit is changed by, at every
     step anew, before it is laid into U0.
     """
     generator = torch.Generator(device=device).manual_seed(seed)

@@ -1,5 +1,6 @@
-"""Pools of variants and marks that a benchmark keeps: read again where they are the same alone."""
+"""What a benchmark keeps, starts, variants and marks: read again where it is the same alone."""
 
+from argparse import Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 
 pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from benchmarks.finetune import pools_of
+from benchmarks.finetune import Job, pools_of, start_of
+from neocog.errors import UsageError
 from neocog.learning.datasets import open_digits
 from neocog.learning.settings import Settings
+from tests.test_cli import write_idx
 
 QUICK = Settings(pool=30, batch=20, marks=0.2, variants=0.2)
 
@@ -52,3 +55,21 @@ def test_a_file_of_pools_is_whole_or_not_there(
     with pytest.raises(KeyboardInterrupt):
         pools_of(tmp_path, QUICK, digits, digits, marks=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kept_start_has_the_planes_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.learning.start.MARKS", 30)
+    (tmp_path / "mnist").mkdir()
+    write_idx(tmp_path / "mnist", "train", 60)
+    args, job = Namespace(data=tmp_path, reject=1), Job("4/6/10", 0)
+    start = start_of(job, tmp_path, args)
+    assert start.planes[2] == 11
+    assert start_of(job, tmp_path, args).id == start.id
+    args.reject = 2
+    with pytest.raises(UsageError, match="with reject 1; reject 2 came"):
+        start_of(job, tmp_path, args)
+    args.reject = 1
+    with pytest.raises(UsageError, match="with seed 0; seed 1 came"):
+        start_of(Job("4/6/10", 1), tmp_path, args)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neocog.cli.progress import Counter
+from neocog.learning.settings import Settings, augmentation
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _PANEL = "Recipes by gradient"
 _KEPT = "start.safetensors"  # in the folder of a run: what it began with
+#: What the options are where they are not given.
+USUALLY = Settings()
 #: What a model that is gone on from has already.
 _OF_A_NEW_START = ("--planes", "--reject")
 
@@ -163,10 +166,8 @@ def learn(
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _device(options.device, name)
-    from neocog.learning.augment import augmentation
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
-    from neocog.learning.settings import Settings
 
     settings = Settings(
         seed=seed,

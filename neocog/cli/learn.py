@@ -12,6 +12,7 @@ import typer
 
 from neocog.cli import finetune
 from neocog.cli.progress import Counter
+from neocog.learning.settings import REJECTING, USUAL
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
@@ -90,18 +91,18 @@ def train(
     device: Device = "cpu",
     recipes: Recipes = False,
     planes: finetune.Planes = None,
-    epochs: finetune.Epochs = 80.0,
+    epochs: finetune.Epochs = finetune.USUALLY.epochs,
     minutes: finetune.Minutes = None,
-    batch: finetune.Batch = 512,
-    rate: finetune.Rate = 0.06,
-    reject: finetune.Reject = 20,
-    lean: finetune.Lean = 3.0,
-    marks: finetune.Marks = 0.15,
-    variants: finetune.Variants = 0.15,
-    augmentation: finetune.Changes = "scans",
+    batch: finetune.Batch = finetune.USUALLY.batch,
+    rate: finetune.Rate = finetune.USUALLY.rate,
+    reject: finetune.Reject = REJECTING,
+    lean: finetune.Lean = finetune.USUALLY.lean,
+    marks: finetune.Marks = finetune.USUALLY.marks,
+    variants: finetune.Variants = finetune.USUALLY.variants,
+    augmentation: finetune.Changes = USUAL,
     checkpoints: finetune.Checkpoints = None,
     start: finetune.Start = None,
-    last: finetune.Last = False,
+    last: finetune.Last = finetune.USUALLY.last,
 ) -> None:
     """Learn a network from labelled digits. The model has the name of its file.
 

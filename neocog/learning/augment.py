@@ -5,133 +5,17 @@ the generator that is given; the same generator state gives the same pictures on
 Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from neocog.errors import UsageError
+from neocog.learning.settings import Augmentation
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE, ENLARGED, MARGIN
 
 Tensor = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Augmentation:
-    """How strongly digits are changed; 0 leaves a change out.
-
-    Attributes
-    ----------
-    shift : float
-        Largest move, each way.
-    far : float
-        Share of digits moved by up to ``far_shift`` instead.
-    far_shift : float
-        Their largest move.
-    rotation : float
-        Largest turn (degrees).
-    scale : float
-        Largest change of size, as a share; rows and columns differ by up to half of it.
-    shear : float
-        Largest slant (columns per row).
-    elastic : float
-        Standard deviation of the displacement of a coarse grid's points.
-    stroke : float
-        Strokes grow or shrink by up to this many pixels a side.
-    blur : float
-        Largest standard deviation of a blur, given to half of the digits.
-    noise : float
-        Largest standard deviation of noise, given to a third of the digits.
-    contrast : float
-        Largest loss of ink, as a share, and strength of an uneven ink.
-    occlusion : float
-        Share of digits of which a bar or patch is missing.
-    neighbour : float
-        Share of digits beside which a piece of another digit stands.
-    binary : float
-        Share of digits that are cut to black and white.
-    coarse : float
-        Share of digits that were seen by few pixels, 9 to 22 for the 28 of a digit.
-    """
-
-    shift: float = 3.0
-    far: float = 0.15
-    far_shift: float = 8.0
-    rotation: float = 12.0
-    scale: float = 0.12
-    shear: float = 0.2
-    elastic: float = 1.5
-    stroke: float = 1.0
-    blur: float = 0.0
-    noise: float = 0.0
-    contrast: float = 0.0
-    occlusion: float = 0.0
-    neighbour: float = 0.0
-    binary: float = 0.0
-    coarse: float = 0.0
-
-    def times(self, strength: float) -> "Augmentation":
-        """Return all of it weaker or stronger; shares stay at most 1."""
-        most = dict.fromkeys(("far", "occlusion", "neighbour", "binary", "coarse"), 1.0)
-        values = {
-            name: min(strength * value, most.get(name, float("inf")))
-            for name, value in asdict(self).items()
-        }
-        return replace(self, **values | {"far_shift": self.far_shift})
-
-
-#: Geometry alone, as measured to serve MNIST best; with strokes; with other scanners; and all that
-#: pages bring.
-PRESETS = {
-    "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
-    "geometry": Augmentation(stroke=0.0),
-    "strokes": Augmentation(),
-    "scans": Augmentation(
-        blur=0.7,
-        noise=0.08,
-        contrast=0.15,
-        occlusion=0.02,
-        neighbour=0.04,
-        binary=0.04,
-        coarse=0.12,
-    ),
-    "pages": Augmentation(
-        blur=1.2,
-        noise=0.12,
-        contrast=0.3,
-        occlusion=0.06,
-        neighbour=0.08,
-        binary=0.15,
-        coarse=0.1,
-    ),
-}
-
-
-def augmentation(words: str) -> Augmentation:
-    """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``.
-
-    Raises
-    ------
-    UsageError
-        If there is no such preset or strength.
-    """
-    name, *changes = words.split(",")
-    if name not in PRESETS:
-        raise UsageError(f"no augmentation {name!r}; there are {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Augmentation)}
-    values: dict[str, float] = {}
-    for change in changes:
-        key, _, value = change.partition("=")
-        try:
-            values[key] = float(value)
-        except ValueError:
-            values[key] = -1.0
-        if key not in known or not values[key] >= 0:
-            raise UsageError(f"augmentation {change!r}: wanted strength=number, e.g. elastic=2")
-    return replace(PRESETS[name], **values)
 
 
 class Dice:

@@ -7,7 +7,7 @@ from neocog.learning.settings import Settings
 from neocog.network.model import Model, from_bytes, to_bytes
 
 #: Settings that change how long learning takes or where it stops, not what a step learns.
-_LEFT_OUT = ("minutes", "save_every", "compiled", "deterministic", "patience")
+_LEFT_OUT = ("minutes", "save_every", "compiled", "deterministic")
 
 
 def card_of(

@@ -135,7 +135,6 @@ class Finetuner:
             device=self.device,
             pools=pools,
         )
-        self._planes = start.spec.orientations, *start.planes[:2]
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self.position, self.curves = Position(), list[dict[str, float]]()
@@ -183,7 +182,6 @@ class Finetuner:
             if place.step % self.lessons.epoch_steps == 0 or over or stopped:
                 self._end_epoch(losses)
                 losses.clear()
-                over = over or bool(settings.patience and place.since_kept >= settings.patience)
             elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
                 float(losses[-1])
             place.finished = over
@@ -255,8 +253,7 @@ class Finetuner:
             group["lr"] = rate * group["share"]
         u0, labels = self.lessons.batch(place.step)
         soft = settings.soft if not place.cycle and progress < settings.soft_share else 0.0
-        heard = self.lessons.heard(self._planes)
-        responses = self.network(u0, soft=soft, heard=heard)
+        responses = self.network(u0, soft=soft)
         logits = responses / self.network.temperature.exp() + self._lean
         loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
         self._optimizer.zero_grad(set_to_none=True)
@@ -305,10 +302,9 @@ class Finetuner:
         if self.lessons.held is not None:
             figures |= self._rejection(scores)
         self.curves.append(figures)
-        place.since_kept += 1
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
         if better or self.settings.last:
-            place.kept_accuracy, place.kept_loss, place.since_kept = accuracy, loss, 0
+            place.kept_accuracy, place.kept_loss = accuracy, loss
             self._kept = _parameters(self.mean)
         self._report(figures)
 

@@ -156,20 +156,6 @@ class Lessons:
             labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
         return augment(digits, self._settings.augmentation, self._generator), labels
 
-    def heard(self, planes: tuple[int, ...]) -> list[Tensor | None]:
-        """Return factors (B, K, 1, 1) of the planes of UC1 .. UC3, 0 for what is left out.
-
-        They follow the batch that was drawn last.
-        """
-        share, batch = self._settings.dropout, self._settings.batch
-        if not share:
-            return [None] * len(planes)
-        found: list[Tensor | None] = [None]
-        for k in planes[1:]:
-            drawn = torch.rand((batch, k, 1, 1), generator=self._generator, device=self._device)
-            found.append((drawn >= share) / (1 - share))
-        return found
-
     def _drawn(self, pool: int, share: float) -> Tensor:
         """Return places in a pool, for a share of the batch."""
         size = (self._settings.pictures(share),)

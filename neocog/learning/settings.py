@@ -1,13 +1,135 @@
 """How a network learns by gradient, and how far a run has come."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from neocog.errors import UsageError
-from neocog.learning.augment import PRESETS, Augmentation
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+
+#: Planes of US4 that answer to what is no digit, in a start that is learned anew.
+REJECTING = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """How strongly :mod:`neocog.learning.augment` changes digits; 0 leaves a change out.
+
+    Lengths are in pixels of U0 (65 x 65, where a digit is 40 high), angles in degrees.
+
+    Attributes
+    ----------
+    shift : float
+        Largest move, each way.
+    far : float
+        Share of digits moved by up to ``far_shift`` instead.
+    far_shift : float
+        Their largest move.
+    rotation : float
+        Largest turn (degrees).
+    scale : float
+        Largest change of size, as a share; rows and columns differ by up to half of it.
+    shear : float
+        Largest slant (columns per row).
+    elastic : float
+        Standard deviation of the displacement of a coarse grid's points.
+    stroke : float
+        Strokes grow or shrink by up to this many pixels a side.
+    blur : float
+        Largest standard deviation of a blur, given to half of the digits.
+    noise : float
+        Largest standard deviation of noise, given to a third of the digits.
+    contrast : float
+        Largest loss of ink, as a share, and strength of an uneven ink.
+    occlusion : float
+        Share of digits of which a bar or patch is missing.
+    neighbour : float
+        Share of digits beside which a piece of another digit stands.
+    binary : float
+        Share of digits that are cut to black and white.
+    coarse : float
+        Share of digits that were seen by few pixels, 9 to 22 for the 28 of a digit.
+    """
+
+    shift: float = 3.0
+    far: float = 0.15
+    far_shift: float = 8.0
+    rotation: float = 12.0
+    scale: float = 0.12
+    shear: float = 0.2
+    elastic: float = 1.5
+    stroke: float = 1.0
+    blur: float = 0.0
+    noise: float = 0.0
+    contrast: float = 0.0
+    occlusion: float = 0.0
+    neighbour: float = 0.0
+    binary: float = 0.0
+    coarse: float = 0.0
+
+    def times(self, strength: float) -> "Augmentation":
+        """Return all of it weaker or stronger; shares stay at most 1."""
+        most = dict.fromkeys(("far", "occlusion", "neighbour", "binary", "coarse"), 1.0)
+        values = {
+            name: min(strength * value, most.get(name, float("inf")))
+            for name, value in asdict(self).items()
+        }
+        return replace(self, **values | {"far_shift": self.far_shift})
+
+
+#: Geometry alone, as measured to serve MNIST best; with strokes; with other scanners; and all that
+#: pages bring.
+PRESETS = {
+    "none": Augmentation(0, 0, 0, 0, 0, 0, 0, 0),
+    "geometry": Augmentation(stroke=0.0),
+    "strokes": Augmentation(),
+    "scans": Augmentation(
+        blur=0.7,
+        noise=0.08,
+        contrast=0.15,
+        occlusion=0.02,
+        neighbour=0.04,
+        binary=0.04,
+        coarse=0.12,
+    ),
+    "pages": Augmentation(
+        blur=1.2,
+        noise=0.12,
+        contrast=0.3,
+        occlusion=0.06,
+        neighbour=0.08,
+        binary=0.15,
+        coarse=0.1,
+    ),
+}
+
+#: The preset that is taken where none is named.
+USUAL = "scans"
+
+
+def augmentation(words: str) -> Augmentation:
+    """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such preset or strength.
+    """
+    name, *changes = words.split(",")
+    if name not in PRESETS:
+        raise UsageError(f"no augmentation {name!r}; there are {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Augmentation)}
+    values: dict[str, float] = {}
+    for change in changes:
+        key, _, value = change.partition("=")
+        try:
+            values[key] = float(value)
+        except ValueError:
+            values[key] = -1.0
+        if key not in known or not values[key] >= 0:
+            raise UsageError(f"augmentation {change!r}: wanted strength=number, e.g. elastic=2")
+    return replace(PRESETS[name], **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +168,6 @@ class Settings:
     variants : float
         Share of a batch that are digits as coarse scanners and the reader hand them over (see
         :mod:`neocog.learning.variants`).
-    dropout : float
-        Share of the cell-planes of UC2 and UC3 that are silent, drawn anew for each picture.
     pool : int
         Marks, and variants, that are drawn before learning, at most one for each digit.
     clip : float
@@ -57,9 +177,6 @@ class Settings:
     last : bool
         Keep the running mean at the end, not the best epoch by validation: where what is no digit
         counts as well, which validation digits do not show.
-    patience : int
-        Epochs without a better validation after which learning stops; 0: never, as ``last``
-        wants it.
     save_every : int
         Steps between checkpoints.
     precision : {"fp32", "tf32", "bf16"}
@@ -72,10 +189,10 @@ class Settings:
     """
 
     seed: int = 0
-    epochs: float = 20.0
+    epochs: float = 80.0
     minutes: float | None = None
     batch: int = 512
-    rate: float = 0.03
+    rate: float = 0.06
     again: float = 0.5
     warm_up: float = 0.05
     soft: float = 0.02
@@ -85,12 +202,10 @@ class Settings:
     marks: float = 0.15
     lean: float = 3.0
     variants: float = 0.15
-    dropout: float = 0.0
     pool: int = 20_000
     clip: float = 1.0
-    augmentation: Augmentation = PRESETS["strokes"]
+    augmentation: Augmentation = PRESETS[USUAL]
     last: bool = False
-    patience: int = 0
     save_every: int = 2000
     precision: str = "tf32"
     deterministic: bool = False
@@ -114,11 +229,6 @@ class Settings:
             )
         if not math.isfinite(self.lean):
             raise UsageError(f"lean {self.lean}; wanted a finite number")
-        if self.last and self.patience:
-            raise UsageError(
-                f"last and patience {self.patience}: where the end is kept no epoch is better; "
-                "give one of the two"
-            )
         self._check_shares()
 
     def _check_shares(self) -> None:
@@ -126,9 +236,8 @@ class Settings:
         for name in ("marks", "variants", "soft_share", "smoothing"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} {getattr(self, name)}; wanted a share, 0 to 1")
-        for name in ("dropout", "warm_up"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)}; wanted a share, 0 to below 1")
+        if not 0 <= self.warm_up < 1:
+            raise UsageError(f"warm_up {self.warm_up}; wanted a share, 0 to below 1")
         others = self.pictures(self.marks), self.pictures(self.variants)
         if sum(others) >= self.batch:
             raise UsageError(
@@ -141,8 +250,7 @@ class Settings:
 class Position:
     """How far a run has come: what a checkpoint holds beside tensors.
 
-    ``kept_accuracy`` and ``kept_loss`` are the validation's of the epoch that is kept,
-    ``since_kept`` the epochs after it.
+    ``kept_accuracy`` and ``kept_loss`` are the validation's of the epoch that is kept.
     """
 
     step: int = 0
@@ -153,7 +261,6 @@ class Position:
     finished: bool = False
     kept_accuracy: float = -1.0
     kept_loss: float = math.inf
-    since_kept: int = 0
 
     def next_cycle(self) -> "Position":
         """Return where a run stands that begins another cycle."""
@@ -163,7 +270,6 @@ class Position:
             cycle_step=0,
             cycle_seconds=0.0,
             finished=False,
-            since_kept=0,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = 
 a limit, and s = 1/(theta b) stands in the division by v + s.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -217,11 +217,8 @@ class Trainable(nn.Module):  # type: ignore[misc]
         r = self.contrast.enlarge
         return r @ (digits.float() / 255) @ r.T
 
-    def us4(self, u0: Tensor, heard: Sequence[Tensor | None] = (None, None, None)) -> Tensor:
-        """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65).
-
-        ``heard`` are factors (B, K, 1, 1) of the planes of UC1, UC2 and UC3.
-        """
+    def us4(self, u0: Tensor) -> Tensor:
+        """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65)."""
         contrast = self.contrast
         y = functional.conv2d(255 * u0[:, None], contrast.kernel, padding=contrast.padding)
         u = functional.threshold(y, contrast.silence, 0.0)
@@ -234,24 +231,15 @@ class Trainable(nn.Module):  # type: ignore[misc]
             u = s(u, half=half, rectified=not open_ended, compiled=self.compiled)
             if stage < 3:
                 u = self.c[stage](u)
-                factors = heard[stage]
-                u = u if factors is None else u * factors
         return u
 
-    def forward(
-        self,
-        u0: Tensor,
-        *,
-        soft: float = 0.0,
-        heard: Sequence[Tensor | None] = (None, None, None),
-    ) -> Tensor:
+    def forward(self, u0: Tensor, *, soft: float = 0.0) -> Tensor:
         """Score pictures (B, 65, 65): (B, 10), or (B, 11) with planes that reject.
 
         ``soft`` > 0 takes a smooth maximum of that width (a weighted mean) instead of the
-        strongest response, so that planes which are nearly strongest learn as well. ``heard`` is
-        that of :meth:`us4`.
+        strongest response, so that planes which are nearly strongest learn as well.
         """
-        responses = self.us4(u0, heard).flatten(2)
+        responses = self.us4(u0).flatten(2)
         if soft > 0:
             planes = (responses * (responses / soft).softmax(dim=2)).sum(dim=2)
             own = torch.where(self.own, planes[:, None], _NEVER)
