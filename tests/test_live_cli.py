@@ -217,6 +217,14 @@ class TestLineFile:
                 lines.write({"n": number})
         assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
+    def test_what_windows_lacks_is_not_needed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("O_CLOEXEC", "pread"):
+            monkeypatch.delattr(os, name, raising=False)
+        self.test_lines_are_appended(tmp_path)
+        self.test_a_torn_last_record_is_taken_off(tmp_path, '{"sch')
+
     @pytest.mark.parametrize("torn", ['{"sch', '{"schema":1,"n":' + 5000 * "1"])
     def test_a_torn_last_record_is_taken_off(self, tmp_path: Path, torn: str) -> None:
         path = tmp_path / "a.jsonl"

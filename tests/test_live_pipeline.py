@@ -1,6 +1,7 @@
 """The stages at work: every frame of a file, the newest of a camera, sources that break."""
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
@@ -20,7 +22,7 @@ from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Looker, Roi
 from neocog.live.multipart import Multipart
 from neocog.live.pipeline import Pipeline, Settings, View
-from neocog.live.sources import FrameSource, SourceLost, Wanted, open_source
+from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
 from neocog.live.streams import MjpegSource, RtspSource, without_password
 from neocog.network.once import Once
 from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
@@ -127,6 +129,64 @@ class TestFeedback:
         known.close()
         with pytest.raises(Closed):
             known.before(5)
+
+
+class TestPictures:
+    def folder(self, tmp_path: Path, picture: np.ndarray) -> np.ndarray:
+        cv2.imwrite(str(tmp_path / "a.png"), picture)
+        source = open_source(tmp_path)
+        source.open()
+        assert source.grab()
+        return source.retrieve()
+
+    @pytest.mark.parametrize("deep", [False, True])
+    def test_transparent_places_are_white_paper(self, tmp_path: Path, deep: bool) -> None:
+        clear = np.zeros((60, 80, 4), np.uint8)
+        clear[20:40, 30:50, 3] = 255
+        clear[20:40, 50:60, 3] = 128
+        seen = self.folder(tmp_path, clear.astype(np.uint16) * 257 if deep else clear)
+        assert (seen[:20] == 255).all()
+        assert (seen[20:40, 30:50] == 0).all()
+        assert (seen[20:40, 50:60] == 127).all()
+        assert (in_colours(clear) == seen).all()
+
+    def test_others_stay_as_they_are(self, tmp_path: Path) -> None:
+        frame = picture("471")
+        assert (self.folder(tmp_path, frame) == frame).all()
+        assert self.folder(tmp_path, frame[:, :, 0].astype(np.uint16) * 257).dtype == np.uint8
+
+    @pytest.mark.parametrize("shape", [(0, 0, 3), (0, 9), (9, 9, 2), (9,)])
+    def test_frames_that_are_none_are_refused(self, reader: Reader, shape: tuple[int, ...]) -> None:
+        frames = [np.zeros(shape, np.uint8)]
+        with (
+            Pipeline(FrameSource(frames), reader) as pipeline,
+            pytest.raises(InputError, match=r"a frame came as uint8 \("),
+        ):
+            list(pipeline)
+
+
+class TestQuiet:
+    def state(self) -> tuple[float, int, list[int]]:
+        blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+        return sys.getswitchinterval(), cv2.getNumThreads(), blas
+
+    def test_what_was_held_down_is_let_go(
+        self, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cv2.setNumThreads(2)
+        before = self.state()
+        with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
+            assert self.state()[:2] == (0.0005, 1)
+            with Pipeline(FrameSource(clip(("471", 3))), reader) as other:
+                list(other)
+            assert self.state()[:2] == (0.0005, 1), "the first one goes on"
+            list(pipeline)
+        assert self.state() == before
+        pipeline.stop()
+        monkeypatch.setattr(Finder, "warm", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError), Pipeline(FrameSource([]), reader):
+            pass
+        assert self.state() == before
 
 
 class TestPipeline:

@@ -138,6 +138,23 @@ class TestKeys:
         controls.press(ord("s"), pipeline)
         assert (controls.take(view) != plain).any(), "a note is shown"
 
+    @pytest.mark.parametrize("error", [cv2.error("no"), OSError(28, "No space left")])
+    def test_what_cannot_be_saved_leaves_nothing_behind(
+        self, controls: Controls, pipeline: Pipeline, view: View, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch, error: Exception,
+    ) -> None:  # fmt: skip
+        def fails(*words: object) -> None:
+            raise error
+
+        controls.take(view)
+        if isinstance(error, OSError):
+            monkeypatch.setattr(os, "fsync", fails)
+        else:
+            monkeypatch.setattr(cv2, "imencode", fails)
+        assert controls.press(ord("s"), pipeline)
+        assert controls._note.startswith("not saved: ")
+        assert not list(tmp_path.iterdir())
+
     def test_r_records_until_it_is_pressed_again(
         self, controls: Controls, session: Session, pipeline: Pipeline, view: View, tmp_path: Path
     ) -> None:

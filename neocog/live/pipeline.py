@@ -192,6 +192,7 @@ class Pipeline:
             note=partial(self.meter.stage, "capture"),
         )
         self._errors: list[BaseException] = []
+        self._let_go: Callable[[], None] = lambda: None  # of the libraries' threads
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
             for name, stage in (
@@ -203,7 +204,7 @@ class Pipeline:
     def __enter__(self) -> "Pipeline":
         from neocog.live.quiet import one_thread_each, settle
 
-        one_thread_each(short=isinstance(self._finder, Crew))
+        self._let_go = one_thread_each(short=isinstance(self._finder, Crew))
         try:
             warm(self.reader)
             self._looker.read(trial())
@@ -262,6 +263,7 @@ class Pipeline:
             if stage.is_alive():
                 stage.join(timeout=2.0)
         self._finder.close()
+        self._let_go()
         gc.unfreeze()
 
     @property

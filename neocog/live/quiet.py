@@ -2,16 +2,20 @@
 
 import gc
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 _TURN = 0.0005  # seconds; at Python's 0.005 whoever must speak five times a frame waits 25 ms
 _SHORT_TURN = 0.00005  # where there are cores for all threads; to switch takes a tenth of it
 
-_held: list[Any] = []
+_lock = threading.Lock()
+_holders: list[object] = []
+_before: list[tuple[float, int, Any]] = []  # interval, OpenCV's threads, BLAS's limits
 
 
-def one_thread_each(*, short: bool = False, pictures: int = 1) -> None:
-    """Hold OpenCV and BLAS to one thread, and threads to short turns, until the process ends.
+def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], None]:
+    """Hold OpenCV and BLAS to one thread, and threads to short turns.
 
     Parameters
     ----------
@@ -19,14 +23,36 @@ def one_thread_each(*, short: bool = False, pictures: int = 1) -> None:
         Whether turns are as short as can be.
     pictures : int
         Threads that OpenCV may take nevertheless.
+
+    Returns
+    -------
+    callable
+        Leaves them as they were, once all who hold them have called theirs.
     """
     import cv2
     from threadpoolctl import threadpool_limits
 
-    sys.setswitchinterval(_SHORT_TURN if short else _TURN)
-    cv2.setNumThreads(pictures)
-    if not _held:
-        _held.append(threadpool_limits(limits=1, user_api="blas"))
+    holder = object()
+    with _lock:
+        if not _holders:
+            limits = threadpool_limits(limits=1, user_api="blas")
+            _before.append((sys.getswitchinterval(), cv2.getNumThreads(), limits))
+        _holders.append(holder)
+        sys.setswitchinterval(_SHORT_TURN if short else _TURN)
+        cv2.setNumThreads(pictures)
+
+    def let_go() -> None:
+        with _lock:
+            if holder not in _holders:
+                return
+            _holders.remove(holder)
+            if not _holders:
+                interval, threads, limits = _before.pop()
+                sys.setswitchinterval(interval)
+                cv2.setNumThreads(threads)
+                limits.restore_original_limits()
+
+    return let_go
 
 
 def settle() -> None:

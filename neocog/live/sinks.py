@@ -35,7 +35,7 @@ class LineFile:
         special = os.path.exists(path) and not os.path.isfile(path)
         mode = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
-            self._handle = os.open(path, mode | os.O_CLOEXEC, 0o666)
+            self._handle = os.open(path, mode | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); give another --jsonl"
@@ -73,9 +73,9 @@ class LineFile:
         if not stat.S_ISREG(about.st_mode) or about.st_size == 0:
             return
         start = _last_line(self._handle, about.st_size)
-        tail = os.pread(self._handle, about.st_size - start, start)
+        tail = _read(self._handle, about.st_size - start, start)
         ours = tail[: len(_BEGINS)] == _BEGINS[: len(tail)]
-        if os.pread(self._handle, 1, 0) != b"{" or not ours:
+        if _read(self._handle, 1, 0) != b"{" or not ours:
             raise UsageError(f"{self._path}: holds something else than records; give another file")
         if _whole(tail):
             os.write(self._handle, b"\n")
@@ -133,11 +133,20 @@ def _last_line(handle: int, end: int) -> int:
     at = end
     while at > 0:
         start = max(0, at - 4096)
-        newline = os.pread(handle, at - start, start).rfind(b"\n")
+        newline = _read(handle, at - start, start).rfind(b"\n")
         if newline >= 0:
             return start + newline + 1
         at = start
     return 0
+
+
+def _read(handle: int, count: int, at: int) -> bytes:
+    """Read so many bytes from a place on; Windows knows no pread."""
+    os.lseek(handle, at, os.SEEK_SET)
+    data = b""
+    while len(data) < count and (more := os.read(handle, count - len(data))):
+        data += more
+    return data
 
 
 def _whole(tail: bytes) -> bool:

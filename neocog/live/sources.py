@@ -22,6 +22,7 @@ FOLDER_FPS = 25.0
 """Pictures of a folder that make a second, unless another rate is asked for."""
 
 _USUAL_FPS = 25.0  # of a video file that does not say
+_MAY_BE_CLEAR = (".png", ".webp", ".tif", ".tiff", ".gif")  # pictures that may be transparent
 
 
 class SourceLost(InputError):
@@ -304,35 +305,52 @@ class FolderSource(FrameSource):
         for path in self.files:
             picture = None
             with suppress(cv2.error):  # a header that tells a senseless size
-                picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+                picture = _picture(path)
             if picture is not None:
                 found = True
-                yield np.asarray(picture, np.uint8)
+                yield picture
         if not found:
             count = len(self.files)
             what = "is no picture" if count == 1 else f"holds {count} files, none of them a picture"
             raise InputError(f"{self.name}: {what} that can be decoded")
 
 
+def _picture(path: Path) -> "Pixels | None":
+    """Return a picture in colours, on white paper where it is transparent; None if it is none."""
+    import cv2
+
+    if path.suffix.lower() in _MAY_BE_CLEAR:
+        picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        if picture is not None and picture.shape[2:] == (4,) and picture.dtype.kind == "u":
+            deep = 256 ** (picture.dtype.itemsize - 1)
+            return in_colours((picture // deep).astype(np.uint8))
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    return None if picture is None else np.asarray(picture, np.uint8)
+
+
 def in_colours(frame: NDArray[Any]) -> Pixels:
-    """Return a frame (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) as (H, W, 3).
+    """Return a frame (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) as (H, W, 3), on white paper.
 
     Raises
     ------
     InputError
-        If it has another shape or type.
+        If it has another shape or type, or no pixels.
     """
     import cv2
 
     frame = np.asarray(frame)
     planes = frame.shape[2] if frame.ndim == 3 else 1
-    if frame.ndim not in (2, 3) or planes not in (1, 3, 4) or frame.dtype != np.uint8:
+    shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size
+    if not shaped or frame.dtype != np.uint8:
         raise InputError(
             f"a frame came as {frame.dtype} {frame.shape}; wanted uint8 (H, W) or (H, W, 3)"
         )
     if planes == 1:
         return np.asarray(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR), np.uint8)
-    return np.ascontiguousarray(frame[:, :, :3])
+    if planes == 4:
+        alpha = frame[:, :, 3:].astype(np.float32) / 255
+        frame = (frame[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
+    return np.ascontiguousarray(frame)
 
 
 def hush() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neocog.errors import NeocogError
+from neocog.files import atomic_write
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
 from neocog.live.look import Roi
@@ -132,12 +133,16 @@ class Controls:
         path = self.folder / f"{_stamp()}.png"
         view, session = self._view, self.session
         try:
-            done, png = cv2.imencode(".png", self.picture)
-            path.write_bytes(png.tobytes() if done else b"")
+            png = cv2.imencode(".png", self.picture)[1].tobytes()
             record = records.frame(view, source=session.source.name, model=session.reader.model.id)
-            path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-        except OSError as error:
-            self.note(f"not saved: {error.strerror}")
+            told = json.dumps(record, indent=1) + "\n"
+            for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
+                with atomic_write(name) as file:
+                    file.write(data)
+        except (OSError, cv2.error) as error:
+            self.note(
+                f"not saved: {getattr(error, 'strerror', None) or 'no PNG can be made of it'}"
+            )
             return
         self.note(f"saved {path.name}")
 
