@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.rounding import bf16, tf32
 from neocog.cuda.steps import Precision, Step, Work, s_work, up
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
@@ -254,18 +255,6 @@ def _core_matrices(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """(..., tile, column, 8 words) -> (..., words): half of the depth, column, 4 words."""
     lead = words.shape[:-3]
     return np.moveaxis(words.reshape(*lead, -1, 8, 2, 4), -2, -3).reshape(*lead, -1)
-
-
-def tf32(x: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Round to TF32 (10 bits of fraction), ties away from zero."""
-    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
-    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-
-
-def bf16(x: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Round to bfloat16, ties to even, and return the 16 bits."""
-    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 VERSIONS = {"tensor": TensorS}
