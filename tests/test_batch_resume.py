@@ -15,7 +15,7 @@ from PIL import Image
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sinks import open_sink
+from neocog.batch.sinks import Claim, open_sink
 from neocog.errors import UsageError
 from tests.support import page, run, save_page
 
@@ -254,7 +254,7 @@ import os, signal
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import read_done
-from neocog.batch.sinks import open_sink
+from neocog.batch.sinks import Claim, open_sink
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 with open_sink(Form("jsonl"), {str(out)!r}, done=read_done({str(out)!r}, model="m")) as sink:
     sink.write(PageReading("b", model="m"))
@@ -263,3 +263,68 @@ with open_sink(Form("jsonl"), {str(out)!r}, done=read_done({str(out)!r}, model="
     done = subprocess.run([sys.executable, "-c", program], check=False)
     assert done.returncode == -signal.SIGKILL
     assert out.read_bytes() == lines_of(old, new)
+
+
+# --- two runs ---------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX locks")
+
+
+@posix
+@pytest.mark.parametrize("more", [[], ["--resume"]])
+def test_two_runs_do_not_write_to_one_file(
+    more: list[str], model: str, scans: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    words = ("--model", model, "--workers", "0", "-o", str(out), *more)
+    command = [sys.executable, "-m", "neocog", "read", "-", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write(f"{scans / '0.png'}\n".encode())
+        process.stdin.flush()
+        until = time.monotonic() + 60
+        while not (out.exists() and out.stat().st_size) and time.monotonic() < until:
+            time.sleep(0.01)
+        before = out.read_bytes()
+        (tmp_path / "link.jsonl").symlink_to(out)
+        for name in (out, tmp_path / "link.jsonl"):
+            result = run("read", scans, *words[: -len(more) - 1], name, *more)
+            assert result.exit_code == 2
+            assert "another run writes there; wait for its end" in result.stderr
+        assert out.read_bytes() == before
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert run("read", scans / "1.png", *words).exit_code == 0
+
+
+@posix
+def test_a_file_that_is_exchanged_stays_claimed(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(lines_of(PageReading("b", model="m"), PageReading("a", model="m")))
+    with Claim(out) as claim:
+        place = out.stat().st_ino
+        done = read_done(out, model="m")
+        with open_sink(Form("jsonl"), out, done=done, claim=claim) as sink:
+            sink.write(PageReading("a", model="m", error="no"))
+            assert out.stat().st_ino != place
+            with pytest.raises(UsageError, match="another run"), Claim(out):
+                pass
+    with Claim(out):
+        pass
+    assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@posix
+def test_what_is_claimed_leaves_nothing_behind(model: str, scans: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "out.jsonl"
+    result = run("read", tmp_path / "empty", "--model", model, "-o", out)
+    assert result.exit_code == 3
+    assert not out.exists()
+    for place in (os.devnull, tmp_path, tmp_path / "no" / "out"):
+        with Claim(place), Claim(place):  # nothing to be had alone
+            pass
+    claim = Claim(out).__enter__()
+    out.write_bytes(b"1")
+    claim.__exit__(ZeroDivisionError)
+    assert out.read_bytes() == b"1"

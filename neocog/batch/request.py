@@ -14,7 +14,7 @@ from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.run import Blocks, Tally, reading, usual_workers
 from neocog.batch.shards import Shard
-from neocog.batch.sinks import Sink, open_sink
+from neocog.batch.sinks import Claim, open_sink
 from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
@@ -172,25 +172,28 @@ def read_all(
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     form = replace(request.form, settings=settings)
-    done = Done()
-    if request.resume and request.output is not None:
-        done = read_done(request.output, model=reader.model.id, settings=settings)
-    folders = _folders(request, reader)
-    job = Job(
-        reader,
-        form,
-        isolated=request.isolated,
-        keep=bool(folders),
-        cards=request.report is not None,
-        batch=request.batch,
-    )
-    tally = Tally(earlier=done.inputs + (done.last is not None))
+    tally = Tally()
     with ExitStack() as stack:
+        claim = stack.enter_context(Claim(request.output))
+        done = Done()
+        if request.resume and request.output is not None:
+            done = read_done(request.output, model=reader.model.id, settings=settings)
+        tally.earlier = done.inputs + (done.last is not None)
+        folders = _folders(request, reader)
+        job = Job(
+            reader,
+            form,
+            isolated=request.isolated,
+            keep=bool(folders),
+            cards=request.report is not None,
+            batch=request.batch,
+        )
         report = None
         if request.report is not None:
             report = Report(request.report)
             stack.callback(report.save_if_any)
-        sink = stack.enter_context(_sink(request, form, done))
+        resumed = done if request.resume else None
+        sink = stack.enter_context(open_sink(form, request.output, done=resumed, claim=claim))
         if done.pages:
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
             tally.add(earlier)
@@ -207,10 +210,6 @@ def read_all(
             tally.add(Block(Place(-1), "", 1, done.last_pages, done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
-
-
-def _sink(request: Request, form: Form, done: Done) -> AbstractContextManager[Sink]:
-    return open_sink(form, request.output, done=done if request.resume else None)
 
 
 def _reading(
