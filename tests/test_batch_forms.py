@@ -17,6 +17,7 @@ from neocog.batch.inputs import Item
 from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
+from neocog.batch.shards import Shard
 from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page
@@ -209,6 +210,20 @@ def test_old_text_goes_though_every_page_fails(model: str, scans: Path, tmp_path
     out.write_text("of another day")
     assert run("read", scans / "b <i>.png", "--model", model, "-o", out).exit_code == 1
     assert out.read_text() == ""
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv", "table"])
+def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path) -> None:
+    (share,) = (n for n in (1, 2) if not Shard(n, 2).holds("a.png"))
+    (tmp_path / "one").mkdir()
+    save_page(tmp_path / "one" / "a.png", "7")
+    out = tmp_path / "out"
+    for _ in range(2):
+        result = run("read", tmp_path / "one", "--model", model, "--format", kind,
+                     "--shard", f"{share}/2", "-o", out)  # fmt: skip
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert out.read_text() == Form(kind).head
+        out.write_text("of another day")
 
 
 # --- pictures ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,11 @@ def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> 
     old = tmp_path / "out"
     old.write_text("dear")
     with open_sink(Form(kind), old):
-        pass
+        assert old.read_text() == "dear"
+    assert old.read_text() == Form(kind).head
+    old.write_text("dear")
+    with suppress(ZeroDivisionError), open_sink(Form(kind), old):
+        raise ZeroDivisionError
     assert old.read_text() == "dear"
     with open_sink(Form(kind), old) as sink:
         sink.write(READ)

@@ -90,7 +90,7 @@ class Sink:
         A file; stdout without it.
     done : Done, optional
         Go on behind what the file has. Without it the file is written over when the first record
-        comes: what stood there is kept until then.
+        comes, or when all is done: what stood there is kept until then.
     claim : Claim, optional
         What keeps other runs from the file.
     """
@@ -123,6 +123,12 @@ class Sink:
         else:
             self._put(text)  # though it be empty: what stood in the file goes
         self.seconds += time.perf_counter() - start
+
+    def finish(self) -> None:
+        """Have the file tell of this run, though no record came."""
+        if self._path is not None and self._stream is None:
+            with unbroken():
+                self._stream = self._open()
 
     def close(self) -> None:
         """Write what is still to be written, and close the file."""
@@ -203,7 +209,7 @@ def open_sink(
     form : Form
         The form of a record.
     path : str or Path, optional
-        A file, written over if it is there, when the first record comes.
+        A file, written over if it is there, when the first record comes or the block ends well.
     done : Done, optional
         Go on behind what the file has: a torn line is cut off at once, and the last input's
         records leave only when new ones take their place, in one step.
@@ -223,6 +229,7 @@ def open_sink(
                 _mend(path, done.size)
     try:
         yield sink
+        sink.finish()
     finally:
         sink.close()
 
