@@ -41,6 +41,19 @@ def test_a_rule_along_the_border_is_no_mark(row: int) -> None:
     assert len(find_digits(ruled)[0].digits) == 4
 
 
+def test_bright_ink_is_told_and_may_be_asked_for() -> None:
+    dark, bright = strip("3052"), 255 - strip("3052")
+    for page_, is_dark in ((dark, True), (bright, False)):
+        found = search(page_)
+        assert found.dark is is_dark
+        assert [len(line) for line in found.lines] == [4]
+        asked = search(page_, settings=Settings(ink="dark" if is_dark else "bright"))
+        assert [len(line) for line in asked.lines] == [4]
+        other = search(page_, settings=Settings(ink="bright" if is_dark else "dark"))
+        assert other.dark is not is_dark
+        assert [len(line) for line in other.lines] != [4]
+
+
 def two_lines() -> NDArray[np.uint8]:
     """A low picture that is no strip: one line above the other."""
     lines = [strip("2735", high=60), strip("8264", high=60)]

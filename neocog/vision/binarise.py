@@ -15,6 +15,9 @@ from neocog.vision.rules import remove_border_rules, remove_rules
 WINDOW = 0.15
 """Side of the window that averages the paper, as a share of the picture's long side."""
 
+BRIGHTER = 0.4
+"""Ink is bright where dark marks stand off the paper less than so many times; see `excursions`."""
+
 _LEAST_WINDOW = 72  # pixels; a strip as high as its digits needs them in the window
 _BINS = 32  # of contrast, eight grey levels each, for the percentiles of a mark
 _SHARE = 0.42  # ink is what passes this share of its mark's full contrast

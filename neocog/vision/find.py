@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.binarise import (
+    BRIGHTER,
     Marks,
     excursions,
     find_marks,
@@ -37,7 +38,14 @@ from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
 from neocog.vision.seams import Piece, whole
 from neocog.vision.shade import oversized, set_free
-from neocog.vision.strip import enlarge, is_line, is_low, strip_components, strip_marks
+from neocog.vision.strip import (
+    enlarge,
+    is_line,
+    is_low,
+    strip_components,
+    strip_is_dark,
+    strip_marks,
+)
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
@@ -52,7 +60,6 @@ _MINOR = 8  # power of the share of the page that is left to the paper
 _SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a desk
 _KNOWN, _NEARLY_ALL = 0.9, 0.8  # probability of a known mark, and share of them in a drawing
 _DARKER = 0.8  # ink is dark where bright marks stand off the paper less than so many times
-_BRIGHTER = 0.4  # and bright where dark marks do so
 _PAIR = 2  # so many marks beside each other are a line; two of those make a strip a page
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
@@ -214,7 +221,7 @@ def search(
     settings = settings or Settings()
     line = settings.strips and is_line(grey.shape)
     if line and is_low(grey.shape):
-        strip = _search_strip(grey, trace)
+        strip = _search_strip(grey, settings.ink, trace)
         if strip is not None:
             return strip
         line = False
@@ -238,13 +245,14 @@ def search(
     return replace(nothing, lines=lines, marks=marks, drawing=drawing, dark=dark)
 
 
-def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search | None:
+def _search_strip(grey: NDArray[np.uint8], ink: str, trace: Trace | None) -> Search | None:
     """Find the marks of a low picture that holds one line; None where it holds several."""
     page, scale = enlarge(grey)
-    shape = (grey.shape[0], grey.shape[1])
-    marks = strip_marks(page)
+    dark = strip_is_dark(page) if ink == "auto" else ink == "dark"
+    nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]), dark=dark, line=True)
+    marks = strip_marks(page, dark=dark)
     if marks is None:
-        return Search([], None, scale, shape, line=True)
+        return nothing
     components = sorted(strip_components(marks), key=lambda c: c.centre[0])
     if sum(len(line) >= _PAIR for line in into_lines(components)) > 1:
         return None
@@ -253,7 +261,7 @@ def _search_strip(grey: NDArray[np.uint8], trace: Trace | None) -> Search | None
         trace("contrast", marks.contrast)
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
         trace("kept", _picture(marks, components))
-    return Search([components] if components else [], marks, scale, shape, line=True)
+    return replace(nothing, lines=[components] if components else [], marks=marks)
 
 
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
@@ -291,7 +299,7 @@ def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
     darker, brighter = excursions(page)
     if brighter < _DARKER * darker:
         return True
-    if darker < _BRIGHTER * brighter:
+    if darker < BRIGHTER * brighter:
         return False
     return _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
 

@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, excursions, marks_of
+from neocog.vision.binarise import BRIGHTER, Marks, excursions, marks_of
 from neocog.vision.components import Component, measure
 from neocog.vision.filters import Limits, Reference, is_strip
 from neocog.vision.parts import join_broken
@@ -36,7 +36,6 @@ _COMMA = 0.55  # a narrow mark in the lower half of the line, lower than this, i
 _SPECK = 0.12  # marks smaller than so many heights of the strip are not even parts of one
 _LONG = 0.8  # a level line longer than so many heights of the strip is no stroke
 _THICK = 9  # pixels; a rule is thinner
-_BRIGHTER = 0.4  # ink is bright where dark marks stand off the paper less than so many times
 
 
 def is_low(page: tuple[int, int]) -> bool:
@@ -61,18 +60,24 @@ def enlarge(grey: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], float]:
     return np.asarray(cv2.resize(grey, size, interpolation=method), np.uint8), scale
 
 
-def strip_marks(page: NDArray[np.uint8]) -> Marks | None:
+def strip_is_dark(page: NDArray[np.uint8]) -> bool:
+    """Tell dark ink on bright paper from the reverse, in a strip."""
+    darker, brighter = excursions(page)
+    return darker >= BRIGHTER * brighter
+
+
+def strip_marks(page: NDArray[np.uint8], *, dark: bool = True) -> Marks | None:
     """Find the ink of a strip; None where nothing stands off the paper.
 
     Parameters
     ----------
     page : ndarray of uint8, shape (HEIGHT, W)
         As `enlarge` returns it.
+    dark : bool
+        True for dark ink on bright paper, False for the reverse.
     """
     import cv2
 
-    darker, brighter = excursions(page)
-    dark = darker >= _BRIGHTER * brighter
     soft = cv2.GaussianBlur(page if dark else cv2.bitwise_not(page), (0, 0), _BLUR * len(page))
     contrast, rules = _without_rules(_contrast(np.asarray(soft, np.float32)))
     strong = contrast[contrast > 0.35 * np.percentile(contrast, 99)]
