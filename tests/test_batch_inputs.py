@@ -15,8 +15,12 @@ from pathlib import Path
 import pytest
 
 from neocog.batch.archives import MAX_BYTES
+from neocog.batch.forms import Form
 from neocog.batch.inputs import Item, count_inputs, find_inputs, is_one_file
+from neocog.batch.request import Request
+from neocog.batch.resume import Done
 from neocog.batch.shards import Shard
+from neocog.batch.sources import Files
 from neocog.batch.tasks import into_tasks
 from neocog.errors import InputError, NothingToRead, UsageError
 from tests.support import run, save_page
@@ -447,3 +451,14 @@ def test_long_names_and_files_with_holes(tmp_path: Path) -> None:
     had, said = taken(tmp_path / "a.tgz")
     assert had == ["last.png"]
     assert ["full of holes" in line for line in said] == [True]
+
+
+def test_an_archive_is_compared_with_the_output_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
+    request = Request((str(path), str(path), str(tmp_path / "b.png")), Form("text"), "out.txt")
+    asked = []
+    monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
+    assert len(list(request.items(Done()))) == 101
+    assert asked == [str(path), str(tmp_path / "b.png")]

@@ -138,11 +138,13 @@ class Request:
         written = self._written()
         files = Files(place for _, place in written)
         names = {os.path.abspath(place): (option, place) for option, place in written}
+        last = None
         for item in items:
             file = item.archive or item.source
-            if written and (os.path.abspath(file) in names or file in files):
+            if written and file != last and (os.path.abspath(file) in names or file in files):
                 option, place = names.get(os.path.abspath(file), written[0])
                 raise UsageError(f"{place}: is one of the inputs; give another {option}")
+            last = file  # the members of an archive come one after another
             yield item
 
 

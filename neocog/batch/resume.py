@@ -73,6 +73,8 @@ class Done:
         A name is known by 64 bits of its hash: among ten million, one is taken for another with
         a probability of 3e-6.
         """
+        if not len(self._known):
+            return False
         name = np.uint64(_hash(source))
         place = int(np.searchsorted(self._known, name))
         if place == len(self._known) or self._known[place] != name or not self._left[place]:
