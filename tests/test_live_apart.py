@@ -20,7 +20,6 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.live import process, programs
-from neocog.live.apart import Apart
 from neocog.live.crew import Crew, Scout, Team, Teams
 from neocog.live.finder import Finder
 from neocog.live.frames import Frame
@@ -39,13 +38,14 @@ def reader() -> Reader:
 
 
 @pytest.fixture(scope="module")
-def other() -> Iterator[Apart]:
-    """A process that is ready."""
-    finder = Apart()
-    finder.warm()
-    assert finder.apart
-    yield finder
-    finder.close()
+def other() -> Iterator[Crew]:
+    """One process that is ready, without a scout."""
+    crew = Crew(Teams())
+    crew.warm()
+    assert crew.apart
+    assert not crew.scouted
+    yield crew
+    crew.close()
 
 
 def frames(text: str = "471") -> list[Frame]:
@@ -66,11 +66,13 @@ def digits(found: Found) -> list[object]:
 
 
 def kill_scout(crew: Crew) -> None:
-    process = crew._scout._process
+    scout = crew._scout
+    assert scout is not None
+    process = scout._process
     assert process is not None
     kill(process)
     searched(crew, frames()[0])
-    until(lambda: not crew._scout.there)
+    until(lambda: not scout.there)
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -85,54 +87,55 @@ def kill(one: Process) -> None:
     one._process.wait()
 
 
-class TestApart:
-    def test_it_finds_what_the_search_here_finds(self, other: Apart) -> None:
+class TestOneProcess:
+    def test_it_finds_what_the_search_here_finds(self, other: Crew) -> None:
         here = Finder()
         for frame in frames():
-            one, two = here.find(frame), other.find(frame)
+            one, two = here.find(frame), searched(other, frame)
             assert read(one) == read(two)
             assert (one.parts, one.bounds) == (two.parts, two.bounds)
             assert two.frame is frame
             assert two.steps == {}
 
-    def test_region_and_steps_are_passed_on(self, other: Apart) -> None:
-        found = other.find(frames()[0], roi=Roi(0, 0, 0.5, 0.5), steps=True)
+    def test_region_and_steps_are_passed_on(self, other: Crew) -> None:
+        found = searched(other, frames()[0], roi=Roi(0, 0, 0.5, 0.5), steps=True)
         width, height = frames()[0].size
         assert found.bounds == (0, 0, width // 2, height // 2)
         assert "marks" in found.steps
 
     def test_frames_that_are_parts_of_larger_arrays_may_be_searched(self) -> None:
-        frame, other = frames()[0], Apart()  # both at their first frame
+        frame, other = frames()[0], Crew(Teams())  # both at their first frame
         other.warm()
         wide = np.zeros((frame.pixels.shape[0], 2 * frame.pixels.shape[1], 3), np.uint8)
         wide[:, ::2] = frame.pixels
         part = Frame(0, wide[:, ::2], 0.0, 0.0)
-        assert read(other.find(part)) == read(Finder().find(frame))
+        assert read(searched(other, part)) == read(Finder().find(frame))
         assert other.apart
         other.close()
 
-    def test_an_error_of_the_search_is_raised_here(self, other: Apart) -> None:
+    def test_an_error_of_the_search_is_raised_here(self, other: Crew) -> None:
         with pytest.raises(cv2.error):
-            other.find(Frame(0, np.zeros((96, 128), np.uint8), 0.0, 0.0))
+            searched(other, Frame(0, np.zeros((96, 128), np.uint8), 0.0, 0.0))
         assert other.apart
 
     def test_when_it_is_killed_this_process_goes_on(self) -> None:
-        finder = Apart()
-        finder.warm()
-        assert finder._process is not None
-        kill(finder._process)
-        assert read(finder.find(frames()[0])) == read(Finder().find(frames()[0]))
-        assert not finder.apart
-        finder.close()
+        crew = Crew(Teams())
+        crew.warm()
+        kill(crew._teams[0].processes[0])
+        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        assert not crew.apart
+        assert len(digits(searched(crew, frames()[0]))) == 3
+        crew.close()
 
     def test_where_none_can_be_started_this_process_searches(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(process.sys, "executable", "/no/such/python")
-        finder = Apart()
-        finder.warm()
-        assert not finder.apart
-        assert read(finder.find(frames()[0])) == read(Finder().find(frames()[0]))
+        crew = Crew(Teams())
+        crew.warm()
+        assert not crew.apart
+        assert read(searched(crew, frames()[0])) == read(Finder().find(frames()[0]))
+        crew.close()
 
     def test_modules_of_the_folder_in_which_it_is_run_are_not_loaded(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -140,10 +143,10 @@ class TestApart:
         for name in ("numpy", "cv2", "mmap"):
             (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
         monkeypatch.chdir(tmp_path)
-        finder = Apart()
-        finder.warm()
-        assert finder.apart
-        finder.close()
+        crew = Crew(Teams())
+        crew.warm()
+        assert crew.apart
+        crew.close()
         code = "import cv2, neocog; print(cv2.__file__, neocog.__file__)"
         ran = subprocess.run(
             programs.python("-c", code), env=programs.surroundings(), capture_output=True
@@ -224,7 +227,9 @@ class TestCrew:
     def test_small_digits_are_searched_sharply_where_the_scout_saw_them(self, crew: Crew) -> None:
         pixels = picture("4711", size=(1280, 720), at=500, tall=38)
         small = Frame(1, pixels, 0.0, 0.0)
-        until(lambda: crew._scout.hints(0) is not None)
+        scout = crew._scout
+        assert scout is not None
+        until(lambda: scout.hints(0) is not None)
         until(lambda: len(digits(searched(crew, small))) == 4)
         found = searched(crew, small)
         assert all(part.region[2] < 1280 for part in found.parts)
@@ -262,7 +267,7 @@ class TestCrew:
         code = (
             "import os\n"
             "from neocog.live.crew import Crew, Teams\n"
-            "crew = Crew(Teams(1, 1))\n"
+            "crew = Crew(Teams(1, 2))\n"
             "crew.warm()\n"
             "print(len(crew._teams), flush=True)\n"
             "os.kill(os.getpid(), 9)\n"
@@ -275,7 +280,7 @@ class TestCrew:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(process, "_memory", lambda: None)
-        crew = Crew(Teams(1, 1))
+        crew = Crew(Teams(1, 2))
         crew.warm()
         assert len(digits(searched(crew, frames()[0]))) == 3
         crew.close()
@@ -315,9 +320,9 @@ class Puppet:
     close = kill
 
 
-@pytest.mark.parametrize("finder", [Apart, lambda: Crew(Teams(1, 2))])
+@pytest.mark.parametrize("teams", [Teams(), Teams(1, 2)])
 def test_no_process_is_left_where_the_wait_for_them_is_broken_off(
-    monkeypatch: pytest.MonkeyPatch, finder: Callable[[], Any]
+    monkeypatch: pytest.MonkeyPatch, teams: Teams
 ) -> None:
     started: list[Process] = []
 
@@ -326,10 +331,10 @@ def test_no_process_is_left_where_the_wait_for_them_is_broken_off(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Process, "answer", interrupted)
-    search = finder()
+    crew = Crew(teams)
     with pytest.raises(KeyboardInterrupt):
-        search.warm()
-    search.close()
+        crew.warm()
+    crew.close()
     assert started
     assert all(one._process.poll() is not None for one in started)
 
@@ -345,7 +350,7 @@ def test_no_process_is_left_where_a_later_one_is_broken_off(
         started.append(Puppet())
         return started[0]
 
-    monkeypatch.setattr("neocog.live.apart.Process", start)
+    monkeypatch.setattr("neocog.live.crew.Process", start)
     with pytest.raises(KeyboardInterrupt):
         Team(Scout(), 2).start()
     assert started[0].closed
@@ -491,7 +496,8 @@ def test_a_source_played_like_a_camera_is_searched_apart(
     source = FrameSource(clip(("471", 10)), fps=30)
     with Pipeline(source, reader, Settings(replay_fps=30)) as pipeline:
         finder = pipeline._finder
-        assert isinstance(finder, Apart)
+        assert isinstance(finder, Crew)
         assert finder.apart
+        assert not finder.scouted
         assert list(pipeline)
     assert not finder.apart

@@ -1,8 +1,10 @@
-"""Several search processes at one frame, and several frames at a time, where there are the cores.
+"""The search in processes of its own: several at one frame, and several frames at a time.
 
-The parts of a frame are searched by a team at the same time: it is found as soon as its longest
-part is. Frames take turns at the teams and come out in their order. One process more goes ahead
-as a scout (`neocog.live.split`).
+Search and network are Python as much as they are OpenCV and NumPy, and threads of one process take
+turns at Python. With two cores one process searches. Where there are more, the parts of a frame
+are searched by a team at the same time: it is found as soon as its longest part is. Frames take
+turns at the teams and come out in their order. One process more then goes ahead as a scout
+(`neocog.live.split`).
 """
 
 import threading
@@ -12,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from neocog.errors import UsageError
-from neocog.live.apart import asked, begun, ready
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Frame, Handoff
 from neocog.live.look import Found, Ready, Roi
@@ -165,7 +166,7 @@ class Team:
         Whether marks that may be several digits are kept; they are not cut apart.
     """
 
-    def __init__(self, scout: Scout, each: int, *, cuts: bool = True) -> None:
+    def __init__(self, scout: Scout | None, each: int, *, cuts: bool = True) -> None:
         self._scout, self._each, self._cuts = scout, each, cuts
         self._board = Board()
         self._finder = Finder(cuts=cuts)
@@ -177,8 +178,10 @@ class Team:
         self.processes = begun(self._each, self._board, cuts=self._cuts)
 
     def wait(self) -> None:
-        """Wait until they are ready; go on with those that are."""
+        """Wait until they are ready; go on with those that are, or in this process."""
         self.processes = ready(self.processes)
+        if not self.processes:
+            self._finder.warm()
 
     def kill(self) -> None:
         """End the processes, without waiting until they are gone."""
@@ -195,12 +198,14 @@ class Team:
     def ask(self, question: Question, frame: Frame, pace: int, turn: int) -> None:
         """Put the processes to work at a frame."""
         self._asked = list(self.processes)
-        hints = self._scout.hints(frame.epoch)
-        task = Task(0, len(self._asked), hints, pace=pace, turn=turn)
+        task = None
+        if self._scout is not None:
+            hints = self._scout.hints(frame.epoch)
+            task = Task(0, len(self._asked), hints, pace=pace, turn=turn)
         pixels = None if self._asked and self._board.put(frame.pixels) else frame.pixels
         for first, process in enumerate(self._asked):
             try:
-                process.ask(replace(question, task=replace(task, first=first)), pixels)
+                process.ask(replace(question, task=task and replace(task, first=first)), pixels)
             except BROKEN:
                 self._drop(process)
 
@@ -264,7 +269,7 @@ class Crew:
     """
 
     def __init__(self, teams: Teams, *, cuts: bool = True) -> None:
-        self._scout = Scout(cuts=cuts)
+        self._scout = Scout(cuts=cuts) if teams != Teams() else None
         self._teams = [Team(self._scout, teams.each, cuts=cuts) for _ in range(teams.count)]
         self._free: Handoff[Team] = Handoff(newest=False, depth=teams.count)
         self._turn = 0  # frames that were asked for
@@ -275,16 +280,23 @@ class Crew:
         return any(team.processes for team in self._teams)
 
     @property
+    def scouted(self) -> bool:
+        """Whether a scout is meant to go ahead: where there are cores for all."""
+        return self._scout is not None
+
+    @property
     def teams(self) -> int:
         """Frames that may be searched at a time."""
         return len(self._teams)
 
     def warm(self) -> None:
         """Start all processes, and wait until they have loaded all that they need."""
-        self._scout.start()
+        if self._scout is not None:
+            self._scout.start()
         for team in self._teams:
             team.start()
-        self._scout.wait()
+        if self._scout is not None:
+            self._scout.wait()
         for team in self._teams:
             team.wait()
         for team in self._teams:
@@ -314,7 +326,8 @@ class Crew:
         question = asked(frame, roi, tracks, steps)
         ticket = Ticket(self, team, frame, question, pace, self._turn)
         self._turn += 1
-        self._scout.tell(question, frame)
+        if self._scout is not None:
+            self._scout.tell(question, frame)
         return ticket
 
     def free(self, team: Team) -> None:
@@ -330,7 +343,7 @@ class Crew:
     def close(self) -> None:
         """End all processes."""
         self.stop()
-        parts: tuple[Scout | Team, ...] = (self._scout, *self._teams)
+        parts: list[Scout | Team] = [*self._teams, *filter(None, [self._scout])]
         for part in parts:
             part.kill()
         for part in parts:
@@ -351,3 +364,37 @@ def joined(answers: Sequence[object]) -> Done:
             done.steps.update(answer.steps)
     assert done is not None
     return done
+
+
+def asked(frame: Frame, roi: Roi | None, tracks: Sequence[Track], steps: bool) -> Question:
+    """Put into a question what a frame is searched for."""
+    shape = frame.pixels.shape
+    return Question(frame.index, shape, roi, tuple(tracks), steps, epoch=frame.epoch)
+
+
+def begun(count: int, board: Board, *, cuts: bool) -> list[Process]:
+    """Start processes, all at once; those that can be started."""
+    processes: list[Process] = []
+    try:
+        for _ in range(count):
+            processes.append(Process(board, cuts=cuts))
+    except OSError:
+        pass
+    except BaseException:  # Ctrl-C: nobody knows of them yet
+        for process in processes:
+            process.close()
+        raise
+    return processes
+
+
+def ready(processes: list[Process]) -> list[Process]:
+    """Wait until processes are ready; return those that are."""
+    able = []
+    for process in processes:
+        try:
+            process.answer()
+        except BROKEN:
+            process.close()
+        else:
+            able.append(process)
+    return able

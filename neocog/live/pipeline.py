@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.live.announce import Announcement, Announcer, Rules
-from neocog.live.apart import Apart
 from neocog.live.capture import Capture, Notice, failed
 from neocog.live.crew import Crew, Teams, Ticket
 from neocog.live.expected import Expected
@@ -204,7 +203,9 @@ class Pipeline:
     def __enter__(self) -> "Pipeline":
         from neocog.live.quiet import one_thread_each, settle
 
-        self._let_go = one_thread_each(short=isinstance(self._finder, Crew))
+        self._let_go = one_thread_each(
+            short=isinstance(self._finder, Crew) and self._finder.scouted
+        )
         try:
             warm(self.reader)
             self._looker.read(trial())
@@ -304,7 +305,7 @@ class Pipeline:
             if work == self._collect and isinstance(self._finder, Crew):
                 self._finder.stop()
 
-    def _find(self, finder: Finder | Apart) -> None:
+    def _find(self, finder: Finder) -> None:
         for number in count():
             tracks = self._tracks.before(number)
             frame = self._frames.get()
@@ -369,7 +370,7 @@ def responses(reader: "Reader", seen: Seen) -> Maps | None:
     return reader.engine.maps(u0_from_digits(digits[len(digits) // 2][None]))
 
 
-def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | Apart | Crew:
+def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | Crew:
     """Return what searches: in processes of its own where frames do not wait and cores are left.
 
     Else here: where frames wait for a GPU, touching digits are cut apart, for which their marks
@@ -377,8 +378,7 @@ def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | A
     """
     if not hurry or cores() < 2:
         return Finder(cuts=reader.cut)
-    teams = teams or Teams.usual(cores())
-    return Apart(cuts=reader.cut) if teams == Teams() else Crew(teams, cuts=reader.cut)
+    return Crew(teams or Teams.usual(cores()), cuts=reader.cut)
 
 
 def _pace(fps: float | None) -> int:

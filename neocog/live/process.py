@@ -25,7 +25,7 @@ from neocog.live.ink import Grey
 from neocog.live.look import Roi
 from neocog.live.programs import python, surroundings
 from neocog.live.quiet import one_thread_each, settle
-from neocog.live.split import Task, scout, work
+from neocog.live.split import Done, Task, scout, work
 from neocog.live.tracks import Track
 from neocog.network.shares import cores
 
@@ -253,7 +253,8 @@ def _answer(finder: Finder, grey: Grey, frame: Frame, question: Question, cuts: 
     if task is not None:
         return work(frame, task, roi=roi, tracks=tracks, steps=steps, cuts=cuts, grey=grey)
     found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
-    return found.parts, found.bounds, [search.digits() for search in found.searches], found.steps
+    lines = {number: search.digits() for number, search in enumerate(found.searches)}
+    return Done(found.parts, found.bounds, lines, found.steps)
 
 
 def _memory() -> int | None:
