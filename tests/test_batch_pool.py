@@ -388,6 +388,21 @@ def test_what_a_dead_worker_had_is_tried_alone() -> None:
     dispatch.stop()
 
 
+def test_false_starts_count_in_succession() -> None:
+    hands = [Hand()]
+    dispatch = Dispatch(some_tasks(50, []), hands, depth=1)
+    fresh = Hand()
+    fresh.proven = False
+    for _ in range(9):
+        deal(dispatch)
+        dispatch.finished(hands[0], next(iter(hands[0].tasks)))
+        dispatch.died(fresh, "was ended")
+    dispatch.died(fresh, "was ended")
+    with pytest.raises(NeocogError, match="cannot be started"):
+        dispatch.died(fresh, "was ended")
+    dispatch.stop()
+
+
 def test_parts_of_a_task_come_in_order() -> None:
     places = [Place(0), Place(1, 0, 3), Place(1, 1, 3), Place(1, 2, 3), Place(2), Place(3, 0, 1)]
     for seed in range(20):

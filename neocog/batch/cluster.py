@@ -222,7 +222,7 @@ class _Crew:
             worker.proven = worker.open = True
             worker.results.remove(result)
             if block is not None:
-                del worker.tasks[block.place]
+                dispatch.finished(worker, block.place)
                 yield block
 
 

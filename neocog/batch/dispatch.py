@@ -17,7 +17,7 @@ from neocog.errors import NeocogError
 
 _AHEAD = 2  # tasks for each worker that are made before they are asked for
 _HELD = 2**29  # bytes of pictures in tasks that are made ahead; as many in those under way
-_FALSE_STARTS = 3  # workers that may die before they have done anything
+_FALSE_STARTS = 3  # workers in succession that may die before they have done anything
 
 
 class Worker(Protocol):
@@ -85,13 +85,18 @@ class Dispatch:
             _give(min(free, key=lambda worker: len(worker.tasks)), self._feeder.take())
         return bool(not self._feeder.done or self._again or self.under_way())
 
+    def finished(self, worker: Worker, place: Place) -> None:
+        """Take a task from who has done it."""
+        del worker.tasks[place]
+        self._false_starts = 0
+
     def died(self, worker: Worker, how: str) -> None:
         """Have the tasks of a dead worker done again.
 
         Raises
         ------
         NeocogError
-            If workers die before they do anything.
+            If several workers die before they do anything, and none does a task meanwhile.
         """
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:

@@ -159,7 +159,7 @@ class Pool:
                 raise NeocogError(f"a worker process failed: {what[0]}")
             elif kind == BLOCK:
                 block: Block = what[0]
-                del worker.tasks[block.place]
+                dispatch.finished(worker, block.place)
                 yield block
 
     def _ask(self, worker: _Process, number: int, digits: Any) -> None:
