@@ -91,6 +91,7 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
                     peers=peers,
                     rounds=run.args.rounds,
                     host=batch <= 8,
+                    digits=run.digits,
                     log=run.say,
                 )
             except Exception as failure:

@@ -3,14 +3,14 @@
 import argparse
 import time
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from neocog.bench.slayer_gpu import limit
+from neocog.learning.datasets import open_digits
 from neocog.network import reference
-from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 
@@ -27,6 +27,11 @@ class Run:
         self.models = {name: load_model(name) for name in args.models}
         self.main = next(iter(self.models.values()))
 
+    @cached_property
+    def digits(self) -> np.ndarray:
+        """MNIST's test digits, (N, 28, 28)."""
+        return open_digits(self.args.data / "mnist", split="test").images
+
     def say(self, line: str) -> None:
         print(f"[{time.perf_counter() - self.start:6.1f} s] {line}", flush=True)
 
@@ -37,9 +42,9 @@ class Run:
 
 
 @cache
-def maps_of(model: str) -> dict[str, np.ndarray]:
-    """The float64 reference's maps of made digits, and the digits."""
-    digits = made_digits(ERROR_DIGITS, seed=7)
+def maps_of(run: Run, model: str) -> dict[str, np.ndarray]:
+    """The float64 reference's maps of a few digits, and the digits."""
+    digits = run.digits[:ERROR_DIGITS]
     maps = reference.respond(u0_from_digits(digits), load_model(model))
     return {"digits": digits, **maps, "U0": maps["U0"][:, 0]}
 
@@ -47,8 +52,8 @@ def maps_of(model: str) -> dict[str, np.ndarray]:
 class Repeated(dict[str, Any]):
     """Maps for a batch, as they are asked for: those of a few digits, again and again."""
 
-    def __init__(self, model: str, batch: int) -> None:
-        self._few, self._index = maps_of(model), np.arange(batch) % ERROR_DIGITS
+    def __init__(self, run: Run, model: str, batch: int) -> None:
+        self._few, self._index = maps_of(run, model), np.arange(batch) % ERROR_DIGITS
 
     def __missing__(self, name: str) -> np.ndarray:
         few = self._few[name]
@@ -80,7 +85,7 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
     from neocog.cuda.engine import CudaEngine
 
     for name, model in run.models.items():
-        want = maps_of(name)
+        want = maps_of(run, name)
         for precision in run.args.precisions:
             engine = CudaEngine(model, device="cuda:0", precision=precision)
             runner = engine.runner(0)
@@ -122,7 +127,7 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
     from neocog.bench.peers import layer_times
     from neocog.cuda.engine import CudaEngine
 
-    want = maps_of(run.args.models[0])
+    want = maps_of(run, run.args.models[0])
     for precision in run.args.precisions:
         engine = CudaEngine(run.main, device="cuda:0", precision=precision, plan=run.args.plans[0])
         runner = engine.runner(0)
@@ -133,7 +138,7 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
                     step = StepRun(runner.shelf, stage, version, want)
                     error = step.error(want)
                     for batch in run.args.step_batches:
-                        before = Repeated(run.args.models[0], batch)
+                        before = Repeated(run, run.args.models[0], batch)
                         one = StepRun(runner.shelf, stage, version, before)
                         times[batch] = one.microseconds()
                         chosen = {s.writes: s for s in runner.shelf.choose(runner.plan, batch)}
@@ -154,7 +159,7 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
                 }
             times = {}
             for batch in run.args.step_batches:
-                seen = Repeated(run.args.models[0], batch)[_before(stage)]
+                seen = Repeated(run, run.args.models[0], batch)[_before(stage)]
                 times[batch] = min(layer_times(run.main, stage, seen, precision).values())
             yield {"precision": precision, "layer": stage, "version": "PyTorch", "us_step": times}
 
@@ -173,7 +178,7 @@ def c_layers(run: Run) -> Iterator[dict[str, Any]]:
         width = 4 if precision in ("fp32", "tf32") else 2
         for stage in ("UC1", "UC2", "UC3"):
             for batch in run.args.step_batches:
-                before = Repeated(run.args.models[0], batch)
+                before = Repeated(run, run.args.models[0], batch)
                 moved = width * (before[_before(stage)].size + before[stage].size)
                 row = {"precision": precision, "layer": stage, "batch": batch, "bytes": moved}
                 for version in shelf.usable(stage, batch):

@@ -111,6 +111,7 @@ def compare_on_gpu(
     rounds: int = 30,
     host: bool = False,
     number: int = 0,
+    digits: NDArray[np.uint8] | None = None,
     log: Log | None = None,
 ) -> GpuComparison:
     """Time our passes and the peers' on this machine's GPU.
@@ -133,6 +134,9 @@ def compare_on_gpu(
         Also time from host to host.
     number : int
         Which GPU.
+    digits : (N, 28, 28) ndarray of uint8, optional
+        What is read, some hundred digits; made ones if not given. How much of the network is
+        silent, and so the time, depends on it.
     log : callable, optional
         Told what goes on.
 
@@ -155,11 +159,11 @@ def compare_on_gpu(
         )
         if failure is not None and len(plans) == 1:
             raise failure
-    digits = _sets(batch)
-    _add_peers(sides, notes, model, digits[0], precision, peers, number, log)
-    differences = differences_from_cpu(model, sides, digits[0], TOLERANCES[precision])
-    passes = race(sides, digits, rounds=rounds)
-    times = trips(sides, digits, rounds=rounds) if host else {}
+    sets = _sets(batch, digits)
+    _add_peers(sides, notes, model, sets[0], precision, peers, number, log)
+    differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
+    passes = race(sides, sets, rounds=rounds)
+    times = trips(sides, sets, rounds=rounds) if host else {}
     return GpuComparison(model.id, precision, batch, passes, differences, times, notes)
 
 
@@ -189,11 +193,16 @@ def differences_from_cpu(
     return found
 
 
-def _sets(batch: int) -> list[NDArray[np.uint8]]:
+def _sets(batch: int, digits: NDArray[np.uint8] | None) -> list[NDArray[np.uint8]]:
     """Input sets for a batch; a batch of more than the compared digits repeats them."""
     few = min(batch, _COMPARED)
-    repeat = np.arange(batch) % few
-    return [made_digits(few, seed=seed)[repeat] for seed in range(INPUT_SETS)]
+    if digits is None:
+        sets = [made_digits(few, seed=seed) for seed in range(INPUT_SETS)]
+    else:
+        sets = [digits[i * few : (i + 1) * few] for i in range(min(INPUT_SETS, len(digits) // few))]
+        if not sets:
+            raise UsageError(f"{len(digits)} digits came; wanted {few} or more")
+    return [some[np.arange(batch) % few] for some in sets]
 
 
 def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> Side:
