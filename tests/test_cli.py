@@ -253,6 +253,7 @@ def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
     card = {
         "accuracy": {"test": 0.991234567},
         "confusion": [[980, 0], [2, 1100]],
+        "odd": [[None, {}], [0.123456789, [1]]],
         "risk_coverage": [{"p": 0.5, "error": 0.01}, {"p": 0.75, "error": 0.0}],
         "none": {},
         "pictures": {"photos": {"cer": 0.5}, "rows": [{"p": 1}, {"p": 2}], "n": 3},

@@ -155,6 +155,12 @@ def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: 
     assert len(str(caught.value)) < 250
 
 
+def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="min_p 2"):
+        broken(card={"reading": {"min_p": 2}}).save(tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_number_that_no_float_holds_is_refused() -> None:
     with pytest.raises(ModelError, match="a part is missing or wrong"):
         from_bytes(to_bytes(broken(temperature=10**400)), source="m")

@@ -67,7 +67,7 @@ def _lines(value: Any) -> Iterator[str]:
     """A value of a card as lines: tables as rows, the rest in one."""
     if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
         for row in value:
-            yield "".join(f"{cell:>6}" for cell in row)
+            yield "".join(f"{_short(cell):>6}" for cell in row)
     elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         heads = list(value[0])
         yield "".join(f"{head:>12}" for head in heads)

@@ -110,11 +110,18 @@ class Model:
         return LABELS + int((self.labels == REJECT).any())
 
     def save(self, path: str | Path, *, precision: Precision = "fp32") -> "Model":
-        """Write the model to ``path`` (atomically) and return it as it reads from there."""
+        """Write the model to ``path`` (atomically) and return it as it reads from there.
+
+        Raises
+        ------
+        ModelError
+            As :func:`load_model`; nothing is written then.
+        """
         data = to_bytes(self, precision=precision)
+        saved = from_bytes(data, source=str(path))
         with atomic_write(path) as stream:
             stream.write(data)
-        return from_bytes(data, source=str(path))
+        return saved
 
 
 def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
