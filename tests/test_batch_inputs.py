@@ -2,10 +2,12 @@
 
 import bz2
 import gzip
+import inspect
 import io
 import lzma
 import os
 import struct
+import sys
 import tarfile
 import tracemalloc
 import zipfile
@@ -47,6 +49,24 @@ def test_keys_are_relative_to_what_was_named(scans: Path) -> None:
     assert [item.key for item in find_inputs(["scans"])] == ALL
     assert names(["scans/"]) == [f"scans/{name}" for name in ALL]
     assert [item.key for item in find_inputs(["scans/b.png"])] == ["scans/b.png"]
+
+
+def test_folders_of_any_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deep = "/".join("a" * 200)
+    for name in ("x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/a/y.png", "b.png"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 150)
+    try:
+        found = [item.key for item in find_inputs(["."])]
+        with pytest.raises(UsageError, match="give the folder itself"):
+            list(find_inputs(["**"]))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert found == ["b.png", "x.png", "a/x.png", f"{deep}/x.png", "b/c.png", "b/a/y.png"]
+    assert names(["**"]) == sorted(found)
 
 
 def test_patterns(scans: Path) -> None:

@@ -95,7 +95,7 @@ def find_inputs(
     Raises
     ------
     UsageError
-        If a list cannot be opened.
+        If a list cannot be opened, or folders are too deep for a pattern.
     NothingToRead
         After the last word, if none of them stood for any picture.
     """
@@ -162,7 +162,7 @@ def _named(name: str, look_into: bool) -> Iterator[Item]:
     """A name that stands for itself: a folder, an archive or a file."""
     # os.path.isdir takes names that no file can have, Path.is_dir raises on them
     if os.path.isdir(name):
-        yield from _folder(str(Path(name)), "")
+        yield from _folder(str(Path(name)))
     elif look_into and is_archive_name(name) and os.path.isfile(name):
         yield from _archive(str(Path(name)))
     else:
@@ -170,24 +170,26 @@ def _named(name: str, look_into: bool) -> Iterator[Item]:
         yield Item(source, Path(source).as_posix())
 
 
-def _folder(folder: str, below: str) -> Iterator[Item]:
-    """Pictures below ``folder``, whose path relative to the named one is ``below``."""
-    try:
-        with os.scandir(folder) as entries:
-            ordered = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        yield Item(folder, below or ".")  # reading it will say why not
-        return
-    folders = []
-    for entry in ordered:
-        if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith("."):
-                folders.append(entry)
-        elif is_picture_name(entry.name) and not (entry.is_symlink() and os.path.isdir(entry)):
-            yield Item(os.path.join(folder, entry.name), below + entry.name)
-    del ordered
-    for entry in folders:
-        yield from _folder(os.path.join(folder, entry.name), f"{below}{entry.name}/")
+def _folder(named: str) -> Iterator[Item]:
+    """Pictures in a folder and below it: the order is that of a walk, its depth has no bound."""
+    left = [(named, "")]
+    while left:
+        folder, below = left.pop()
+        try:
+            with os.scandir(folder) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            yield Item(folder, below or ".")  # reading it will say why not
+            continue
+        folders = []
+        for entry in ordered:
+            if entry.is_dir(follow_symlinks=False):
+                if not entry.name.startswith("."):
+                    folders.append(entry.name)
+            elif is_picture_name(entry.name) and not (entry.is_symlink() and os.path.isdir(entry)):
+                yield Item(os.path.join(folder, entry.name), below + entry.name)
+        del ordered
+        left += [(os.path.join(folder, name), f"{below}{name}/") for name in reversed(folders)]
 
 
 def _archive(path: str) -> Iterator[Item]:
@@ -236,7 +238,13 @@ def _is_pattern(word: str) -> bool:
 
 def _matching(pattern: str) -> Iterator[str]:
     anywhere = "**" in pattern
-    for name in sorted(glob.iglob(pattern, recursive=True)):
+    try:
+        names = sorted(glob.iglob(pattern, recursive=True))
+    except RecursionError:
+        raise UsageError(
+            f"{pattern}: the folders are too deep for a pattern; give the folder itself"
+        ) from None
+    for name in names:
         if anywhere and (os.path.isdir(name) or not is_picture_name(os.path.basename(name))):
             continue
         yield name
