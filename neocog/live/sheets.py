@@ -3,7 +3,8 @@
 A desk full of texture costs the search ten times what a sheet does, and hides what is written on
 the sheet. In a small picture the writing is closed over (each place takes the brightness of the
 paper around its strokes), and at every level of brightness, and of colour, the connected places
-are looked at: what fills its smallest rectangle to the corners is a sheet.
+are looked at: what fills its smallest rectangle to the corners is a sheet. Bright writing is opened
+instead, for sheets darker than what is around them.
 """
 
 from collections.abc import Iterator
@@ -144,23 +145,41 @@ def _candidates(small: NDArray[np.uint8]) -> Iterator[_Place]:
     """Places at every level of brightness and of colour that are four-sided."""
     import cv2
 
+    grey = np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), np.uint8)
     kernel = np.ones((_CLOSED, _CLOSED), np.uint8)
-    grey = cv2.morphologyEx(cv2.cvtColor(small, cv2.COLOR_BGR2GRAY), cv2.MORPH_CLOSE, kernel)
+    closed = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_CLOSE, kernel), np.uint8)
+    opened = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_OPEN, kernel), np.uint8)
     colour = cv2.cvtColor(small, cv2.COLOR_BGR2Lab)
-    planes = [grey, *(cv2.medianBlur(cv2.extractChannel(colour, n), 5) for n in (1, 2))]
-    masks = [part for plane in planes for part in _levels(np.asarray(plane, np.uint8))]
+    tints = (cv2.medianBlur(cv2.extractChannel(colour, n), 5) for n in (1, 2))
+    masks = [part for plane in (closed, *tints) for part in _levels(np.asarray(plane, np.uint8))]
     if masks:
         yield from _four_sided(np.concatenate(masks))
+    for darker in _levels(opened)[1:]:
+        yield from (p for p in _four_sided(darker) if _is_dark(p.box, closed, grey, opened))
 
 
-def _levels(plane: NDArray[np.uint8]) -> Iterator[NDArray[np.bool_]]:
+def _is_dark(box: Box, *planes: NDArray[np.uint8]) -> bool:
+    """Whether a place is dark paper, and not what opening made of dark writing, or of the desk.
+
+    The planes are the small picture closed, as it is, and opened.
+    """
+    x, y, width, height = box
+    high, wide = planes[0].shape
+    if min(x, y, wide - x - width, high - y - height) == 0:
+        return False
+    part = np.s_[y : y + height, x : x + width]
+    bright, own, dark = (float(np.median(plane[part])) for plane in planes)
+    return own - dark <= bright - own
+
+
+def _levels(plane: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], ...]:
     """What is brighter, and what is darker, than each level of a plane: (N, H, W) twice."""
     upto = np.cumsum(np.bincount(plane.ravel(), minlength=256))
     low, high = (float(np.searchsorted(upto, int(q * plane.size), "right")) for q in (0.03, 0.97))
-    if high - low >= _LEVELS:
-        level = low + (high - low) / (_LEVELS + 1) * _STEPS
-        yield plane > level
-        yield plane < level
+    if high - low < _LEVELS:
+        return ()
+    level = low + (high - low) / (_LEVELS + 1) * _STEPS
+    return plane > level, plane < level
 
 
 def _medians(part: NDArray[np.uint8]) -> NDArray[np.float64]:
