@@ -12,6 +12,7 @@ import tarfile
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -304,6 +305,53 @@ def test_a_zip_replaced_while_it_is_read(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be taken out"):
             item.picture()
     assert [item.picture() for item in find_inputs([str(path)])] == [b"1", b"333"]
+
+
+class OneWay(io.BytesIO):
+    """What cannot go back: a zip archive has its sizes behind the members then."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("kind", ["plain", "in a pipe", "large", "behind a program", "remarks"])
+def test_zips_of_any_kind(kind: str, tmp_path: Path) -> None:
+    written = OneWay() if kind == "in a pipe" else io.BytesIO()
+    files = {"a.png": b"", "\u00e9/b.png": os.urandom(999), "c.png": bytes(2**16), "x/": b""}
+    with zipfile.ZipFile(written, "w") as archive:
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            for name, data in files.items():
+                info = zipfile.ZipInfo(f"{method}/{name}")
+                info.compress_type = method
+                if kind == "remarks":
+                    info.extra, archive.comment = b"\x99\x99\x04\x00dear", b"reader"
+                with archive.open(info, "w", force_zip64=kind == "large") as stream:
+                    stream.write(data)
+    begin = b"#!/bin/sh\n" * 9 if kind == "behind a program" else b""
+    path = tmp_path / "a.zip"
+    path.write_bytes(begin + written.getvalue())
+    found = {item.key: item.picture() for item in find_inputs([str(path)])}
+    wanted = {name: data for name, data in files.items() if name != "x/"}
+    assert found == {f"{m}/{name}": data for m in (0, 8) for name, data in wanted.items()}
+    place = path.read_bytes().index(files["\u00e9/b.png"])
+    damaged = bytearray(path.read_bytes())
+    damaged[place + 9] ^= 1
+    path.write_bytes(damaged)
+    assert taken(path)[1] == [
+        "cannot be taken out of its archive: Bad CRC-32 for file '0/\u00e9/b.png'"
+    ]
+
+
+def test_a_member_is_read_without_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"%d" % n for n in range(9)})
+    items = list(find_inputs([str(path)]))
+    monkeypatch.setattr(zipfile, "ZipFile", None)  # nobody lists it again
+    assert [item.picture() for item in items] == [b"%d" % n for n in range(9)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(Item.picture, items * 50))
+    assert found == [b"%d" % n for n in range(9)] * 50
 
 
 def test_a_zip_that_understates_is_not_unpacked(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import bz2
 import gzip
 import lzma
 import os
+import struct
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +24,11 @@ MAX_BYTES = 2**28
 """A member that unpacks to more bytes than this is refused by what the archive says of it."""
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
-_OPEN = 4  # zip archives that a process keeps open
+_OPEN = 4  # archives that a process keeps open
+_ONE_AT_A_TIME = threading.Lock()  # a file has one place where it is read
+_PATCHED = 0x20  # a flag of members that are the difference from others
+_ZIP_MARK = b"PK\3\4"
+_ZIP_HEADER = struct.Struct("<26x2H")  # before a member: the lengths of two more fields
 
 _PACKERS: dict[bytes, Callable[[str], Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -41,6 +47,14 @@ _MOST_HEADERS = 2**20  # bytes of such headers that a member may have
 _END = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
 
 
+class Packed(NamedTuple):
+    """How a zip archive holds a member: its method, the bytes that it takes there, its CRC-32."""
+
+    method: int
+    size: int
+    crc: int
+
+
 class Member(NamedTuple):
     """A picture in an archive.
 
@@ -49,12 +63,14 @@ class Member(NamedTuple):
     name : str
         Its path within the archive.
     start, size : int
-        Where its bytes lie: in a tar archive their place in the file, in a zip archive ``start``
-        is the member's number.
+        Where its bytes lie, and how many they are; in a zip archive ``start`` is the place of the
+        header before them.
     data : bytes or None
         The bytes themselves, where they can only be had in passing.
     trouble : str or None
         Why it cannot be read.
+    packed : Packed or None
+        How a zip archive holds it.
     """
 
     name: str
@@ -62,6 +78,7 @@ class Member(NamedTuple):
     size: int
     data: bytes | None = None
     trouble: str | None = None
+    packed: Packed | None = None
 
 
 def is_archive_name(name: str) -> bool:
@@ -83,35 +100,60 @@ def members(path: str) -> Iterator[Member]:
         yield from _tar_members(path, packed=not path.lower().endswith(TAR))
 
 
-def read_member(path: str, start: int, size: int) -> bytes:
-    """Return the bytes of a member that `members` told of.
+def read_member(path: str, member: Member) -> bytes:
+    """Return the bytes of a member that `members` told of; no other one is looked at.
 
     Raises
     ------
     InputError
         If they cannot be had.
     """
-    with _broken("cannot be taken out of its archive"):
-        if path.lower().endswith(ZIP):
-            return _read_zipped(path, start, size)
-        with open(path, "rb") as stream:
-            stream.seek(start)
-            data = stream.read(size)
-        if len(data) < size:
+    with _broken("cannot be taken out of its archive"), _ONE_AT_A_TIME:
+        archive = _opened(path)
+        archive.stream.seek(member.start)
+        if member.packed is not None:
+            return _unzipped(archive.stream, member, member.packed)
+        data = archive.stream.read(member.size)
+        if len(data) < member.size:
             raise EOFError("the archive is cut short")
         return data
 
 
-def _read_zipped(path: str, number: int, size: int) -> bytes:
+class _Archive:
+    """The file of an archive; it is closed with the last reference."""
+
+    def __init__(self, path: str) -> None:
+        self.stream: IO[bytes] = open(path, "rb")  # noqa: SIM115
+
+    def __del__(self) -> None:
+        if hasattr(self, "stream"):
+            self.stream.close()
+
+
+def _opened(path: str) -> _Archive:
+    """An archive, kept open as long as its file stays as it is."""
+    found = os.stat(path)
+    return _kept(path, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=_OPEN)
+def _kept(path: str, *_state: int) -> _Archive:
+    return _Archive(path)
+
+
+def _unzipped(stream: IO[bytes], member: Member, packed: Packed) -> bytes:
     """Unpack a member, never more of it than the archive says that there is."""
-    archive = _opened_zip(path)
-    info = archive.infolist()[number]
-    if info.file_size != size:
-        raise EOFError("the archive is another one by now")
-    with archive.open(info) as stream:
-        data = stream.read(size + 1)
-    if len(data) != size:
-        raise EOFError(f"{len(data):,} bytes came, {size:,} were told")
+    header = stream.read(_ZIP_HEADER.size)
+    if header[: len(_ZIP_MARK)] != _ZIP_MARK:
+        raise zipfile.BadZipFile("no header is where it should be; is it another archive by now?")
+    stream.seek(sum(_ZIP_HEADER.unpack(header)), os.SEEK_CUR)
+    info = zipfile.ZipInfo(member.name)
+    info.compress_type, info.compress_size, info.CRC = packed
+    info.file_size = member.size
+    with zipfile.ZipExtFile(stream, "r", info) as unpacked:
+        data = unpacked.read(member.size + 1)
+    if len(data) != member.size:
+        raise EOFError(f"{len(data):,} bytes came, {member.size:,} were told")
     return data
 
 
@@ -125,29 +167,22 @@ def _broken(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason.splitlines()[0][:120]}") from None
 
 
-def _opened_zip(path: str) -> zipfile.ZipFile:
-    """The archive, kept open as long as its file stays as it is."""
-    found = os.stat(path)
-    return _zip(path, found.st_mtime_ns, found.st_size, found.st_ino)
-
-
-@lru_cache(maxsize=_OPEN)
-def _zip(path: str, *_state: int) -> zipfile.ZipFile:
-    return zipfile.ZipFile(path)
-
-
 def _zip_members(path: str) -> Iterator[Member]:
-    with _broken("no zip archive that can be opened"):
-        infos = _opened_zip(path).infolist()
-    for number, info in enumerate(infos):
+    with _broken("no zip archive that can be opened"), zipfile.ZipFile(path) as archive:
+        left = archive.infolist()[::-1]
+    del archive
+    while left:  # the directory shrinks as it is gone through
+        info = left.pop()
         if _wanted(info.filename):
-            yield Member(info.filename, number, info.file_size, trouble=_zip_trouble(info))
+            packed = Packed(info.compress_type, info.compress_size, info.CRC)
+            trouble = _zip_trouble(info)
+            yield Member(info.filename, info.header_offset, info.file_size, None, trouble, packed)
 
 
 def _zip_trouble(info: zipfile.ZipInfo) -> str | None:
     if info.flag_bits & 1:
         return "is encrypted in its archive; pack it without a password"
-    if info.compress_type not in _PLAIN:
+    if info.compress_type not in _PLAIN or info.flag_bits & _PATCHED:
         return "is packed by an unusual method; pack it with zip's own (deflate)"
     return _too_large(info.file_size)
 
@@ -164,7 +199,7 @@ class _Info(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(str(error)) from None
 
-    def _proc_member(self, archive: "_Archive") -> tarfile.TarInfo:
+    def _proc_member(self, archive: "_Tar") -> tarfile.TarInfo:
         """Go on to what it says of the next header: long names, properties, in memory."""
         if self.type in _LONG:
             archive.headers += self.size
@@ -189,7 +224,7 @@ class _Info(tarfile.TarInfo):
         member.sparse = b""
 
 
-class _Archive(tarfile.TarFile):
+class _Tar(tarfile.TarFile):
     """A tar archive that keeps nothing of the members that it has passed."""
 
     tarinfo = _Info
@@ -208,7 +243,7 @@ def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
             stream = files.enter_context(_unpacked(path)) if packed else None
             mode: Any = "r|" if packed else "r:"
             pieces: Any = _Pieces(stream) if stream else None
-            archive = files.enter_context(_Archive.open(path, mode, pieces, _BLOCK))
+            archive = files.enter_context(_Tar.open(path, mode, pieces, _BLOCK))
         while True:
             with _broken("the archive cannot be read to its end"):
                 info = archive.next()

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import TAR, ZIP, is_archive_name, members, read_member
+from neocog.batch.archives import (
+    TAR,
+    ZIP,
+    Member,
+    Packed,
+    is_archive_name,
+    members,
+    read_member,
+)
 from neocog.batch.shards import Shard
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
@@ -32,6 +40,8 @@ class Item(NamedTuple):
         The bytes of the file, where they are at hand.
     trouble : str or None
         Why it cannot be read, where that is known already.
+    packed : Packed or None
+        How a zip archive holds it.
     """
 
     source: str
@@ -41,6 +51,7 @@ class Item(NamedTuple):
     size: int = 0
     data: bytes | None = None
     trouble: str | None = None
+    packed: Packed | None = None
 
     def picture(self) -> Path | bytes:
         """What can be decoded: the file, or its bytes.
@@ -55,7 +66,8 @@ class Item(NamedTuple):
         if self.data is not None:
             return self.data
         if self.archive is not None:
-            return read_member(self.archive, self.start, self.size)
+            place = Member(self.key, self.start, self.size, packed=self.packed)
+            return read_member(self.archive, place)
         return Path(self.source)
 
 
@@ -194,8 +206,8 @@ def _folder(named: str) -> Iterator[Item]:
 
 def _archive(path: str) -> Iterator[Item]:
     try:
-        for name, start, size, data, trouble in members(path):
-            yield Item(f"{path}/{name}", name, path, start, size, data, trouble)
+        for member in members(path):
+            yield Item(f"{path}/{member.name}", member.name, path, *member[1:])
     except InputError as error:
         yield Item(path, Path(path).name, trouble=str(error))
 
