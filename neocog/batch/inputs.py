@@ -84,7 +84,8 @@ def find_inputs(
     a word              stands for
     ==================  =========================================================================
     a folder            every picture in it and below it, sorted by name, its own before those of
-                        its sub-folders; hidden ones and files of other suffixes are left out
+                        its sub-folders; hidden ones, files of other suffixes and links to
+                        folders are left out
     a zip or tar file   every picture in it, in the archive's order
     any other file      itself, whatever its name; also one that is not there, for a record that
                         says so
