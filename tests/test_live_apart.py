@@ -21,13 +21,13 @@ from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.live import process, programs
 from neocog.live.crew import Crew, Scout, Team, Teams
-from neocog.live.finder import Finder
+from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
 from neocog.live.look import Found, Roi
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.process import BROKEN, Board, Process, Question, serve
 from neocog.live.sources import FrameSource
-from neocog.live.split import Done, Hints
+from neocog.live.split import Hints, Task
 from tests.live_support import clip, picture
 from tests.support import tiny_model
 
@@ -403,12 +403,12 @@ def test_an_error_travels_and_if_it_cannot_what_it_says_does() -> None:
 
 class TestTeam:
     FRAME = Frame(0, np.zeros((96, 128, 3), np.uint8), 0.0, 0.0)
-    QUESTION = Question(0, (96, 128, 3))
+    QUESTION = Question(0, (96, 128, 3), task=Task(turn=7))
 
     @pytest.mark.parametrize("error", [ValueError("a"), OSError("b"), ZeroDivisionError("c")])
     def test_an_error_of_a_search_is_raised_and_ends_no_process(self, error: Exception) -> None:
-        team = team_of(one := Puppet(error), other := Puppet(Done((), (0, 0, 128, 96))))
-        team.ask(self.QUESTION, self.FRAME, 1, 7)
+        team = team_of(one := Puppet(error), other := Puppet(Searched((), (0, 0, 128, 96))))
+        team.ask(self.QUESTION, self.FRAME)
         with pytest.raises(type(error)):
             team.answer(self.FRAME)
         assert len(team.processes) == 2
@@ -418,12 +418,12 @@ class TestTeam:
         assert one.closed
 
     def test_the_others_divide_the_next_frame_when_one_ends(self) -> None:
-        done = Done((), (0, 0, 128, 96))
+        done = Searched((), (0, 0, 128, 96))
         team = team_of(Puppet(done, done), ends := Puppet(EOFError()), Puppet(done, done))
-        team.ask(self.QUESTION, self.FRAME, 1, 7)
+        team.ask(self.QUESTION, self.FRAME)
         assert team.answer(self.FRAME) is None
         assert ends.closed
-        team.ask(self.QUESTION, self.FRAME, 1, 7)
+        team.ask(self.QUESTION, self.FRAME)
         assert team.answer(self.FRAME) is not None
         left: list[Any] = team.processes
         assert [(one.tasks[-1].first, one.tasks[-1].every) for one in left] == [(0, 2), (1, 2)]

@@ -24,7 +24,7 @@ from neocog.live.regions import (
     predicted,
 )
 from neocog.live.sheets import Sheet, find_sheets, holes_of, pixels_within
-from neocog.live.split import Hints, Task, _told, scout, thought, work
+from neocog.live.split import Hints, Task, _told, scout, thought
 from neocog.live.tracks import Digit, Track, Tracker, inside
 from neocog.live.vote import Agreement
 from neocog.vision.find import Line
@@ -269,11 +269,12 @@ class TestHints:
         self, texts: list[str], wide: int, tall: int
     ) -> None:
         frame = self.sheet(texts, wide=wide, tall=tall)
-        done = work(frame, Task(hints=scout(frame, Task(scouts=True))))
+        done = Finder().search(frame, Task(hints=scout(frame, Task(scouts=True))))
         assert done.parts[0].long_side > REGION_SIDE // 2
-        assert [len(line.digits) for line in done.lines[0]] == [len(text) for text in texts]
-        untold = work(frame, Task(hints=Hints()))
-        assert not untold.lines[0], "so small that it is seen in no other way"
+        lines = done.marks[0].digits()
+        assert [len(line.digits) for line in lines] == [len(text) for text in texts]
+        untold = Finder().search(frame, Task(hints=Hints()))
+        assert not untold.marks[0].digits(), "so small that it is seen in no other way"
 
     def test_a_sheet_is_told_of_however_much_stands_on_it(self) -> None:
         line = tuple((10 * n, 0, 8, 20) for n in range(24))
@@ -287,10 +288,30 @@ class TestHints:
         frame = np.full((96, 320, 3), (200, 200, 210), np.uint8)
         cv2.putText(frame, "471", (60, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (120, 60, 205), 6)
         page = Frame(1, frame, 0.0, 0.0)
-        (part, *_), grey = work(page, Task()).parts, Grey()
-        work(page, Task(), grey=grey)
-        assert grey._channel is not None
+        finder = Finder()
+        (part, *_) = finder.search(page, Task(hints=Hints())).parts
+        assert finder._grey._channel is None
+        finder.search(page, Task())
+        assert finder._grey._channel is not None
         assert part.region[2:] == (320, 96)
+
+    def test_a_process_of_a_team_without_hints_knows_ink_and_sheets_without_writing(self) -> None:
+        desk = np.full((480, 640, 3), 100, np.uint8)
+        desk[60:200, 60:580], desk[260:440, 60:580] = 30, 220
+        cv2.putText(desk, "2735", (120, 150), cv2.FONT_HERSHEY_SIMPLEX, 2, (230, 230, 230), 5)
+        frame, alone = Frame(0, desk, 0.0, 0.0), Finder()
+        team = [Finder(), Finder()]
+        for turn in range(8):
+            done = alone.search(frame, Task(turn=turn))
+            tasks = [Task(first=first, every=2, turn=turn) for first in (0, 1)]
+            each = [one.search(frame, task) for one, task in zip(team, tasks, strict=True)]
+            joined = {number: marks for one in each for number, marks in one.marks.items()}
+            assert sorted(joined) == sorted(done.marks)
+            for number, marks in done.marks.items():
+                assert boxes(joined[number].digits()) == boxes(marks.digits())
+        for finder in (alone, team[1]):
+            assert finder._polarity.of(1) == "bright"
+        assert alone._nothing.keys() == team[0]._nothing.keys() == {0}
 
 
 @pytest.mark.parametrize("tall", [120, 140, 200])
@@ -303,8 +324,11 @@ def test_two_lines_on_a_low_sheet_or_region_are_two(tall: int) -> None:
     frame, region = Frame(0, pixels, 0.0, 0.0), Roi(84, 154, 430, tall - 8)
     for roi in (None, region):
         for task in (Task(), Task(hints=scout(frame, Task(scouts=True), roi=roi))):
-            assert four_and_four(work(frame, task, roi=roi).lines[0])
-        assert four_and_four(Finder().find(frame, roi=roi).searches[0].digits())
+            assert four_and_four(Finder().search(frame, task, roi=roi).marks[0].digits())
+
+
+def boxes(lines: Sequence[Line]) -> list[list[Box]]:
+    return [[place.box for place in line.digits] for line in lines]
 
 
 def four_and_four(lines: Sequence[Line]) -> bool:
@@ -379,6 +403,19 @@ class TestSheets:
         assert abs(y + height / 2 - 230) < 12
         assert 240 <= width < 310
         assert 160 <= height < 240
+
+    @pytest.mark.parametrize("dark", [False, True])
+    def test_bright_writing_on_a_low_sheet_parts_it_no_more_than_dark(self, dark: bool) -> None:
+        box = (100, 150, 440, 110)
+        frame = self.frame((box, 225 if dark else 25))
+        frame[150:260, 100:540] = 225 if dark else 25
+        ink = (30, 30, 30) if dark else (230, 230, 230)
+        cv2.putText(frame, "27356", (120, 225), cv2.FONT_HERSHEY_SIMPLEX, 2, ink, 5)
+        (sheet,) = find_sheets(frame, (0, 0, 640, 480))
+        assert sheet.box[0] < 120
+        assert sheet.box[2] > 400
+        found = Finder().find(Frame(0, frame, 0.0, 0.0))
+        assert len(found.searches[0].digits()[0].digits) == 5
 
     def test_what_lies_beside_a_slanting_edge_is_not_on_the_sheet(self) -> None:
         frame = self.frame(((200, 150, 240, 160), 230), turn=12.0)

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from neocog.errors import UsageError
-from neocog.live.finder import Finder
+from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Closed, Frame, Handoff
-from neocog.live.look import Found, Ready, Roi
+from neocog.live.look import Found, Roi
 from neocog.live.process import BROKEN, Board, Process, Question
-from neocog.live.split import Done, Hints, Task
+from neocog.live.split import Hints, Task
 from neocog.live.tracks import Track
 
 _CHOSEN = 0.5  # seconds between two judgements which colour shows ink best
@@ -195,17 +195,15 @@ class Team:
             self._drop(process)
         self._board.close()
 
-    def ask(self, question: Question, frame: Frame, pace: int, turn: int) -> None:
+    def ask(self, question: Question, frame: Frame) -> None:
         """Put the processes to work at a frame."""
         self._asked = list(self.processes)
-        task = None
-        if self._scout is not None:
-            hints = self._scout.hints(frame.epoch)
-            task = Task(0, len(self._asked), hints, pace=pace, turn=turn)
+        hints = self._scout.hints(frame.epoch) if self._scout is not None else None
+        task = replace(question.task, every=len(self._asked), hints=hints)
         pixels = None if self._asked and self._board.put(frame.pixels) else frame.pixels
         for first, process in enumerate(self._asked):
             try:
-                process.ask(replace(question, task=task and replace(task, first=first)), pixels)
+                process.ask(replace(question, task=replace(task, first=first)), pixels)
             except BROKEN:
                 self._drop(process)
 
@@ -219,14 +217,17 @@ class Team:
                 self._drop(process)
         if not answers or len(answers) < len(self._asked):
             return None
-        done = joined(answers)
-        lines = tuple(Ready(done.lines[number]) for number in range(len(done.parts)))
-        return Found(frame, lines, done.parts, done.bounds, 0.0, done.steps)
+        return joined(answers).found(frame, time.perf_counter())
 
     def find(self, question: Question, frame: Frame) -> Found:
         """Search in this process."""
         return self._finder.find(
-            frame, roi=question.roi, tracks=question.tracks, steps=question.steps
+            frame,
+            roi=question.roi,
+            tracks=question.tracks,
+            steps=question.steps,
+            pace=question.task.pace,
+            turn=question.task.turn,
         )
 
     def _drop(self, process: Process) -> None:
@@ -239,13 +240,11 @@ class Team:
 class Ticket:
     """A frame that is searched."""
 
-    def __init__(
-        self, crew: "Crew", team: Team, frame: Frame, question: Question, pace: int, turn: int
-    ) -> None:
+    def __init__(self, crew: "Crew", team: Team, frame: Frame, question: Question) -> None:
         self._crew, self._team, self._frame = crew, team, frame
         self._start = time.perf_counter()
         self._question = question
-        team.ask(question, frame, pace, turn)
+        team.ask(question, frame)
 
     def found(self) -> Found:
         """Wait for what was found."""
@@ -323,8 +322,11 @@ class Crew:
         pace: int = 1,
     ) -> Ticket:
         """Have a team search a frame; as `Finder.find`, ``pace`` as `planned`."""
-        question = asked(frame, roi, tracks, steps)
-        ticket = Ticket(self, team, frame, question, pace, self._turn)
+        task = Task(pace=pace, turn=self._turn)
+        question = Question(
+            frame.index, frame.pixels.shape, roi, tuple(tracks), steps, task, frame.epoch
+        )
+        ticket = Ticket(self, team, frame, question)
         self._turn += 1
         if self._scout is not None:
             self._scout.tell(question, frame)
@@ -350,26 +352,20 @@ class Crew:
             part.close()
 
 
-def joined(answers: Sequence[object]) -> Done:
+def joined(answers: Sequence[object]) -> Searched:
     """Join what came of the tasks of a frame."""
-    done: Done | None = None
+    done: Searched | None = None
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, Done)
+        assert isinstance(answer, Searched)
         if done is None:
             done = answer
         else:
-            done.lines.update(answer.lines)
+            done.marks.update(answer.marks)
             done.steps.update(answer.steps)
     assert done is not None
     return done
-
-
-def asked(frame: Frame, roi: Roi | None, tracks: Sequence[Track], steps: bool) -> Question:
-    """Put into a question what a frame is searched for."""
-    shape = frame.pixels.shape
-    return Question(frame.index, shape, roi, tuple(tracks), steps, epoch=frame.epoch)
 
 
 def begun(count: int, board: Board, *, cuts: bool) -> list[Process]:

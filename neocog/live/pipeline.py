@@ -310,7 +310,7 @@ class Pipeline:
             tracks = self._tracks.before(number)
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
+            found = finder.find(frame, roi=roi, tracks=tracks, steps=steps, pace=self._pace())
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -321,8 +321,12 @@ class Pipeline:
             frame = self._frames.get()
             tracks = self._tracks.latest(number)
             roi, steps = self.switches.roi, self.switches.steps
-            pace = _pace(self.settings.replay_fps or self.source.fps)
+            pace = self._pace()
             self._asked.put(crew.ask(team, frame, roi=roi, tracks=tracks, steps=steps, pace=pace))
+
+    def _pace(self) -> int:
+        """How many times as many frames come as what is done now and then is counted in."""
+        return max(1, round((self.settings.replay_fps or self.source.fps or _FPS) / _FPS))
 
     def _collect(self) -> None:
         while True:
@@ -379,11 +383,6 @@ def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | C
     if not hurry or cores() < 2:
         return Finder(cuts=reader.cut)
     return Crew(teams or Teams.usual(cores()), cuts=reader.cut)
-
-
-def _pace(fps: float | None) -> int:
-    """Return how many times as many frames come as what is done now and then is counted in."""
-    return max(1, round((fps or _FPS) / _FPS))
 
 
 def warm(reader: "Reader") -> None:

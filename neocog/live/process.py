@@ -13,19 +13,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.live.finder import Finder
+from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
-from neocog.live.ink import Grey
-from neocog.live.look import Roi
+from neocog.live.look import Ready, Roi
 from neocog.live.programs import python, surroundings
 from neocog.live.quiet import one_thread_each, settle
-from neocog.live.split import Done, Task, scout, work
+from neocog.live.split import Hints, Task, scout
 from neocog.live.tracks import Track
 from neocog.network.shares import cores
 
@@ -52,8 +51,8 @@ class Question:
         Of its pixels.
     roi, tracks, steps
         As `Finder.find`.
-    task : Task or None
-        What it does of the frame; None: all of it.
+    task : Task
+        What it does of the frame; all of it, unless said otherwise.
     epoch : int
         Of the frame.
     """
@@ -63,7 +62,7 @@ class Question:
     roi: Roi | None = None
     tracks: tuple[Track, ...] = field(default=())
     steps: bool = False
-    task: Task | None = None
+    task: Task = field(default_factory=Task)
     epoch: int = 0
 
 
@@ -218,7 +217,7 @@ class Process:
 
 def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> None:
     """Search the frames that are asked for through a pipe until it is closed."""
-    finder, grey = Finder(cuts=cuts), Grey()
+    finder = Finder(cuts=cuts)
     finder.warm()
     settle()
     answer: Any = None
@@ -232,7 +231,7 @@ def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> Non
         try:
             pixels = board.get(question.shape) if lies else pixels
             frame = Frame(question.index, pixels, 0.0, 0.0, question.epoch)
-            answer = _answer(finder, grey, frame, question, cuts)
+            answer = _answer(finder, frame, question)
         except Exception as error:  # raised again where the frame came from
             answer = _portable(error)
 
@@ -246,15 +245,12 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _answer(finder: Finder, grey: Grey, frame: Frame, question: Question, cuts: bool) -> Any:
+def _answer(finder: Finder, frame: Frame, question: Question) -> Searched | Hints:
     roi, tracks, steps, task = question.roi, question.tracks, question.steps, question.task
-    if task is not None and task.scouts:
+    if task.scouts:
         return scout(frame, task, roi=roi, tracks=tracks)
-    if task is not None:
-        return work(frame, task, roi=roi, tracks=tracks, steps=steps, cuts=cuts, grey=grey)
-    found = finder.find(frame, roi=roi, tracks=tracks, steps=steps)
-    lines = {number: search.digits() for number, search in enumerate(found.searches)}
-    return Done(found.parts, found.bounds, lines, found.steps)
+    done = finder.search(frame, task, roi=roi, tracks=tracks, steps=steps)
+    return replace(done, marks={n: Ready(marks.digits()) for n, marks in done.marks.items()})
 
 
 def _memory() -> int | None:

@@ -1,9 +1,9 @@
-"""One frame's search divided: what each of several processes does of it.
+"""One frame's search divided: what each of several processes does of it, and what a scout tells.
 
-All find the sheets and say which parts are searched; none waits for another. What takes long and
-is needed now and then - all of the frame, a sheet twice as sharply, whether ink is dark, which
-colour shows it - a scout does beside, in the frames that it has time for. Nothing that it finds is
-read: it tells the others where to search, how sharply, and for which ink.
+All find the sheets and say which parts are searched (`neocog.live.finder`); none waits for another.
+What takes long and is needed now and then - all of the frame, a sheet twice as sharply, whether ink
+is dark, which colour shows it - a scout does beside, in the frames that it has time for. Nothing
+that it finds is read: it tells the others where to search, how sharply, and for which ink.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import Box
-from neocog.live.finder import bare
 from neocog.live.frames import Frame
-from neocog.live.ink import Grey, clearest_channel, in_grey
+from neocog.live.ink import clearest_channel, in_grey
 from neocog.live.look import Roi
-from neocog.live.regions import THOUGHT, WHOLE_SIDE, Part, legible, planned
+from neocog.live.paper import without_desk, without_sheets
+from neocog.live.regions import THOUGHT, WHOLE_SIDE, Part, legible
 from neocog.live.sheets import Sheet, find_sheets
 from neocog.live.tracks import Digit, Track, inside
 
 if TYPE_CHECKING:
-    from neocog.vision.find import Line, Search
+    from neocog.vision.find import Search
 
 _LONGEST, _MOST = 20, 6  # digits of a line, and lines; more beside the sheets is texture
 
@@ -85,82 +85,10 @@ class Task:
     turn: int = 0
 
 
-@dataclass(slots=True)
-class Done:
-    """What came of a task of a searching process.
-
-    Attributes
-    ----------
-    parts : tuple of Part
-    bounds : tuple of int
-        The region that shall be read.
-    lines : dict
-        By a part's number, the lines of normalised digits.
-    steps : dict
-        Pictures of the steps of the search.
-    """
-
-    parts: tuple[Part, ...]
-    bounds: Box
-    lines: "dict[int, list[Line]]" = field(default_factory=dict)
-    steps: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
-
-
-def work(
-    frame: Frame,
-    task: Task,
-    *,
-    roi: Roi | None = None,
-    tracks: Sequence[Track] = (),
-    steps: bool = False,
-    cuts: bool = True,
-    grey: Grey | None = None,
-) -> Done:
-    """Search some parts of a frame.
-
-    Parameters
-    ----------
-    frame, roi, tracks, steps, cuts
-        As `neocog.live.finder.Finder`.
-    task : Task
-    grey : Grey, optional
-        Judges which colour shows ink where no scout does.
-    """
-    from neocog.vision.find import Settings, search
-
-    bounds = roi.within(frame.size) if roi else (0, 0, *frame.size)
-    found = find_sheets(frame.pixels, bounds)
-    hints = task.hints
-    in_ink: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
-    if hints is None:
-        in_ink, known = grey or Grey(), tracks
-    else:
-        in_ink = partial(in_grey, channel=hints.channel)
-        known = [*tracks, *thought(hints.lines, tracks)]
-    scouted = hints is not None
-    parts = planned(task.turn, bounds, found, known, pace=task.pace, scouted=scouted)
-    sheets = [part.sheet for part in parts if part.sheet]
-    done = Done(parts, bounds)
-    for number in range(task.first, len(parts), task.every):
-        part = parts[number]
-        ink = "auto"
-        if hints is not None:
-            place = number if part.sheet else BESIDE
-            ink = "dark" if hints.dark.get(place, True) else "bright"
-        result = search(
-            _page(frame, part, in_ink, sheets),
-            settings=Settings(long_side=part.long_side, ink=ink, strips=False),
-            cuts=cuts,
-            trace=done.steps.__setitem__ if steps and number == 0 else None,
-        )
-        done.lines[number] = result.digits()
-    return done
-
-
 def scout(
     frame: Frame, task: Task, *, roi: Roi | None = None, tracks: Sequence[Track] = ()
 ) -> Hints:
-    """Search a frame for all that `work` is spared.
+    """Search a frame for all that those whom it tells are spared.
 
     Parameters
     ----------
@@ -185,7 +113,7 @@ def scout(
         channel = clearest_channel(frame.pixels[y : y + height, x : x + width])
     dark, lines = dict(known.dark), []
     for number, part in enumerate(parts, BESIDE):
-        page = _page(frame, part, partial(in_grey, channel=channel), sheets)
+        page = bare(frame, part, partial(in_grey, channel=channel), sheets)
         found = search(page, settings=Settings(long_side=part.long_side, strips=False))
         if found.lines:
             dark[number] = found.dark
@@ -215,14 +143,16 @@ def thought(lines: Sequence[Sequence[Box]], tracks: Sequence[Track]) -> list[Tra
     ]
 
 
-def _page(
+def bare(
     frame: Frame,
     part: Part,
     grey: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
     sheets: Sequence[Sheet],
 ) -> NDArray[np.uint8]:
+    """Return a part of a frame in grey without what is searched elsewhere: desk, or sheets."""
     x, y, width, height = part.region
-    return bare(grey(frame.pixels[y : y + height, x : x + width]), part, sheets)
+    page = grey(frame.pixels[y : y + height, x : x + width])
+    return without_desk(page, part.sheet) if part.sheet else without_sheets(page, sheets, (x, y))
 
 
 def _boxes(found: "Search", part: Part) -> list[tuple[Box, ...]]:
