@@ -86,13 +86,13 @@ def find_camera(name: str) -> int:
     )
 
 
-def probe(wanted: Wanted | None = None) -> Iterator[Camera]:
+def probe() -> Iterator[Camera]:
     """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
     for number, name in listed():
         code = (
             "import sys; from neocog.live.cameras import CameraSource as C\n"
             "from neocog.live.sources import Wanted\n"
-            f"c = C({number}, {wanted or Wanted()!r})\n"
+            f"c = C({number}, Wanted())\n"
             "try: print(c.open())\n"
             "except Exception: sys.exit(1)\n"
             "c.close()"

@@ -56,7 +56,6 @@ class Capture(threading.Thread):
     ) -> None:
         super().__init__(name="neocog-capture", daemon=True)
         self.error: BaseException | None = None
-        self.granted = threading.Event()
         self.running = threading.Event()
         self.running.set()
         self.count = 0
@@ -85,7 +84,6 @@ class Capture(threading.Thread):
         """Take frames until the source ends or `stop` is called."""
         try:
             self._tell(Notice("open", self._source.open()))
-            self.granted.set()
             if self._own_pace and not self._source.live:
                 self._pace = self._pace or self._source.fps
             self._start = time.perf_counter()
@@ -96,7 +94,6 @@ class Capture(threading.Thread):
         except BaseException as error:  # told by whoever waits for the frames
             self.error = error
         finally:
-            self.granted.set()
             self._out.close()
             with suppress(Exception):
                 self._source.close()

@@ -80,8 +80,6 @@ class Session:
     ----------
     recorder : Recorder or None
         While a recording is made.
-    last : View or None
-        The newest view.
     failed : bool
         Whether an output could not be written.
     """
@@ -99,7 +97,6 @@ class Session:
         self.source, self.reader, self.settings = source, reader, settings
         self.outputs = outputs
         self.recorder: Recorder | None = None
-        self.last: View | None = None
         self.failed = False
         self._roi = roi
         self._size = (0, 0)  # of the frames for which it was judged
@@ -176,7 +173,6 @@ class Session:
     def _take(self, view: View) -> None:
         """Pass a view on to all that want it."""
         self._judge_region(view.frame.size)
-        self.last = view
         for news in view.news:
             self._announce(news)
         if self.outputs.events:

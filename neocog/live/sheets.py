@@ -22,6 +22,7 @@ _OPENED = 5  # what is narrower than so many of its pixels is no part of a sheet
 _LEVELS = 6  # of brightness, and as many of colour
 _LEAST = 0.03  # share of the frame that a sheet takes at least
 _MOST = 0.85  # and at most
+_NUMBER = 2  # sheets of a frame, the largest
 _FILLS = 0.8  # share of its rectangle that it fills
 _ROUND = 0.76  # share of its smallest circle that a square fills at most; a disc fills more
 _FLATTEST = 6.0  # its sides are not more unlike than this
@@ -60,8 +61,8 @@ class Sheet:
         return all(turns) or not any(turns)
 
 
-def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> list[Sheet]:
-    """Find sheets in a frame, the largest first.
+def find_sheets(pixels: NDArray[np.uint8], bounds: Box) -> list[Sheet]:
+    """Find sheets in a frame, the largest first, two at most.
 
     Parameters
     ----------
@@ -69,8 +70,6 @@ def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> lis
         Blue, green, red.
     bounds : tuple of int
         The region that shall be read.
-    most : int
-        At most so many.
     """
     import cv2
 
@@ -95,7 +94,7 @@ def find_sheets(pixels: NDArray[np.uint8], bounds: Box, *, most: int = 2) -> lis
     places = [place for place in often if _stands_out(small, place)]
     places.sort(key=lambda p: -p.box[2] * p.box[3])
     outer = [p for n, p in enumerate(places) if not any(_in(p.box, q.box) for q in places[:n])]
-    return [_sheet(place, small, part, bounds) for place in outer[:most]]
+    return [_sheet(place, small, part, bounds) for place in outer[:_NUMBER]]
 
 
 def _stands_out(small: NDArray[np.uint8], place: "_Place") -> bool:

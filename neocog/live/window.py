@@ -39,7 +39,6 @@ class Controls:
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
         self.session, self.folder = session, folder
         self.frozen = self.steps = self.layers = self.help = False
-        self.roi: Roi | None = None
         self.picture: Picture | None = None
         self._view: View | None = None
         self._corner: tuple[int, int] | None = None

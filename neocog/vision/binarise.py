@@ -24,6 +24,7 @@ _SHARE = 0.42  # ink is what passes this share of its mark's full contrast
 _SHARE_MOST = 0.6  # and at most this share, where it must also pass
 _OVER_RULE = 1.2  # so many times the contrast of the printed rules
 _GAIN = 2.2  # contrasts in the dark are raised at most so many times
+_LEAST_INK = 7.0  # least contrast that can be ink, in grey levels
 _SPECK = 12  # marks with less pixels than this are dust
 _NOISE_ROWS = 150  # the noise is measured in about so many rows
 _COARSE = 4  # the paper is averaged in a picture reduced so many times
@@ -97,9 +98,7 @@ def smooth(grey: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], float]:
     return np.asarray(blurred, dtype=np.uint8), noise / (2 * np.pi**0.5 * sigma)
 
 
-def find_marks(
-    grey: NDArray[np.uint8], *, dark: bool = True, noise: float = 1.0, floor: float = 7.0
-) -> Marks:
+def find_marks(grey: NDArray[np.uint8], *, dark: bool = True, noise: float = 1.0) -> Marks:
     """Find the connected marks that are darker (or brighter) than their surroundings.
 
     Parameters
@@ -110,8 +109,6 @@ def find_marks(
         True for dark ink on bright paper, False for the reverse.
     noise : float
         Standard deviation of the noise in ``grey``.
-    floor : float
-        Least contrast that can be ink, in grey levels.
 
     Returns
     -------
@@ -121,7 +118,7 @@ def find_marks(
     import cv2
 
     ink = grey if dark else cv2.bitwise_not(grey)
-    threshold = max(floor, 3.5 * noise)
+    threshold = max(_LEAST_INK, 3.5 * noise)
     contrast, bright = contrast_to_paper(np.asarray(ink, np.uint8), threshold, even=dark)
     mask, rule = remove_rules((contrast > threshold).view(np.uint8), contrast)
     return _marks(mask, contrast, threshold, rule, bright)

@@ -110,7 +110,7 @@ def measure(marks: Marks, *, least: int, limit: int = 600) -> list[Component]:
     for label in chosen.tolist():
         x, y, w, h, area = (int(v) for v in stats[label])
         length = max(float(edge_length[label]), 1.0)
-        stroke = max(2.0 * area / length - 0.0, 1.0) if area > length else area / length
+        stroke = max(2.0 * area / length, 1.0) if area > length else area / length
         contrast = max(float(marks.full[label]), 1.0)
         sharpness = float(edge_gradient[label]) / length * stroke / contrast
         found.append(

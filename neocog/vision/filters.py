@@ -19,40 +19,24 @@ _LEAST_BROAD = 14  # pixels; and no stroke finer than this is one
 _BROADEST = 0.03  # a stroke broader than this share of the page's long side may be a shadow
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Thresholds of the filters; lengths are shares of the reference height unless said.
+LEAST_LEVEL = 22.0
+"""Contrast, in grey levels, that the writing of a page must have."""
 
-    Attributes
-    ----------
-    least_level : float
-        Contrast, in grey levels, that the writing of a page must have.
-    least_contrast : float
-        Share of the reference contrast that a digit must have.
-    least_sharpness : float
-        Least gradient x stroke / contrast.
-    softest : float
-        Widest edge of a stroke, in edges of the reference.
-    finest : float
-        Least stroke as a share of the mark's size: what is finer is an outline or a drawing.
-    shortest, tallest : float
-        Bounds of a digit's height.
-    flattest, widest : float
-        Bounds of width over height of one digit, and of several that touch.
-    fullest : float
-        A component wider than a stroke whose box is filled more than this is a blot.
-    """
+SHORTEST, TALLEST = 0.42, 2.6
+"""Bounds of a digit's height, in heights of the reference."""
 
-    least_level: float = 22.0
-    least_contrast: float = 0.45
-    least_sharpness: float = 0.55
-    softest: float = 3.0
-    finest: float = 0.03
-    shortest: float = 0.42
-    tallest: float = 2.6
-    flattest: float = 2.6
-    widest: float = 6.0
-    fullest: float = 0.75
+FLATTEST, WIDEST = 2.6, 6.0
+"""Bounds of width over height: of one digit, and of several that touch."""
+
+FINEST = 0.03
+"""Least stroke as a share of the mark's size: what is finer is an outline or a drawing."""
+
+FULLEST = 0.75
+"""A mark wider than a stroke whose box is filled more than this is a blot."""
+
+_LEAST_CONTRAST = 0.45  # share of the reference contrast that a digit must have
+_LEAST_SHARPNESS = 0.55  # least gradient x stroke / contrast
+_SOFTEST = 3.0  # widest edge of a stroke, in edges of the reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +49,21 @@ class Reference:
     edge: float
 
 
-def digit_like(component: Component, limits: Limits) -> bool:
+def digit_like(component: Component) -> bool:
     """Tell whether a mark alone, whatever its size, has the make of a digit."""
-    if component.sharpness < limits.least_sharpness:
+    if component.sharpness < _LEAST_SHARPNESS:
         return False
-    if component.width > limits.widest * component.height:
+    if component.width > WIDEST * component.height:
         return False
-    if component.stroke < 0.5 * limits.finest * (component.width * component.height) ** 0.5:
+    if component.stroke < 0.5 * FINEST * (component.width * component.height) ** 0.5:
         return False
     if component.stroke > 0.5 * max(component.height, component.width):
         return False
     broad = component.width > 0.45 * component.height
-    return not (broad and component.fill > limits.fullest)
+    return not (broad and component.fill > FULLEST)
 
 
-def reference(
-    components: Sequence[Component], page: tuple[int, int], limits: Limits
-) -> Reference | None:
+def reference(components: Sequence[Component], page: tuple[int, int]) -> Reference | None:
     """Find the contrast, height and stroke of the marks that carry the page.
 
     Parameters
@@ -89,14 +71,13 @@ def reference(
     components : sequence of Component
     page : tuple of int
         Height and width of the page.
-    limits : Limits
 
     Returns
     -------
     Reference or None
         None when no mark has the make of a digit.
     """
-    able = _without_outlines([c for c in components if _carries(c, page, limits)])
+    able = _without_outlines([c for c in components if _carries(c, page)])
     if not able:
         return None
     most = _TALL * max(page)
@@ -104,7 +85,7 @@ def reference(
     contrast = np.array([c.contrast for c in able])
     weight = height**3 * np.array([c.gradient for c in able]) ** 2
     level = _weighted_quantile(contrast, weight, 0.6)
-    strong = contrast >= limits.least_contrast * level
+    strong = contrast >= _LEAST_CONTRAST * level
     tall = np.array([c.height for c in able], dtype=float)[strong]
     weight = weight[strong]
     stroke = np.array([c.stroke for c in able])[strong]
@@ -117,11 +98,11 @@ def reference(
     )
 
 
-def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
+def _carries(c: Component, page: tuple[int, int]) -> bool:
     """Whether a mark may tell what the writing of its page is like."""
     high, wide = page
     return (
-        digit_like(c, limits)
+        digit_like(c)
         and (c.height >= 0.4 * c.width or (c.height >= 0.2 * c.width and c.fill < 0.5))
         and not (_reaches_in(c) and not _fills(c, page))
         and (c.height < 0.99 * high or _fills(c, page))
@@ -130,21 +111,19 @@ def _carries(c: Component, page: tuple[int, int], limits: Limits) -> bool:
 
 
 def evidence(
-    components: Sequence[Component], page: tuple[int, int], limits: Limits, *, power: float = 1.0
+    components: Sequence[Component], page: tuple[int, int], *, power: float = 1.0
 ) -> float:
     """Say how much marks look like writing: the sum of height x gradient to a power.
 
     The higher the power, the less do many small marks count against a few large ones.
     """
-    found = reference(components, page, limits)
+    found = reference(components, page)
     if found is None:
         return 0.0
     worth = sum(
         (min(c.height, 2 * found.height) * c.gradient) ** power
         for c in components
-        if digit_like(c, limits)
-        and c.contrast >= limits.least_contrast * found.contrast
-        and c.contact == 0
+        if digit_like(c) and c.contrast >= _LEAST_CONTRAST * found.contrast and c.contact == 0
     )
     return float(worth)
 
@@ -152,7 +131,6 @@ def evidence(
 def dark_ground(
     components: Sequence[Component],
     page: tuple[int, int],
-    limits: Limits,
     ref: Reference | None = None,
 ) -> bool:
     """Whether shadows, hands or a desk may be among the marks.
@@ -164,7 +142,7 @@ def dark_ground(
     large = [c for c in components if c.width * c.height > 0.005 * area]
     if not large:
         return False
-    ref = ref or reference(components, page, limits)
+    ref = ref or reference(components, page)
     return ref is None or any(
         c.stroke > broadest
         or (
@@ -175,16 +153,14 @@ def dark_ground(
     )
 
 
-def without_faint(
-    components: Sequence[Component], ref: Reference, limits: Limits
-) -> list[Component]:
+def without_faint(components: Sequence[Component], ref: Reference) -> list[Component]:
     """Drop what is too faint or too soft: shadows, creases, print that shows through."""
     return [
         c
         for c in components
-        if c.contrast >= limits.least_contrast * ref.contrast
-        and c.sharpness >= limits.least_sharpness
-        and c.contrast / c.gradient <= limits.softest * ref.edge
+        if c.contrast >= _LEAST_CONTRAST * ref.contrast
+        and c.sharpness >= _LEAST_SHARPNESS
+        and c.contrast / c.gradient <= _SOFTEST * ref.edge
     ]
 
 

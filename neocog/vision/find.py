@@ -6,7 +6,7 @@ digit, order into lines, normalise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from neocog.vision.binarise import (
 from neocog.vision.components import Box, Component, measure
 from neocog.vision.cut import PAGE, STRIP, Score, cut_lines
 from neocog.vision.filters import (
-    Limits,
+    LEAST_LEVEL,
+    SHORTEST,
     Reference,
     dark_ground,
     evidence,
@@ -55,6 +56,8 @@ _SHADE = (0.035, 0.024, 0.017)
 shade is narrower (slanting stripes count by the square's diagonal), and the next one is tried."""
 
 _BROAD = 4.5  # then what is broader than so many strokes
+_LEAST_HEIGHT = 9  # digits lower than this, in pixels of the reduced page, are not looked for
+_MOST = 200  # a page with more marks of a digit's size than this is print or texture
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
 _MINOR = 8  # power of the share of the page that is left to the paper
 _SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a desk
@@ -74,24 +77,16 @@ class Settings:
     ----------
     long_side : int
         Pages are reduced to this long side, in pixels.
-    least_height : int
-        Digits lower than this, in pixels of the reduced page, are not looked for.
-    most : int
-        A page with more marks of a digit's size than this is print or texture.
     ink : {"auto", "dark", "bright"}
         Whether the ink is darker or brighter than the paper.
     strips : bool
         Whether a page that is low may be one line, cut out; a part of a larger picture is not.
-    limits : Limits
         Thresholds of the filters.
     """
 
     long_side: int = LONG_SIDE
-    least_height: int = 9
-    most: int = 200
     ink: str = "auto"
     strips: bool = True
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +222,18 @@ def search(
         line = False
     small, scale = _reduce(grey, settings.long_side)
     nothing = Search([], None, scale, (grey.shape[0], grey.shape[1]), line=line)
-    if min(small.shape) < settings.least_height:
+    if min(small.shape) < _LEAST_HEIGHT:
         return nothing
     page, noise = smooth(small)
     dark = _is_dark(page, noise, settings) if settings.ink == "auto" else settings.ink == "dark"
-    marks, components, ref = _settled_and_freed(page, noise, dark, settings)
+    marks, components, ref = _settled_and_freed(page, noise, dark)
     if trace:
         trace("page", page)
         trace("contrast", marks.contrast)
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
-    if ref is None or ref.contrast < settings.limits.least_level:
+    if ref is None or ref.contrast < LEAST_LEVEL:
         return nothing
-    kept, drawing = _filter(components, marks, page.shape, ref, settings, cuts=cuts)
+    kept, drawing = _filter(components, marks, page.shape, ref, cuts=cuts)
     if trace:
         trace("kept", _picture(marks, kept))
     lines = without_type(into_lines(kept))
@@ -276,21 +271,21 @@ def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8],
 
 
 def _settled_and_freed(
-    page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings
+    page: NDArray[np.uint8], noise: float, dark: bool
 ) -> tuple[Marks, list[Component], Reference | None]:
     """Find the marks of one polarity, those freed from what is too large to be a digit as well."""
-    least = max(4, settings.least_height // 3)
+    least = max(4, _LEAST_HEIGHT // 3)
     ink = page if dark else np.bitwise_not(page)
-    marks = _settled(page, noise, dark, settings, least=settings.least_height)
+    marks = _settled(page, noise, dark, least=_LEAST_HEIGHT)
     if is_strip(page.shape):
         marks = off_border(marks)
     components = measure(marks, least=least)
-    ref = reference(components, page.shape, settings.limits)
-    large = oversized(components, ref, settings.limits) if ref else []
+    ref = reference(components, page.shape)
+    large = oversized(components, ref) if ref else []
     if ref and large:
         marks = set_free(marks, large, ref, ink)
         components = measure(marks, least=least)
-        ref = reference(components, page.shape, settings.limits)
+        ref = reference(components, page.shape)
     return marks, components, ref
 
 
@@ -304,32 +299,29 @@ def _is_dark(page: NDArray[np.uint8], noise: float, settings: Settings) -> bool:
     return _writing(page, noise, True, settings) >= _writing(page, noise, False, settings)
 
 
-def _settled(
-    page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings, *, least: int
-) -> Marks:
+def _settled(page: NDArray[np.uint8], noise: float, dark: bool, *, least: int) -> Marks:
     """Find the marks of one polarity, those in shadows among them; ``least`` is their height."""
-    limits = settings.limits
     first = find_marks(page, dark=dark, noise=noise)
     best = settle_marks(first)
-    if not dark_ground(measure(first, least=least), page.shape, limits):
+    if not dark_ground(measure(first, least=least), page.shape):
         return best
     ink = page if dark else np.bitwise_not(page)
-    most = evidence(measure(best, least=least), page.shape, limits, power=2)
+    most = evidence(measure(best, least=least), page.shape, power=2)
     for share in _SHADE:
         broad = share * max(page.shape)
         lifted = settle_marks(lift_shade(first, ink, broad=broad))
         components = measure(lifted, least=least)
-        ref = reference(components, page.shape, limits)
+        ref = reference(components, page.shape)
         if ref is None:
             break
         own = max(_BROAD * ref.stroke, 9)
         if share < _SHADE[0]:  # a broader square was seen to leave shade behind
             own = min(own, broad)
         bare = settle_marks(lift_shade(first, ink, broad=own, least=ref.contrast / 3))
-        worth = evidence(measure(bare, least=least), page.shape, limits, power=2)
+        worth = evidence(measure(bare, least=least), page.shape, power=2)
         if worth >= most:
             best, most = bare, worth
-        if share == _SHADE[-1] or not dark_ground(components, page.shape, limits, ref):
+        if share == _SHADE[-1] or not dark_ground(components, page.shape, ref):
             break
     return best
 
@@ -337,9 +329,9 @@ def _settled(
 def _writing(page: NDArray[np.uint8], noise: float, dark: bool, settings: Settings) -> float:
     """Say, from the page at half its size, how much one polarity looks like writing."""
     small, _ = _reduce(page, max(settings.long_side // 2, 64))
-    marks = _settled(small, noise / 2, dark, settings, least=4)
+    marks = _settled(small, noise / 2, dark, least=4)
     part = [c for c in measure(marks, least=4) if dark or not _is_sheet(c, small.size)]
-    worth = evidence(part, small.shape, settings.limits)
+    worth = evidence(part, small.shape)
     paper = 1.0 - marks.where.size / small.size
     return worth * paper**_MINOR * (_USUAL if dark else 1.0)
 
@@ -354,19 +346,17 @@ def _filter(
     marks: Marks,
     page: tuple[int, int],
     ref: Reference,
-    settings: Settings,
     *,
     cuts: bool,
 ) -> tuple[list[Component], bool]:
     """Marks that may be digits, and whether they stand in what is like a drawing."""
-    limits = settings.limits
-    strong = without_faint(components, ref, limits)
+    strong = without_faint(components, ref)
     kept = without_frames(strong, page, ref, shaded=marks.shaded)
-    large = sum(c.height >= limits.shortest * ref.height for c in kept)
-    if large > settings.most or ref.height < settings.least_height:
+    large = sum(c.height >= SHORTEST * ref.height for c in kept)
+    if large > _MOST or ref.height < _LEAST_HEIGHT:
         return [], False
-    joined = join_broken(kept, marks.labels, ref, limits)
-    kept = written(without_fragments(joined, ref, limits, cuts=cuts), marks.labels)
+    joined = join_broken(kept, marks.labels, ref)
+    kept = written(without_fragments(joined, ref, cuts=cuts), marks.labels)
     kept = without_print(joined, kept)
     return kept, is_drawing(strong, kept, ref)
 

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.components import Component, join
-from neocog.vision.filters import Limits, Reference
+from neocog.vision.filters import FINEST, FLATTEST, FULLEST, SHORTEST, TALLEST, WIDEST, Reference
 
 _DRAWN = 2.0  # larger marks may have so many times the ink of the digits
 _ROUNDS = 3  # a digit in four parts is whole after two
 
 
 def join_broken(
-    components: Sequence[Component], labels: NDArray[np.int32], ref: Reference, limits: Limits
+    components: Sequence[Component], labels: NDArray[np.int32], ref: Reference
 ) -> list[Component]:
     """Join the parts of one digit: a 5 and its bar, a 4 in two strokes, a broken 0.
 
@@ -26,7 +26,6 @@ def join_broken(
     labels : ndarray of int32, shape (H, W)
         The labels that the components refer to.
     ref : Reference
-    limits : Limits
 
     Returns
     -------
@@ -112,26 +111,26 @@ def _ink_gap(a: Component, b: Component, labels: NDArray[np.int32]) -> float:
 
 
 def without_fragments(
-    components: Sequence[Component], ref: Reference, limits: Limits, *, cuts: bool = False
+    components: Sequence[Component], ref: Reference, *, cuts: bool = False
 ) -> list[Component]:
     """Drop what is too small, too flat, too tall or too solid to be a digit.
 
     Flat marks may be several digits where they are going to be cut apart (``cuts``). Nothing is
     left of a page on which larger marks outweigh those of a digit's size: it is a drawing.
     """
-    flattest = limits.widest if cuts else limits.flattest
+    flattest = WIDEST if cuts else FLATTEST
     kept, drawn = [], 0
     for c in components:
-        too_large = c.height > limits.tallest * ref.height or c.width > limits.widest * ref.height
-        if too_large or c.stroke < limits.finest * (c.width * c.height) ** 0.5:
+        too_large = c.height > TALLEST * ref.height or c.width > WIDEST * ref.height
+        if too_large or c.stroke < FINEST * (c.width * c.height) ** 0.5:
             drawn += c.area
             continue
-        if c.height < limits.shortest * ref.height:
+        if c.height < SHORTEST * ref.height:
             continue
         if c.width > flattest * c.height:
             continue
         broad = c.width > 0.45 * c.height
-        if broad and c.fill > limits.fullest:
+        if broad and c.fill > FULLEST:
             continue
         if c.stroke > 2.4 * ref.stroke and c.stroke > 0.15 * c.height:
             continue

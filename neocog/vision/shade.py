@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neocog.vision.binarise import Marks, off_shade, relabel
 from neocog.vision.components import Component, join
-from neocog.vision.filters import Limits, Reference
+from neocog.vision.filters import TALLEST, WIDEST, Reference
 
 _BROAD = 4.5  # what is broader than so many strokes is no stroke
 _LEAST_SIDE = 9  # pixels
@@ -20,13 +20,13 @@ _SHARE = 0.42  # what is kept has at least this share of the writing's contrast
 _STROKES = 2.4  # a mark of broader strokes than so many is no digit
 
 
-def oversized(components: Sequence[Component], ref: Reference, limits: Limits) -> list[Component]:
+def oversized(components: Sequence[Component], ref: Reference) -> list[Component]:
     """Return the marks that are too large, or of too broad strokes, to be digits of the page."""
     return [
         c
         for c in components
-        if c.height > limits.tallest * ref.height
-        or c.width > limits.widest * ref.height
+        if c.height > TALLEST * ref.height
+        or c.width > WIDEST * ref.height
         or (c.stroke > _STROKES * ref.stroke and c.height > ref.height)
     ]
 

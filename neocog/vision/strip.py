@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from neocog.vision.binarise import BRIGHTER, Marks, excursions, marks_of
 from neocog.vision.components import Component, measure
-from neocog.vision.filters import Limits, Reference, is_strip
+from neocog.vision.filters import Reference, is_strip
 from neocog.vision.parts import join_broken
 
 HEIGHT = 112
@@ -159,7 +159,7 @@ def strip_components(marks: Marks) -> list[Component]:
         edge=1.0,
     )
     middle = median(c.centre[1] for c in able)
-    joined = join_broken(found, marks.labels, ref, Limits())
+    joined = join_broken(found, marks.labels, ref)
     return [c for c in joined if _may_be_digit(c, ref, middle)]
 
 
