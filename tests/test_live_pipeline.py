@@ -165,6 +165,17 @@ class TestPictures:
             list(pipeline)
 
 
+def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
+    source = Scripted(clip(("471", 3)), pause=0.2)
+    frames: Handoff[Frame] = Handoff(newest=False, depth=10)
+    capture = Capture(source, frames)
+    capture.start()
+    capture.join(20)
+    first, second, _ = (frames.get(1) for _ in range(3))
+    assert first.t == 0.0
+    assert second.t == pytest.approx(second.arrived - first.arrived)
+
+
 class TestQuiet:
     def state(self) -> tuple[float, int, list[int]]:
         blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]

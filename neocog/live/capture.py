@@ -86,7 +86,6 @@ class Capture(threading.Thread):
             self._tell(Notice("open", self._source.open()))
             if self._own_pace and not self._source.live:
                 self._pace = self._pace or self._source.fps
-            self._start = time.perf_counter()
             while not self._ending.is_set() and self._step():
                 pass
         except Closed:
@@ -115,6 +114,8 @@ class Capture(threading.Thread):
         if self._size != (width, height):
             self._epoch += self._size != (0, 0)
             self._size = (width, height)
+        if self.count == 0:
+            self._start = arrived
         t = arrived - self._start
         if not self._source.live and self._source.fps:
             t = self.count / self._source.fps

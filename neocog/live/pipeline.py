@@ -1,8 +1,9 @@
 """The stages at work at once: capture, find, recognise and vote, each in a thread of its own.
 
 While the network is at a frame's digits the next frame is searched and the one after it decoded.
-From a camera each stage takes the newest frame; what is then left over counts as dropped. From a
-file every frame goes through. Whoever draws takes views from the end and holds nothing up.
+From a camera the search takes the newest frames: two may wait, and those that gave way count as
+dropped. From a file every frame goes through. Whoever draws takes views from the end and holds
+nothing up.
 """
 
 import gc
