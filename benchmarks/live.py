@@ -1,14 +1,15 @@
 """Measures live reading: rate, age, what is announced, and whether memory grows.
 
     python -m benchmarks.live make DATA CLIPS            # render the clips, once
-    python -m benchmarks.live run CLIPS [NAME ...] [-o benchmarks/results/live.json]
+    python -m benchmarks.live run CLIPS [NAME ...] [-o benchmarks/results/live.json [--add]]
     python -m benchmarks.live soak CLIPS NAME --minutes 10
 
 DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
 with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720, and minutes of
 views without a digit. `run` plays them like a camera (the newest frame only, 30 a second; as fast
 as every frame is read with --every) and counts what was announced. A line counts as readable if
-one picture of the sheet at rest, as the camera has it, is read right by the same model.
+one picture of the sheet at rest, as the camera has it, is read right by the same model. With --add
+rows of other clips stay in the file, each with the command that made it.
 """
 
 import argparse
@@ -28,7 +29,7 @@ import cv2
 import numpy as np
 
 from benchmarks import live_clips as clips
-from benchmarks.record import write_results
+from benchmarks.record import without_places, write_results
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.live.crew import Teams
@@ -221,9 +222,27 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
             digits=args.digits,
         )
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        rows.append({"clip": name, "every": args.every, **figures, **own})
+        rows.append({"clip": name, "every": args.every, **figures, **own, "command": command()})
         print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def command() -> str:
+    """The command that runs, as it may be told."""
+    words = ["CLIPS" if word == "DATA" else word for word in without_places(sys.argv[1:])]
+    return " ".join(["python -m benchmarks.live", *words])
+
+
+def record(path: Path, rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    """Write the results, beside those of other clips where they are added."""
+    if args.add and path.exists():
+        new = {row["clip"] for row in rows}
+        rows = [
+            row for row in json.loads(path.read_text())["rows"] if row["clip"] not in new
+        ] + rows
+    told = " && ".join(dict.fromkeys(row.get("command", "?") for row in rows))
+    write_results(path, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
+                  model=args.model, command=told)  # fmt: skip
 
 
 def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
@@ -308,6 +327,7 @@ def main() -> None:
     parser.add_argument("what", choices=("make", "run", "soak"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--add", action="store_true", help="rows of other clips stay in the file")
     parser.add_argument("--model", default="neocog-small")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
@@ -330,8 +350,7 @@ def main() -> None:
         return
     rows = run(folder, names, args)
     if args.output:
-        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
-                      model=args.model)  # fmt: skip
+        record(args.output, rows, args)
 
 
 if __name__ == "__main__":
