@@ -27,7 +27,7 @@ STAGES = ("UG", "US1", "UC1", "US2", "UC2", "US3", "UC3", "US4", "UC4")
 #: Batches that plans are made for; others take the plan of the next smaller one.
 ANCHORS = (1, 8, 64, 256)
 #: Most digits that go through the pass together.
-MOST_CHUNK = 1024
+MOST_CHUNK = 2048
 #: Digits that do when more come, and those that go through UG .. UC3 together, where no plan says.
 CHUNK, PART = 1024, 256
 
