@@ -204,7 +204,10 @@ class _Info(tarfile.TarInfo):
         if self.type in _LONG:
             archive.headers += self.size
             if archive.headers > _MOST_HEADERS:
-                raise tarfile.ReadError(f"a member's headers have {archive.headers:,} bytes")
+                raise tarfile.ReadError(
+                    f"a member has {archive.headers:,} bytes of names and properties, at most "
+                    f"{_MOST_HEADERS:,} are taken"
+                )
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return member
 
