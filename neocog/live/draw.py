@@ -10,6 +10,7 @@ from neocog.live.expected import Expected
 from neocog.live.measures import STAGES, Measures
 from neocog.live.pipeline import View
 from neocog.live.tracks import Row, Track
+from neocog.vision.overlay import SURE_P
 
 Picture = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -20,7 +21,6 @@ REFUSED: Colour = (40, 30, 200)
 _INK: Colour = (255, 255, 255)
 _BACK: Colour = (32, 32, 32)
 
-_SURE_P = 0.9
 _SHADE = 0.65  # how far the ground of a text covers the picture
 _LARGEST = 0.11  # height of an agreed number, as a share of the frame's
 _WIDEST = 0.92  # and its width
@@ -63,7 +63,7 @@ def draw_row(out: Picture, row: Row) -> None:
     import cv2
 
     for digit in row:
-        colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= _SURE_P else UNSURE
+        colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
         rectangle(out, digit.box, colour)
         x, y, _, height = digit.box
         scale = min(max(height / 60, 0.5), 1.5)

@@ -15,12 +15,14 @@ from neocog.vision.rules import remove_border_rules, remove_rules
 WINDOW = 0.15
 """Side of the window that averages the paper, as a share of the picture's long side."""
 
+INK_SHARE = 0.42
+"""Ink is what passes this share of its mark's full contrast."""
+
 BRIGHTER = 0.4
 """Ink is bright where dark marks stand off the paper less than so many times; see `excursions`."""
 
 _LEAST_WINDOW = 72  # pixels; a strip as high as its digits needs them in the window
 _BINS = 32  # of contrast, eight grey levels each, for the percentiles of a mark
-_SHARE = 0.42  # ink is what passes this share of its mark's full contrast
 _SHARE_MOST = 0.6  # and at most this share, where it must also pass
 _OVER_RULE = 1.2  # so many times the contrast of the printed rules
 _GAIN = 2.2  # contrasts in the dark are raised at most so many times
@@ -127,7 +129,7 @@ def find_marks(grey: NDArray[np.uint8], *, dark: bool = True, noise: float = 1.0
 def settle_marks(marks: Marks) -> Marks:
     """Keep of each mark what passes a share of its own full contrast."""
     level = marks.contrast.ravel()[marks.where]
-    share = marks.full * _SHARE
+    share = marks.full * INK_SHARE
     if marks.rule:
         share = np.maximum(share, np.minimum(_OVER_RULE * marks.rule, _SHARE_MOST * marks.full))
     share = np.maximum(share, marks.threshold)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from neocog.vision.components import Component
+from neocog.vision.rules import is_strip
 
-_STRIP = 0.5  # a picture lower than this share of its width may be one line of writing
-_FILLS = 0.5  # whose digits take more than this share of its height
+_FILLS = 0.5  # a strip's digits take more than this share of its height
 _TALL = 0.1  # marks taller than this share of the long side count no more than such
 _LEAST_BROAD = 14  # pixels; and no stroke finer than this is one
 _BROADEST = 0.03  # a stroke broader than this share of the page's long side may be a shadow
@@ -31,9 +31,11 @@ FLATTEST, WIDEST = 2.6, 6.0
 FINEST = 0.03
 """Least stroke as a share of the mark's size: what is finer is an outline or a drawing."""
 
-FULLEST = 0.75
-"""A mark wider than a stroke whose box is filled more than this is a blot."""
+BROADEST_STROKE = 2.4
+"""A mark of strokes so many times as broad as the reference's is no digit."""
 
+_BROAD = 0.45  # a mark wider than this share of its height is no single stroke
+_FULLEST = 0.75  # and if its box is filled more than this, it is a blot
 _LEAST_CONTRAST = 0.45  # share of the reference contrast that a digit must have
 _LEAST_SHARPNESS = 0.55  # least gradient x stroke / contrast
 _SOFTEST = 3.0  # widest edge of a stroke, in edges of the reference
@@ -59,8 +61,13 @@ def digit_like(component: Component) -> bool:
         return False
     if component.stroke > 0.5 * max(component.height, component.width):
         return False
-    broad = component.width > 0.45 * component.height
-    return not (broad and component.fill > FULLEST)
+    return not is_blot(component)
+
+
+def is_blot(component: Component) -> bool:
+    """Tell a blot: wider than a stroke, and its box is filled."""
+    broad = component.width > _BROAD * component.height
+    return broad and component.fill > _FULLEST
 
 
 def reference(components: Sequence[Component], page: tuple[int, int]) -> Reference | None:
@@ -187,12 +194,6 @@ def without_frames(
             continue
         kept.append(c)
     return kept
-
-
-def is_strip(page: tuple[int, int]) -> bool:
-    """Whether a picture (height, width) is so low that it may be one line of writing."""
-    high, wide = page
-    return high < _STRIP * wide
 
 
 def _fills(c: Component, page: tuple[int, int]) -> bool:

@@ -29,7 +29,6 @@ from neocog.vision.filters import (
     Reference,
     dark_ground,
     evidence,
-    is_strip,
     reference,
     without_faint,
     without_frames,
@@ -37,8 +36,9 @@ from neocog.vision.filters import (
 from neocog.vision.judge import is_drawing, without_print, without_type, written
 from neocog.vision.lines import into_lines
 from neocog.vision.parts import join_broken, without_fragments
+from neocog.vision.rules import is_strip
 from neocog.vision.seams import Piece, whole
-from neocog.vision.shade import oversized, set_free
+from neocog.vision.shade import broader, oversized, set_free
 from neocog.vision.strip import (
     enlarge,
     is_line,
@@ -55,7 +55,6 @@ _SHADE = (0.035, 0.024, 0.017)
 """What is broader than the first share of the long side is shade; where broad marks are left then,
 shade is narrower (slanting stripes count by the square's diagonal), and the next one is tried."""
 
-_BROAD = 4.5  # then what is broader than so many strokes
 _LEAST_HEIGHT = 9  # digits lower than this, in pixels of the reduced page, are not looked for
 _MOST = 200  # a page with more marks of a digit's size than this is print or texture
 _USUAL = 1.3  # ink is darker than paper unless the reverse looks so many times better
@@ -314,7 +313,7 @@ def _settled(page: NDArray[np.uint8], noise: float, dark: bool, *, least: int) -
         ref = reference(components, page.shape)
         if ref is None:
             break
-        own = max(_BROAD * ref.stroke, 9)
+        own = broader(ref)
         if share < _SHADE[0]:  # a broader square was seen to leave shade behind
             own = min(own, broad)
         bare = settle_marks(lift_shade(first, ink, broad=own, least=ref.contrast / 3))

@@ -11,6 +11,9 @@ from neocog.files import atomic_write
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+SURE_P = 0.9
+"""From this probability on a digit is drawn as sure."""
+
 _SURE, _UNSURE, _REJECTED = (0, 140, 60), (215, 120, 0), (200, 30, 30)
 
 
@@ -38,7 +41,7 @@ def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float
     picture : ndarray of uint8, shape (H, W) or (H, W, 3)
         The page that is drawn on; it is not changed.
     digits : sequence
-        Objects with ``char``, ``p`` and ``box``. Green is sure (p at least 0.9), orange is
+        Objects with ``char``, ``p`` and ``box``. Green is sure (p at least `SURE_P`), orange is
         unsure, red is a place that was given up.
     scale : float
         Pixels of ``picture`` per pixel that the boxes count in.
@@ -57,7 +60,7 @@ def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float
         if digit.box is None:
             continue
         x, y, w, h = (value * scale for value in digit.box)
-        colour = _REJECTED if digit.char == "?" else _SURE if digit.p >= 0.9 else _UNSURE
+        colour = _REJECTED if digit.char == "?" else _SURE if digit.p >= SURE_P else _UNSURE
         draw.rectangle((x - pen, y - pen, x + w + pen, y + h + pen), outline=colour, width=pen)
         size = min(max(0.45 * h, 14.0), max(image.size) / 12)
         font = ImageFont.load_default(size)

@@ -6,7 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.components import Component, join
-from neocog.vision.filters import FINEST, FLATTEST, FULLEST, SHORTEST, TALLEST, WIDEST, Reference
+from neocog.vision.filters import (
+    BROADEST_STROKE,
+    FINEST,
+    FLATTEST,
+    SHORTEST,
+    TALLEST,
+    WIDEST,
+    Reference,
+    is_blot,
+)
 
 _DRAWN = 2.0  # larger marks may have so many times the ink of the digits
 _ROUNDS = 3  # a digit in four parts is whole after two
@@ -129,10 +138,9 @@ def without_fragments(
             continue
         if c.width > flattest * c.height:
             continue
-        broad = c.width > 0.45 * c.height
-        if broad and c.fill > FULLEST:
+        if is_blot(c):
             continue
-        if c.stroke > 2.4 * ref.stroke and c.stroke > 0.15 * c.height:
+        if c.stroke > BROADEST_STROKE * ref.stroke and c.stroke > 0.15 * c.height:
             continue
         kept.append(c)
     return kept if drawn <= _DRAWN * sum(c.area for c in kept) else []

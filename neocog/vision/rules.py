@@ -18,10 +18,16 @@ _MANY = 4  # rules of one direction that make "many"
 _BEND = 0.015  # a rule's middle third is off the others by at most this share of its length
 _SKEW = 0.06  # rules of one page differ in slope by at most so much
 _THICKEST = 0.009  # thickness of a rule, as a share of the page's long side
-_STRIP = 0.5  # a picture lower than this share of its width is a strip
+_STRIP = 0.5  # a picture lower than this share of its width may be one line of writing
 _BORDER = 0.22  # what is nearer to a strip's border than this share of its height runs along it
 
 Mask = NDArray[np.uint8]
+
+
+def is_strip(page: tuple[int, ...]) -> bool:
+    """Whether a picture (height, width) is so low that it may be one line of writing."""
+    high, wide = page
+    return high < _STRIP * wide
 
 
 def remove_rules(mask: Mask, contrast: Mask) -> tuple[Mask, float]:
@@ -42,7 +48,7 @@ def remove_rules(mask: Mask, contrast: Mask) -> tuple[Mask, float]:
         Full contrast of the rules, in grey levels; 0 without any.
     """
     left, across = _without_rules(mask, mask, contrast)
-    if len(mask) < _STRIP * mask.shape[1]:  # strokes are as long as any rule across a strip
+    if is_strip(mask.shape):  # strokes are as long as any rule across a strip
         return left, across
     turned, upright = _without_rules(_turned(left), _turned(mask), _turned(contrast))
     return (_turned(turned) if upright else left), max(across, upright)

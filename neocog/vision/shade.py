@@ -10,14 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.binarise import Marks, off_shade, relabel
+from neocog.vision.binarise import INK_SHARE, Marks, off_shade, relabel
 from neocog.vision.components import Component, join
-from neocog.vision.filters import TALLEST, WIDEST, Reference
+from neocog.vision.filters import BROADEST_STROKE, TALLEST, WIDEST, Reference
 
 _BROAD = 4.5  # what is broader than so many strokes is no stroke
 _LEAST_SIDE = 9  # pixels
-_SHARE = 0.42  # what is kept has at least this share of the writing's contrast
-_STROKES = 2.4  # a mark of broader strokes than so many is no digit
+
+
+def broader(ref: Reference) -> float:
+    """Return the side in pixels of a square that is broader than the strokes of a page."""
+    return max(_BROAD * ref.stroke, _LEAST_SIDE)
 
 
 def oversized(components: Sequence[Component], ref: Reference) -> list[Component]:
@@ -27,7 +30,7 @@ def oversized(components: Sequence[Component], ref: Reference) -> list[Component
         for c in components
         if c.height > TALLEST * ref.height
         or c.width > WIDEST * ref.height
-        or (c.stroke > _STROKES * ref.stroke and c.height > ref.height)
+        or (c.stroke > BROADEST_STROKE * ref.stroke and c.height > ref.height)
     ]
 
 
@@ -50,7 +53,7 @@ def set_free(
     -------
     Marks
     """
-    side = round(max(_BROAD * ref.stroke, _LEAST_SIDE)) | 1
+    side = round(broader(ref)) | 1
     x, y, width, height = join(large).box
     window = np.s_[max(y - side, 0) : y + height + side, max(x - side, 0) : x + width + side]
     chosen = np.zeros(len(marks.stats), dtype=np.uint8)
@@ -61,5 +64,5 @@ def set_free(
     lit = off_shade(ink[window], side, marks.bright)
     part[inside > 0] = lit[inside > 0]
     mask = (marks.labels > 0).view(np.uint8)
-    mask[window][(inside > 0) & (part <= max(_SHARE * ref.contrast, marks.threshold))] = 0
+    mask[window][(inside > 0) & (part <= max(INK_SHARE * ref.contrast, marks.threshold))] = 0
     return relabel(marks, mask, contrast)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from neocog.vision.binarise import BRIGHTER, Marks, excursions, marks_of
 from neocog.vision.components import Component, measure
-from neocog.vision.filters import Reference, is_strip
+from neocog.vision.filters import Reference
 from neocog.vision.parts import join_broken
+from neocog.vision.rules import is_strip
 
 HEIGHT = 112
 """Strips are searched at this height, in pixels."""
