@@ -296,9 +296,9 @@ class TestHints:
         assert part.region[2:] == (320, 96)
 
     def test_a_process_of_a_team_without_hints_knows_ink_and_sheets_without_writing(self) -> None:
-        desk = np.full((480, 640, 3), 100, np.uint8)
-        desk[60:200, 60:580], desk[260:440, 60:580] = 30, 220
-        cv2.putText(desk, "2735", (120, 150), cv2.FONT_HERSHEY_SIMPLEX, 2, (230, 230, 230), 5)
+        desk = np.full((480, 640, 3), 60, np.uint8)
+        desk[40:190, 60:580], desk[250:440, 60:580] = 220, 220
+        cv2.putText(desk, "2735", (120, 140), cv2.FONT_HERSHEY_SIMPLEX, 2, (30, 30, 30), 5)
         frame, alone = Frame(0, desk, 0.0, 0.0), Finder()
         team = [Finder(), Finder()]
         for turn in range(8):
@@ -310,7 +310,7 @@ class TestHints:
             for number, marks in done.marks.items():
                 assert boxes(joined[number].digits()) == boxes(marks.digits())
         for finder in (alone, team[1]):
-            assert finder._polarity.of(1) == "bright"
+            assert finder._polarity._known[1][0]
         assert alone._nothing.keys() == team[0]._nothing.keys() == {0}
 
 
@@ -416,6 +416,16 @@ class TestSheets:
         assert sheet.box[2] > 400
         found = Finder().find(Frame(0, frame, 0.0, 0.0))
         assert len(found.searches[0].digits()[0].digits) == 5
+
+    @pytest.mark.parametrize("scale", [0.8, 1.2, 2.0])
+    @pytest.mark.parametrize("bold", [3, 5])
+    def test_a_block_of_dark_writing_is_no_sheet(self, scale: float, bold: int) -> None:
+        frame = np.full((480, 640, 3), 225, np.uint8)
+        for number in range(3):
+            place = (150, 150 + round(38 * scale * number))
+            cv2.putText(frame, "2735", place, cv2.FONT_HERSHEY_SIMPLEX, scale, (30, 30, 30), bold)
+        for bounds in ((0, 0, 640, 480), (100, 60, 430, 300)):
+            assert find_sheets(frame, bounds) == []
 
     def test_what_lies_beside_a_slanting_edge_is_not_on_the_sheet(self) -> None:
         frame = self.frame(((200, 150, 240, 160), 230), turn=12.0)

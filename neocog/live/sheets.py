@@ -33,6 +33,8 @@ _OFF = 16.0  # grey levels, in one colour at least, between a sheet and what is 
 _EDGE = 2  # pixels of the small picture on either side of its edge
 _RIM = 0.5  # pixels of the small picture from the outermost pixels' middles that are half desk
 _REACHES = 0.4  # share of a side at the frame's border that has the sheet's colour if it goes on
+_EVEN = 8.0  # grey levels between the middle of dark paper and of what opening leaves of it
+_PAPER = 0.25  # or so many times what lies between opening and closing
 _ROOM = 0.01  # of the frame's width: room around a sheet
 
 
@@ -168,7 +170,7 @@ def _is_dark(box: Box, *planes: NDArray[np.uint8]) -> bool:
         return False
     part = np.s_[y : y + height, x : x + width]
     bright, own, dark = (float(np.median(plane[part])) for plane in planes)
-    return own - dark <= bright - own
+    return own - dark <= max(_EVEN, _PAPER * (bright - dark))
 
 
 def _levels(plane: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], ...]:
