@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from PIL import Image
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sinks import Claim, open_sink
+from neocog.batch.sinks import alone, open_sink
 from neocog.errors import UsageError
 from tests.support import page, run, save_page
 
@@ -254,7 +255,7 @@ import os, signal
 from neocog.batch.forms import Form
 from neocog.batch.records import PageReading
 from neocog.batch.resume import read_done
-from neocog.batch.sinks import Claim, open_sink
+from neocog.batch.sinks import open_sink
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 with open_sink(Form("jsonl"), {str(out)!r}, done=read_done({str(out)!r}, model="m")) as sink:
     sink.write(PageReading("b", model="m"))
@@ -271,9 +272,10 @@ posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX locks")
 
 
 @posix
+@pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("more", [[], ["--resume"]])
 def test_two_runs_do_not_write_to_one_file(
-    more: list[str], model: str, scans: Path, tmp_path: Path
+    more: list[str], killed: bool, model: str, scans: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
     words = ("--model", model, "--workers", "0", "-o", str(out), *more)
@@ -292,39 +294,65 @@ def test_two_runs_do_not_write_to_one_file(
             assert result.exit_code == 2
             assert "another run writes there; wait for its end" in result.stderr
         assert out.read_bytes() == before
+        if killed:
+            process.kill()
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(60) == (-signal.SIGKILL if killed else 0)
     assert run("read", scans / "1.png", *words).exit_code == 0
 
 
 @posix
-def test_a_file_that_is_exchanged_stays_claimed(tmp_path: Path) -> None:
+def test_a_file_that_is_exchanged_stays_locked(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_bytes(lines_of(PageReading("b", model="m"), PageReading("a", model="m")))
-    with Claim(out) as claim:
+    with alone(out):
         place = out.stat().st_ino
-        done = read_done(out, model="m")
-        with open_sink(Form("jsonl"), out, done=done, claim=claim) as sink:
+        with open_sink(Form("jsonl"), out, done=read_done(out, model="m")) as sink:
             sink.write(PageReading("a", model="m", error="no"))
             assert out.stat().st_ino != place
-            with pytest.raises(UsageError, match="another run"), Claim(out):
+            with pytest.raises(UsageError, match="another run"), alone(out):
                 pass
-    with Claim(out):
+    with alone(out):
         pass
     assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
 @posix
-def test_what_is_claimed_leaves_nothing_behind(model: str, scans: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    out = tmp_path / "out.jsonl"
-    result = run("read", tmp_path / "empty", "--model", model, "-o", out)
-    assert result.exit_code == 3
-    assert not out.exists()
-    for place in (os.devnull, tmp_path, tmp_path / "no" / "out"):
-        with Claim(place), Claim(place):  # nothing to be had alone
+def test_a_lock_that_cannot_be_had_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (None, os.devnull, tmp_path):
+        with alone(place), alone(place):
             pass
-    claim = Claim(out).__enter__()
-    out.write_bytes(b"1")
-    claim.__exit__(ZeroDivisionError)
-    assert out.read_bytes() == b"1"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "locks"))
+    out = tmp_path / "out.jsonl"
+    with alone(out), alone(out):  # nowhere to lock
+        pass
+    (tmp_path / "locks").mkdir()
+    with alone(out):
+        (lock,) = (tmp_path / "locks").iterdir()
+    lock.unlink()
+    lock.mkdir()  # as good as another user's: it cannot be opened
+    with alone(out), alone(out):
+        pass
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.jsonl"])
+@pytest.mark.parametrize("more", [(), ("--workers", "0"), ("--workers", "2")])
+def test_a_new_file_in_a_folder_that_is_read(
+    name: str, more: tuple[str, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        save_page(tmp_path / f"{number}.png", str(number))
+    result = run("read", "*", "--model", model, "-o", name, *more)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len((tmp_path / name).read_text().splitlines()) == 3
+
+
+def test_nothing_to_read_leaves_nothing(model: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = run("read", tmp_path / "empty", "--model", model, "-o", tmp_path / "out.jsonl")
+    assert result.exit_code == 3
+    assert os.listdir(tmp_path) == ["empty"]

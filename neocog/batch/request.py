@@ -14,7 +14,7 @@ from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
 from neocog.batch.run import Blocks, Tally, reading, usual_workers
 from neocog.batch.shards import Shard
-from neocog.batch.sinks import Claim, open_sink
+from neocog.batch.sinks import alone, open_sink
 from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
@@ -176,7 +176,7 @@ def read_all(
     form = replace(request.form, settings=settings)
     tally = Tally()
     with ExitStack() as stack:
-        claim = stack.enter_context(Claim(request.output))
+        stack.enter_context(alone(request.output))
         done = Done()
         if request.resume and request.output is not None:
             done = read_done(request.output, model=reader.model.id, settings=settings)
@@ -195,7 +195,7 @@ def read_all(
             report = Report(request.report)
             stack.callback(report.save_if_any)
         resumed = done if request.resume else None
-        sink = stack.enter_context(open_sink(form, request.output, done=resumed, claim=claim))
+        sink = stack.enter_context(open_sink(form, request.output, done=resumed))
         if done.pages:
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
             tally.add(earlier)

@@ -1,17 +1,19 @@
 """Where records go: stdout or a file; each is written at once, and none is torn by Ctrl-C."""
 
 import errno
+import hashlib
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Self, TextIO
+from typing import TextIO
 
 from neocog.batch.forms import Form, lay_out
 from neocog.batch.records import PageReading
@@ -27,58 +29,6 @@ except ImportError:  # Windows has no such locks
 _SYNC = 5.0  # seconds after which what is written is brought to the disk
 
 
-class Claim:
-    """Keeps other runs from a file; a context manager.
-
-    It is locked, which ends with the process however that ends; one that is not there is made, and
-    goes again if the block raises before anything is in it. Pipes and devices are for anyone, and
-    so is everything where the system has no locks.
-
-    Parameters
-    ----------
-    path : str or Path or None
-        The file; None: there is nothing to lock.
-
-    Raises
-    ------
-    UsageError
-        If another run has it.
-    """
-
-    def __init__(self, path: str | Path | None) -> None:
-        self._path = path
-        self._held: list[int] = []
-        self._made = False
-
-    def __enter__(self) -> Self:
-        path = self._path
-        if fcntl is None or path is None or (os.path.exists(path) and not os.path.isfile(path)):
-            return self
-        with suppress(OSError):  # opening it as a sink says why not
-            self._made = not os.path.exists(path)
-            self._held.append(_locked(path))
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        for held in self._held:
-            unused = error is not None and self._made and not os.fstat(held).st_size
-            if unused and _is_at(held, self._path or ""):
-                os.unlink(os.path.realpath(self._path or ""))
-            os.close(held)
-        self._held = []
-
-    def pass_on(self, stream: IO[bytes]) -> None:
-        """Hold a file too that is about to take the name."""
-        if self._held:
-            self._held.append(os.dup(stream.fileno()))
-            _lock(self._held[-1])
-
-    def passed(self) -> None:
-        """Leave the file that had the name before."""
-        if len(self._held) > 1:
-            os.close(self._held.pop(0))
-
-
 class Sink:
     """Takes one record after another.
 
@@ -91,20 +41,13 @@ class Sink:
     done : Done, optional
         Go on behind what the file has. Without it the file is written over when the first record
         comes, or when all is done: what stood there is kept until then.
-    claim : Claim, optional
-        What keeps other runs from the file.
     """
 
     def __init__(
-        self,
-        form: Form,
-        path: str | Path | None = None,
-        *,
-        done: Done | None = None,
-        claim: Claim | None = None,
+        self, form: Form, path: str | Path | None = None, *, done: Done | None = None
     ) -> None:
         self.form, self.seconds = form, 0.0
-        self._path, self._done, self._claim = path, done, claim or Claim(None)
+        self._path, self._done = path, done
         self._stdout = sys.stdout  # others may turn it elsewhere later, to keep it clean
         self._stream: TextIO | None = None
         self._files = ExitStack()
@@ -174,7 +117,7 @@ class Sink:
                 return
             self._files.close()  # the stream is of the file that goes
             self._stream = None
-            _exchange(self._path, self._done, anew.encode(), self._claim)
+            _exchange(self._path, self._done, anew.encode())
 
     def _on_screen(self) -> bool:
         return self._path is None and self._stdout.isatty()
@@ -196,11 +139,7 @@ class Sink:
 
 @contextmanager
 def open_sink(
-    form: Form,
-    path: str | Path | None = None,
-    *,
-    done: Done | None = None,
-    claim: Claim | None = None,
+    form: Form, path: str | Path | None = None, *, done: Done | None = None
 ) -> Iterator[Sink]:
     """Open a sink that writes to ``path``, or to stdout.
 
@@ -213,15 +152,13 @@ def open_sink(
     done : Done, optional
         Go on behind what the file has: a torn line is cut off at once, and the last input's
         records leave only when new ones take their place, in one step.
-    claim : Claim, optional
-        What keeps other runs from the file.
 
     Raises
     ------
     UsageError
         If the file cannot be written.
     """
-    sink = Sink(form, path, done=done, claim=claim)
+    sink = Sink(form, path, done=done)
     if path is not None:
         with _writing(path):
             _check(Path(path))
@@ -232,6 +169,31 @@ def open_sink(
         sink.finish()
     finally:
         sink.close()
+
+
+@contextmanager
+def alone(path: str | Path | None) -> Iterator[None]:
+    """Keep other runs of this machine from a file, to the end of the block or of the process.
+
+    The lock is on a file beside the temporary ones, named after the path: the file itself is
+    neither made nor touched. Pipes and devices are for anyone, and so is everything where there
+    are no locks, or where the lock's file is another user's.
+
+    Parameters
+    ----------
+    path : str or Path or None
+        The file; None: there is nothing to keep.
+
+    Raises
+    ------
+    UsageError
+        If another run has it.
+    """
+    with ExitStack() as files:
+        if path is not None and (os.path.isfile(path) or not os.path.exists(path)):
+            with suppress(OSError):  # written without a lock
+                files.callback(os.close, _locked(path))
+        yield
 
 
 @contextmanager
@@ -251,39 +213,22 @@ def unbroken() -> Iterator[None]:
 
 
 def _locked(path: str | Path) -> int:
-    """Open and lock a file, made if need be; another run may exchange or remove it meanwhile."""
-    while True:
-        held = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-        try:
-            if not _lock(held):
-                raise UsageError(
-                    f"{path}: another run writes there; wait for its end, or give another -o"
-                )
-            if _is_at(held, path):
-                return held
-        except BaseException:
-            os.close(held)
-            raise
-        os.close(held)
-
-
-def _is_at(held: int, path: str | Path) -> bool:
-    """Whether an open file has that name still."""
-    try:
-        return os.path.samestat(os.fstat(held), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _lock(held: int) -> bool:
-    """Lock an open file; False if another run has it."""
+    """Lock what stands for a file, and return it open."""
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+    place = os.path.join(tempfile.gettempdir(), f"neocog-{name}.lock")
+    held = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True
+    except OSError as error:
+        os.close(held)
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise UsageError(
+            f"{path}: another run writes there; wait for its end, or give another -o"
+        ) from None
+    return held
 
 
 def _mend(path: str | Path, size: int) -> None:
@@ -302,7 +247,7 @@ def _holds(path: str | Path, done: Done, records: bytes) -> bool:
         return stream.read(done.size - done.end) == records
 
 
-def _exchange(path: str | Path, done: Done, records: bytes, claim: Claim) -> None:
+def _exchange(path: str | Path, done: Done, records: bytes) -> None:
     """Write a file anew, with other records of the last input."""
     place = os.path.realpath(path)
     mode = os.stat(place).st_mode
@@ -313,8 +258,6 @@ def _exchange(path: str | Path, done: Done, records: bytes, claim: Claim) -> Non
         new.write(records)
         old.seek(done.size)
         shutil.copyfileobj(old, new)
-        claim.pass_on(new)
-    claim.passed()
     os.chmod(place, mode)
 
 
