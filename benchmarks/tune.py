@@ -3,12 +3,14 @@
     python -m benchmarks.tune OUT.json --digits mnist [--batches 8 128] [--best 24]
     python -m benchmarks.tune OUT.json --ship
 
-Each is checked against float64 before it is timed. With ``--ship`` the quickest per layer,
-precision and batch of OUT.json go into ``neocog/cuda/tuned.json``, in place of those of the same
-shape and batch there. What is in OUT.json stays there.
+Each is checked against float64, on the digits of several blocks, before it is timed. With
+``--ship`` the quickest per layer, precision and batch of OUT.json go into
+``neocog/cuda/tuned.json``, in place of those of the same shape and batch there, and the three best
+of each into ``benchmarks/results/tilings.json``. What is in OUT.json stays there.
 """
 
 import argparse
+import datetime
 import itertools
 import json
 import multiprocessing
@@ -22,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from neocog.bench.machine import commit
 from neocog.cuda.kernel import Kernel, Launch, Layout
 from neocog.cuda.s_tensor import TensorS, bf16
 from neocog.cuda.steps import layouts
@@ -35,6 +38,7 @@ from neocog.network.u0 import u0_from_digits
 
 _TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
 _LAUNCHES = 20
+RESULTS = Path(__file__).with_name("results") / "tilings.json"
 _ALIKE = 3  # tilings tried that differ in depth and compactness alone
 
 
@@ -129,8 +133,9 @@ def tune(
     shape = step.shape
     maps = stored(real, step, batch, xp)
     target = lay[step.writes]
-    check = min(batch, 4)
-    truth = expected(model, layer, maps[:check].astype(xp.float32), target.size, xp)
+    # more digits than a block has, from both ends
+    picked = xp.asarray(sorted({*range(min(batch, 21)), *range(max(0, batch - 10), batch)}))
+    truth = expected(model, layer, maps[picked].astype(xp.float32), target.size, xp)
     for t in promising(machine, step, batch, best):
         step = TensorS(machine, model, layer, lay, precision, {batch: t})
         out = xp.full(target.shape(batch), 7, dtype=target.storage)
@@ -143,7 +148,7 @@ def tune(
         rows.append(row)
         try:
             machine.launch(launch)
-            got = out[:check, ..., : target.planes].astype(xp.float64)
+            got = out[picked][..., : target.planes].astype(xp.float64)
             row["error"] = float(xp.abs(got - truth).max() / truth.max())
             if row["error"] < _TOLERANCE[precision] and bool((out[-1] != 7).any()):
                 row["us"] = round(timed(launch, machine), 3)
@@ -172,7 +177,8 @@ def _attempt(kernel: Kernel, arch: int) -> str | None:
 
 
 def ship(rows: list[Any]) -> None:
-    """Write the quickest tilings where the package finds them."""
+    """Write the quickest tilings where the package finds them, and the three best as results."""
+    keep(rows)
     table = {(*row["shape"], row["batch"]): row for row in json.loads(TUNED.read_text())}
     for row in rows:
         if "us" in row["tried"][0]:
@@ -181,6 +187,25 @@ def ship(rows: list[Any]) -> None:
             table[(*row["shape"], row["batch"])] = best
     lines = ",\n".join(json.dumps(table[key]) for key in sorted(table))
     TUNED.write_text(f"[\n{lines}\n]\n")
+
+
+def keep(rows: list[Any]) -> None:
+    """Write the three best of each row in place of those of the same layer in the results."""
+
+    def place(row: Any) -> tuple[Any, ...]:
+        return row["model"], row["layer"], row["precision"], row["batch"]
+
+    held = json.loads(RESULTS.read_text())
+    for row in rows:
+        facts = {key: row[key] for key in ("model", "layer", "precision", "batch")}
+        best = [{**facts, **tried} for tried in row["tried"][:3] if "us" in tried]
+        held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
+        held["tried"] += row.get("count", len(row["tried"]))
+    held["rows"].sort(key=place)
+    held |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit()}
+    lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
+    head = json.dumps(held, indent=1).removesuffix("\n}")
+    RESULTS.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n')
 
 
 def main() -> None:

@@ -52,6 +52,10 @@
 #define FLUSH_TURNS (DEPTH > 6 ? 2 : 12 / DEPTH / 2 * 2)  // of DEPTH steps, three products each
 #define INPUT_BYTES ((PIXELS * PITCH + (PAIR ? 8 * CELL_BYTES : 0) + 15) / 16 * 16)
 
+static_assert(!JOINED || KSIZE % 2 == 0, "pairs of taps stay in a row of the window");
+static_assert(CHUNKS == 1 || (!COMPACT && KSPLIT == 1 && CELLS <= WM * MT * 16 && !JOINED),
+              "chunks: all cells in one pass, all of the window in one block");
+
 #if OUT_MAP == 0
 typedef float out_t;
 #else

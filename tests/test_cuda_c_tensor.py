@@ -37,11 +37,17 @@ def step_of(
 
 
 def error_of(
-    machine: Any, name: str, layer: int, precision: Precision, blur: Any = None, **more: Any
+    machine: Any,
+    name: str,
+    layer: int,
+    precision: Precision,
+    blur: Any = None,
+    planes: tuple[int, int, int] = PLANES,
+    **more: Any,
 ) -> float:
     """Error of a layer on maps as sparse as those of a digit."""
     model = model_of(name, blur)
-    lay = layouts(model.spec, PLANES, precision)
+    lay = layouts(model.spec, planes, precision)
     source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
     shape = (2, source.planes, source.size, source.size)
     held = stored(sparse(shape, active=0.03), source)
@@ -52,10 +58,20 @@ def error_of(
         kind=model.psi,
     )
     out = poisoned(target, 2)
-    step = step_of(machine, name, layer, precision, blur, **more)
+    step = TensorC(machine, model, layer, lay, precision, **more)
     for launch in step.launches(2, held, out, {}):
         machine.launch(launch)
     return float(np.abs(read(out, target) - wanted).max() / wanted.max())
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_group_of_planes_is_not_written_beyond(precision: Precision, stream: bool) -> None:
+    machine, planes = Emulator(order="forward"), (40, 7, 7)
+    step = step_of(machine, "neocog", 1, precision)
+    tiling = next(t for t in candidates(step.shape, 90) if t.stream == stream)
+    error = error_of(machine, "neocog", 1, precision, planes=planes, tiling=tiling)
+    assert error <= BOUND[precision]
 
 
 @pytest.mark.parametrize(
