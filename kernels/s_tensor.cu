@@ -270,7 +270,7 @@ s_tensor(const map_t* __restrict__ maps, const u32* __restrict__ weights,
 #endif
         }
         if (CHUNKS > 1) {
-            __syncthreads();
+            __syncthreads();  // all have summed the last chunk's planes
             inhibit(v, energy, c_shared, profile_shared, unit, theta);
         }
         if (SPREAD || (pass == 0 && !COMPACT)) __syncthreads();  // v is complete, the input read
