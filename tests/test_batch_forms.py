@@ -18,6 +18,7 @@ from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
 from neocog.batch.shards import Shard
+from neocog.batch.sources import PACKED_TAR, TAR, ZIP
 from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page
@@ -48,10 +49,19 @@ def test_a_dash_is_stdout(model: str, scans: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["-o", "--report"])
-@pytest.mark.parametrize("name", ["other.JPG", "clip.mp4", "out.jsonl.gz", "neocog.safetensors"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        *ZIP + TAR + PACKED_TAR,
+        *".7z .rar .gz .bz2 .xz .JPG .bmp .gif .jfif .jp2 .jpeg .jpg .pbm .pgm .png .pnm".split(),
+        *".ppm .tif .tiff .webp .avi .m4v .mkv .mov .mp4 .mpeg .mpg .webm .wmv".split(),
+        ".safetensors",
+    ],
+)
 def test_no_words_go_into_pictures(
-    option: str, name: str, model: str, scans: Path, tmp_path: Path
+    option: str, end: str, model: str, scans: Path, tmp_path: Path
 ) -> None:
+    name = f"out.jsonl{end}"
     (tmp_path / name).write_text("dear")
     words = ("--model", model, "--format", "text")
     result = run("read", scans, *words, option, tmp_path / name)

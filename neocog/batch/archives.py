@@ -13,12 +13,8 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import IO, Any, NamedTuple, Self, cast
 
-from neocog.batch.sources import is_picture_name
+from neocog.batch.sources import PACKED_TAR, TAR, ZIP, is_picture_name
 from neocog.errors import InputError
-
-ZIP = (".zip",)
-TAR = (".tar",)
-PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
 MAX_BYTES = 2**28
 """A member that unpacks to more bytes than this is refused by what the archive says of it."""

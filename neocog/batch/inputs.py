@@ -7,17 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import (
-    TAR,
-    ZIP,
-    Member,
-    Packed,
-    is_archive_name,
-    members,
-    read_member,
-)
+from neocog.batch.archives import Member, Packed, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
-from neocog.batch.sources import is_picture_name
+from neocog.batch.sources import TAR, ZIP, is_picture_name
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 
 STDIN = "-"

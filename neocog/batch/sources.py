@@ -14,12 +14,19 @@ PICTURE_SUFFIXES = frozenset(
     }
 )  # fmt: skip
 
+ZIP = (".zip",)
+TAR = (".tar",)
+PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+"""How the names of archives that are read end."""
+
 _KINDS = {
     "a picture": PICTURE_SUFFIXES,
     "a video": frozenset(
         {".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}
     ),
-    "an archive": frozenset({".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip"}),
+    "an archive": frozenset(
+        {".7z", ".rar", *("." + name.rpartition(".")[2] for name in ZIP + TAR + PACKED_TAR)}
+    ),
     "a model": frozenset({".safetensors"}),
 }  # what no words are written to
 
