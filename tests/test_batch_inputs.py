@@ -172,16 +172,20 @@ def test_members_that_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "odd.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo("bzip2.png"), b"0" * 99, zipfile.ZIP_BZIP2)
+        archive.writestr("patched.png", b"1")
         archive.writestr("stored.png", b"1")
     data = bytearray(path.read_bytes())
-    place = data.rindex(b"PK\x01\x02")  # the directory's entry of the last member
-    struct.pack_into("<I", data, place + 24, MAX_BYTES + 1)
+    large = data.rindex(b"PK\x01\x02")  # the directory's entry of the last member
+    struct.pack_into("<I", data, large + 24, MAX_BYTES + 1)
+    patched = data.rindex(b"PK\x01\x02", 0, large)
+    struct.pack_into("<H", data, patched + 8, 0x20)
     path.write_bytes(data)
-    first, second = find_inputs([str(path)])
-    with pytest.raises(InputError, match="unusual method"):
-        first.picture()
+    first, second, third = find_inputs([str(path)])
+    for odd in (first, second):
+        with pytest.raises(InputError, match="unusual method"):
+            odd.picture()
     with pytest.raises(InputError, match="unpacks to 268,435,457 bytes"):
-        second.picture()
+        third.picture()
     tar = tmp_path / "links.tar"
     with tarfile.open(tar, "w") as archive:
         link = tarfile.TarInfo("link.png")
