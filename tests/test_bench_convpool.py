@@ -277,19 +277,19 @@ def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
     assert json.loads(done.stdout)["paper"]["ratio"] == {"fp32": 1.8, "fp16": 4.4}
 
 
-def test_a_place_for_tilings_is_looked_at_first(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.cli import app
 
-    path = tmp_path / "deep" / "tilings.json"
-    words = ["bench", "convpool", "--cpu", "--tilings"]
-    done = CliRunner().invoke(app, [*words, str(path)])
+    path, figures = tmp_path / "deep" / "tilings.json", tmp_path / "deep" / "figures"
+    words = ["bench", "convpool", "--cpu"]
+    done = CliRunner().invoke(app, [*words, "--tilings", str(path), "--figures", str(figures)])
     assert (done.exit_code, path.read_text()) == (0, "[]\n")
     monkeypatch.setattr(convpool, "run_on_cpu", None)
-    done = CliRunner().invoke(app, [*words, str(path / "x.json")])
-    assert done.exit_code == 2
-    assert "cannot be written" in done.output
+    for option, place in (("--tilings", path / "x.json"), ("--figures", path), ("-o", tmp_path)):
+        done = CliRunner().invoke(app, [*words, option, str(place)])
+        assert done.exit_code == 2
+        assert done.stderr.endswith(f"; give another {option}\n")
+        assert done.stderr.count("\n") == 1
 
 
 def test_without_a_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

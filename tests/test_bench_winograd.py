@@ -227,3 +227,15 @@ def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
     assert row["us"] is None
     assert "wrong by" in row["failed"]
     assert winograd.faults({"layers": [row]})
+
+
+def test_places_are_looked_at_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(winograd, "run_on_cpu", None)
+    (tmp_path / "file").touch()
+    for option, place in (("--figures", "file"), ("-o", "file/out.json")):
+        done = CliRunner().invoke(
+            app, ["bench", "winograd", "--cpu", option, str(tmp_path / place)]
+        )
+        assert done.exit_code == 2
+        assert "(not a folder), a folder that takes them is wanted" in done.stderr
+        assert done.stderr.endswith(f"; give another {option}\n")

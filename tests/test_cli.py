@@ -325,10 +325,11 @@ def test_train_notices_first_that_it_cannot_write(
         raise AssertionError("learned although the model cannot be written")
 
     monkeypatch.setattr("neocog.learning.recipes.train", never)
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
     result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
-    assert "cannot be written to (Permission denied); give another -o" in said(result)
+    assert f"files cannot be written in {tmp_path} (permission denied), a folder" in said(result)
+    assert said(result).endswith("; give another -o")
 
 
 def test_train_adds_the_suffix_and_leaves_nothing_else(

@@ -2,10 +2,9 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -168,7 +167,7 @@ def bench_convpool(
     from neocog.bench import convpool as bench
     from neocog.bench.convpool_report import section, write_figures
 
-    _ready(output, tilings)
+    _ready({"-o": output, "--tilings": tilings, "--figures": figures})
     save = partial(_written, path=output)
     words = _said("convpool", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if cpu:
@@ -225,7 +224,7 @@ def bench_winograd(
     if launches:
         bench.progress(f"{bench.run_launches(number=_number(device))} transforms launched")
         return
-    _ready(output)
+    _ready({"-o": output, "--figures": figures})
     save = partial(_written, path=output)
     words = _said("winograd", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if profile is not None:
@@ -270,7 +269,7 @@ def bench_all(
     from neocog.batch.device import choose_device
     from neocog.bench.experiments import faults, run_all
 
-    _ready(json_path)
+    _ready({"--json": json_path})
     results = run_all(
         choose_device(device),
         names=[name.strip() for name in only.split(",") if name.strip()],
@@ -323,7 +322,7 @@ def _earlier(path: Path | None) -> dict[str, Any]:
     """Return what the S-layers' result file holds before a run."""
     from neocog.bench.experiments import load
 
-    _ready(path)
+    _ready({"-o": path})
     if path is None or not path.exists():
         return {}
     found = load([path])
@@ -332,17 +331,13 @@ def _earlier(path: Path | None) -> dict[str, Any]:
     return found["slayer"]
 
 
-def _ready(*paths: Path | None) -> None:
-    """Make the folders of files that a run will write, and see now that they can be written."""
-    for path in (path for path in paths if path is not None):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryFile(dir=path.parent):
-                reason = "it is a folder" if path.is_dir() else None
-        except OSError as error:
-            reason = error.strerror
-        if reason is not None:
-            raise UsageError(f"{path}: cannot be written ({reason}); give another file")
+def _ready(places: Mapping[str, Path | None]) -> None:
+    """Make the folders that a run writes to, and see now that it can; places by their options."""
+    from neocog.files import check_output
+
+    for option, place in places.items():
+        if place is not None:
+            check_output(place, option, folder=option == "--figures", make=True)
 
 
 def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -188,21 +187,13 @@ def _check_split(name: str) -> None:
 def _place(output: str) -> str:
     """The file that the model goes to, once it is sure that it can be written there."""
     from neocog.errors import UsageError
+    from neocog.files import check_output
 
     suffix = Path(output).suffix
     if suffix not in ("", SUFFIX):
         raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; give another -o")
     place = output if suffix else output + SUFFIX
-    folder = os.path.dirname(os.path.abspath(place))
-    if os.path.isdir(output) or os.path.isdir(place) or not os.path.isdir(folder):
-        raise UsageError(f"{output}: not a file in a folder that is there; give another -o")
-    try:
-        with tempfile.TemporaryFile(dir=folder):  # as the model will be written: beside, then moved
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"{output}: {folder} cannot be written to ({error.strerror}); give another -o"
-        ) from None
+    check_output(output if os.path.isdir(output) else place, "-o")
     return place
 
 
