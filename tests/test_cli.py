@@ -160,7 +160,8 @@ def test_no_input_is_written_over(tmp_path: Path, model: str) -> None:
     drawn = overlay.read_bytes()
     again = run("read", tmp_path, "--save-overlay", tmp_path, "--model", model)
     assert again.exit_code == 0
-    assert f"not drawn: {overlay}: is one of the inputs; give another --save-overlay" in said(again)
+    told = f"not drawn: {overlay}: is one of the inputs; give another --save-overlay\n"
+    assert told in again.stderr
     assert (picture.read_bytes(), overlay.read_bytes()) == (before, drawn)
 
 
