@@ -34,6 +34,7 @@ COLUMNS = {
     "model": "model",
     "batch": "batch",
     "precision": "precision",
+    "digits": "digits",
     "neocog": "us a digit",
     "torch": "PyTorch",
     "compile": "torch.compile",
