@@ -279,12 +279,11 @@ class Pipeline:
 
     def _search(self) -> tuple[tuple[str, _Stage], ...]:
         """The stages that search: one, or where frames are searched several at a time two."""
-        if not isinstance(self._finder, Crew):
-            find = partial(self._find, self._finder)
-            return (("neocog-find", (find, self._frames, self._found)),)
-        ask = partial(self._ask, self._finder)
+        finder = self._finder
+        if not isinstance(finder, Crew) or finder.teams == 1:
+            return (("neocog-find", (self._find, self._frames, self._found)),)
         return (
-            ("neocog-ask", (ask, self._frames, self._asked)),
+            ("neocog-ask", (partial(self._ask, finder), self._frames, self._asked)),
             ("neocog-find", (self._collect, self._asked, self._found)),
         )
 
@@ -306,24 +305,29 @@ class Pipeline:
             if work == self._collect and isinstance(self._finder, Crew):
                 self._finder.stop()
 
-    def _find(self, finder: Finder) -> None:
+    def _find(self) -> None:
         for number in count():
+            if isinstance(self._finder, Crew):
+                self._searched(self._ticket(self._finder, number).found())
+                continue
             tracks = self._tracks.before(number)
             frame = self._frames.get()
             roi, steps = self.switches.roi, self.switches.steps
-            found = finder.find(frame, roi=roi, tracks=tracks, steps=steps, pace=self._pace())
-            self.meter.stage("find", found.ms)
-            self._found.put(found)
+            pace = self._pace()
+            self._searched(self._finder.find(frame, roi=roi, tracks=tracks, steps=steps, pace=pace))
 
     def _ask(self, crew: Crew) -> None:
         for number in count():
-            team = crew.team()
-            self._tracks.before(number)
-            frame = self._frames.get()
-            tracks = self._tracks.latest(number)
-            roi, steps = self.switches.roi, self.switches.steps
-            pace = self._pace()
-            self._asked.put(crew.ask(team, frame, roi=roi, tracks=tracks, steps=steps, pace=pace))
+            self._asked.put(self._ticket(crew, number))
+
+    def _ticket(self, crew: Crew, number: int) -> Ticket:
+        """Have a team search the next frame."""
+        team = crew.team()
+        self._tracks.before(number)
+        frame = self._frames.get()
+        tracks = self._tracks.latest(number)
+        roi, steps = self.switches.roi, self.switches.steps
+        return crew.ask(team, frame, roi=roi, tracks=tracks, steps=steps, pace=self._pace())
 
     def _pace(self) -> int:
         """How many times as many frames come as what is done now and then is counted in."""
@@ -331,9 +335,11 @@ class Pipeline:
 
     def _collect(self) -> None:
         while True:
-            found = self._asked.get().found()
-            self.meter.stage("find", found.ms)
-            self._found.put(found)
+            self._searched(self._asked.get().found())
+
+    def _searched(self, found: Found) -> None:
+        self.meter.stage("find", found.ms)
+        self._found.put(found)
 
     def _read(self) -> None:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
