@@ -61,7 +61,7 @@ class _Process:
         """Wait for its end, and say what became of it."""
         with self._sending:
             self.connection.close()
-        self.process.join(5.0)
+        self.process.join(30.0)  # on a busy machine the end of a process takes its time
         code = self.process.exitcode
         if code is None:
             self.process.kill()
