@@ -29,7 +29,7 @@ import cv2
 import numpy as np
 
 from benchmarks import live_clips as clips
-from benchmarks.record import without_places, write_results
+from benchmarks.record import commit, without_places, write_results
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.live.crew import Teams
@@ -235,14 +235,16 @@ def command() -> str:
 
 def record(path: Path, rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
     """Write the results, beside those of other clips where they are added."""
+    rows = [{**row, "commit": commit()} for row in rows]
     if args.add and path.exists():
         new = {row["clip"] for row in rows}
         rows = [
             row for row in json.loads(path.read_text())["rows"] if row["clip"] not in new
         ] + rows
     told = " && ".join(dict.fromkeys(row.get("command", "?") for row in rows))
+    commits = ", ".join(dict.fromkeys(row.get("commit", "?") for row in rows))
     write_results(path, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
-                  model=args.model, command=told)  # fmt: skip
+                  model=args.model, command=told, commit=commits)  # fmt: skip
 
 
 def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
