@@ -1,10 +1,13 @@
 """Fields cut out of forms: low pictures with one line, a few pixels a stroke."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import page, tiny_model
+from PIL import Image
+from support import glyph, page, tiny_model
 
 from neocog.batch.reader import Reader
 from neocog.vision.find import Settings, find_digits, search
@@ -68,6 +71,32 @@ def test_two_lines_are_not_read_as_one() -> None:
     assert is_low(two_lines().shape)
     assert [len(line.digits) for line in find_digits(two_lines())] == [4, 4]
     assert not search(two_lines()).line
+
+
+def test_a_small_picture_of_three_lines_is_a_page() -> None:
+    with Image.open(Path(__file__).parents[1] / "data/samples/note.jpg") as note:
+        small = np.asarray(note.convert("L").resize((160, 120)))
+    assert is_low(small.shape)
+    assert [len(line.digits) for line in find_digits(small)] == [4, 5, 4]
+
+
+def scattered(seed: int, *, high: int = 100, tall: int = 40) -> NDArray[np.uint8]:
+    """One line of six digits that jump up and down."""
+    rng = np.random.default_rng(seed)
+    ink = np.zeros((high, 300), np.float32)
+    for column, digit in enumerate(rng.integers(0, 10, 6)):
+        mark = glyph(int(digit), tall, 4.0)
+        top = (high - tall) // 2 + int(rng.integers(-18, 19))
+        ink[top:, 30 + 40 * column :][:tall, : mark.shape[1]] = mark
+    return (225 - 180 * ink).astype(np.uint8)
+
+
+@pytest.mark.parametrize("high", [90, 110])
+@pytest.mark.parametrize("seed", range(6))
+def test_digits_that_jump_up_and_down_are_one_line(seed: int, high: int) -> None:
+    jumping = scattered(seed, high=high)
+    assert search(jumping).line
+    assert [len(line.digits) for line in find_digits(jumping)] == [6]
 
 
 def test_a_part_of_a_picture_is_no_strip() -> None:

@@ -7,6 +7,7 @@ digit, order into lines, normalise.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,8 @@ _MINOR = 8  # power of the share of the page that is left to the paper
 _SHEET = 0.6  # a bright mark that takes so much of the page is a sheet on a desk
 _KNOWN, _NEARLY_ALL = 0.9, 0.8  # probability of a known mark, and share of them in a drawing
 _DARKER = 0.8  # ink is dark where bright marks stand off the paper less than so many times
-_PAIR = 2  # so many marks beside each other are a line; two of those make a strip a page
+_PAIR = 2  # so many marks beside each other are a line; above another, they make a strip a page
+_ABOVE = 0.25  # a mark stands above another where they share so much of the narrower one's width
 
 Trace = Callable[[str, NDArray[np.uint8]], None]
 """Called with the name of a step and a picture of its outcome."""
@@ -80,7 +82,6 @@ class Settings:
         Whether the ink is darker or brighter than the paper.
     strips : bool
         Whether a page that is low may be one line, cut out; a part of a larger picture is not.
-        Thresholds of the filters.
     """
 
     long_side: int = LONG_SIDE
@@ -248,7 +249,7 @@ def _search_strip(grey: NDArray[np.uint8], ink: str, trace: Trace | None) -> Sea
     if marks is None:
         return nothing
     components = sorted(strip_components(marks), key=lambda c: c.centre[0])
-    if sum(len(line) >= _PAIR for line in into_lines(components)) > 1:
+    if _stacked(into_lines(components)):
         return None
     if trace:
         trace("page", page)
@@ -256,6 +257,21 @@ def _search_strip(grey: NDArray[np.uint8], ink: str, trace: Trace | None) -> Sea
         trace("marks", (marks.labels > 0).astype(np.uint8) * np.uint8(255))
         trace("kept", _picture(marks, components))
     return replace(nothing, lines=[components] if components else [], marks=marks)
+
+
+def _stacked(lines: Sequence[Sequence[Component]]) -> bool:
+    """Whether lines stand above each other; digits that jump up and down stand beside them."""
+    pairs = permutations((line for line in lines if len(line) >= _PAIR), 2)
+    return any(
+        sum(any(_is_above(mark, below) for below in other) for mark in line) >= _PAIR
+        for line, other in pairs
+    )
+
+
+def _is_above(one: Component, other: Component) -> bool:
+    """Whether two marks of different lines share columns."""
+    shared = min(one.right, other.right) - max(one.box[0], other.box[0])
+    return shared >= _ABOVE * min(one.width, other.width)
 
 
 def _reduce(grey: NDArray[np.uint8], long_side: int) -> tuple[NDArray[np.uint8], float]:
