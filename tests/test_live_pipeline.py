@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 from threadpoolctl import threadpool_info
 
 from neocog.batch.reader import Reader
@@ -149,6 +151,40 @@ class TestPictures:
         assert (seen[20:40, 30:50] == 0).all()
         assert (seen[20:40, 50:60] == 127).all()
         assert (in_colours(clear) == seen).all()
+
+    @pytest.mark.parametrize(
+        ("mode", "suffix"),
+        [(mode, ".png") for mode in ("RGBA", "RGB", "LA", "L")] + [("RGBA", ".webp")],
+    )
+    def test_they_stand_upright(self, tmp_path: Path, suffix: str, mode: str) -> None:
+        stored = np.full((60, 120, 4), 255, np.uint8)
+        stored[:20, :40] = (20, 70, 160, 255)
+        stored[40:, :40] = (0, 0, 0, 0)  # to the right once it stands
+        exif = Image.Exif()
+        exif[0x112] = 6  # a quarter of a turn to the right
+        drawn = Image.fromarray(stored).convert(mode)
+        drawn.save(tmp_path / f"a{suffix}", exif=exif.tobytes(), lossless=True)
+        source = open_source(tmp_path)
+        source.open()
+        assert source.grab()
+        seen = source.retrieve()
+        assert seen.shape == (120, 60, 3)
+        ink = (160, 70, 20) if "RGB" in mode else (65, 65, 65)
+        assert np.abs(seen[:40, 40:].astype(int) - ink).max() <= 1
+        assert (seen[:40, :20] == (255 if "A" in mode else 0)).all()
+        assert (seen[40:] == 255).all()
+
+    def test_each_is_decoded_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        frame, load = picture("471"), PngImageFile.load
+        decoded: list[object] = []
+        monkeypatch.setattr(cv2, "imread", lambda *words: decoded.append(words) or frame)
+        monkeypatch.setattr(
+            PngImageFile, "load", lambda self: (decoded.append(self), load(self))[1]
+        )
+        self.folder(tmp_path, frame)
+        assert len(decoded) == 1
+        self.folder(tmp_path, np.zeros((60, 80, 4), np.uint8))
+        assert not any(isinstance(one, tuple) for one in decoded[1:])
 
     def test_others_stay_as_they_are(self, tmp_path: Path) -> None:
         frame = picture("471")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.vision.decode import decode_clear
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
@@ -316,14 +317,15 @@ class FolderSource(FrameSource):
 
 
 def _picture(path: Path) -> "Pixels | None":
-    """Return a picture in colours, on white paper where it is transparent; None if it is none."""
+    """Return an upright picture in colours, on white paper; None if it cannot be decoded."""
     import cv2
 
     if path.suffix.lower() in _MAY_BE_CLEAR:
-        picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-        if picture is not None and picture.shape[2:] == (4,) and picture.dtype.kind == "u":
-            deep = 256 ** (picture.dtype.itemsize - 1)
-            return in_colours((picture // deep).astype(np.uint8))
+        # OpenCV drops the transparency, or keeps it and leaves the picture as it lies
+        with suppress(InputError):
+            clear = decode_clear(path)
+            if clear is not None:
+                return np.asarray(cv2.cvtColor(clear, cv2.COLOR_RGB2BGR), np.uint8)
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     return None if picture is None else np.asarray(picture, np.uint8)
 

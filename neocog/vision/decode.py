@@ -97,9 +97,45 @@ def decode(
                 if image.format != "TIFF" or not _turn_to(image, index):
                     return
     except Image.DecompressionBombError:
-        raise InputError(
-            f"the picture is larger than {max_pixels:,} pixels; make it smaller"
-        ) from None
+        raise _too_large(max_pixels) from None
+    finally:
+        if close:
+            stream.close()
+
+
+def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8] | None:
+    """Decode the first page of a picture file in colours, if its header says it may be transparent.
+
+    Parameters
+    ----------
+    source : str, Path, bytes or binary file
+        As for `decode`.
+    max_pixels : int
+        A page larger than this is refused before anything of it is decoded.
+
+    Returns
+    -------
+    ndarray of uint8, shape (H, W, 3), or None
+        Red, green and blue of the upright page on white paper; None where it is opaque: of that
+        nothing is decoded.
+
+    Raises
+    ------
+    InputError
+        As `decode`.
+    """
+    from PIL import Image
+
+    stream, close = _open_stream(source)
+    try:
+        with _open_image(stream) as image:
+            if not _may_be_clear(image):
+                return None
+            _refuse_too_large(image.size, max_pixels)
+            with _damage("is damaged or cut short"):
+                return np.array(_upright(_flat(image), image).convert("RGB"))
+    except Image.DecompressionBombError:
+        raise _too_large(max_pixels) from None
     finally:
         if close:
             stream.close()
@@ -200,6 +236,10 @@ def _turn_to(image: "Image", index: int) -> bool:
     return True
 
 
+def _too_large(max_pixels: int) -> InputError:
+    return InputError(f"the picture is larger than {max_pixels:,} pixels; make it smaller")
+
+
 def _refuse_too_large(size: tuple[int, int], max_pixels: int) -> None:
     width, height = size
     if width * height > max_pixels:
@@ -210,20 +250,27 @@ def _refuse_too_large(size: tuple[int, int], max_pixels: int) -> None:
 
 
 def _page(image: "Image", index: int, long_side: int | None) -> Page:
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     full = max(image.size)
     with _damage("is damaged or cut short"):
         if long_side is not None:
             image.draft(None, (long_side, long_side))
-        frame = _flat(_much_reduced(image, long_side))
-        exif = image.getexif()
-        if exif:
-            frame.info["exif"] = exif.tobytes()
-            ImageOps.exif_transpose(frame, in_place=True)
+        frame = _upright(_flat(_much_reduced(image, long_side)), image)
         if long_side is not None and max(frame.size) > long_side:
             frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
         return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
+
+
+def _upright(frame: "Image", image: "Image") -> "Image":
+    """Turn what was made of a page as the page's EXIF orientation says."""
+    from PIL import ImageOps
+
+    exif = image.getexif()
+    if exif:
+        frame.info["exif"] = exif.tobytes()
+        ImageOps.exif_transpose(frame, in_place=True)
+    return frame
 
 
 def _much_reduced(image: "Image", long_side: int | None) -> "Image":
@@ -240,12 +287,18 @@ def _flat(image: "Image") -> "Image":
 
     if image.mode in _DEEP:
         return Image.fromarray(_eight_bits(np.asarray(image)))
-    if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
+    if _may_be_clear(image):
         layer = image.convert("RGBA")
         flat = Image.new("RGB", layer.size, "white")
         flat.paste(layer, mask=layer.getchannel("A"))
         return flat
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")
+
+
+def _may_be_clear(image: "Image") -> bool:
+    if image.mode in _DEEP:
+        return False
+    return image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info
 
 
 def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
