@@ -43,8 +43,8 @@ TRIED = {
 }
 ALLOWED = 0.05  # share of pages without digits that may give one
 
-Found = tuple[Any, Any, Any, str]
-"""Answers to the marks of a page, their runs, its shape, and what is written on it."""
+Found = tuple[Any, Any, bool, str]
+"""Answers to the marks of a page, their runs, whether it is a strip, and what is written on it."""
 
 
 def samples(data: Path, pages: int) -> Iterator[tuple[str, np.ndarray, str]]:
@@ -65,7 +65,7 @@ def answered(reader: Reader, grey: np.ndarray, written: str) -> Found:
     lines = reader.find(grey)
     digits = [place.digit for line in lines for place in line.digits]
     answers = reader.engine.recognise(np.stack(digits), batch=reader.batch) if digits else None
-    return answers, runs_of(lines), grey.shape, written
+    return answers, runs_of(lines), any(line.strip for line in lines), written
 
 
 def outcome(reader: Reader, found: dict[str, list[Found]], policy: Policy) -> dict[str, float]:
@@ -74,9 +74,9 @@ def outcome(reader: Reader, found: dict[str, list[Found]], policy: Policy) -> di
     rates = {}
     for name, rows in found.items():
         wrong = digits = 0
-        for answers, runs, page, written in rows:
+        for answers, runs, strip, written in rows:
             marks = [(0, 0, 0, 0)] * len(runs)
-            judged = reader.judge(answers, marks, page=page, runs=runs) if marks else ()
+            judged = reader.judge(answers, marks, runs=runs, strip=strip) if marks else ()
             text = "".join(digit.char for digit in judged)
             blank = name == "blank"
             wrong += any(map(str.isdigit, text)) if blank else edit_distance(text, written)

@@ -14,7 +14,6 @@ from tests.support import tiny_model
 
 T = 0.05
 MODEL = replace(tiny_model(), labels=np.append(np.arange(8), [10, 10]), temperature=T)
-PAGE = (600, 800)
 SURE = {"d": 9.0, "l": 4.0, "?": -9.0}  # log of how much likelier a digit is than none
 
 
@@ -28,11 +27,11 @@ def seen(text: str) -> tuple[Answers, NDArray[np.int64]]:
     return answers(score, temperature=T), np.array([run for _, run in marks])
 
 
-def read(text: str) -> str:
+def read(text: str, *, strip: bool = False) -> str:
     found, runs = seen(text)
     reader = Reader(MODEL, device="cpu", min_p=0.4)
     boxes = [(0, 0, 1, 1)] * len(runs)
-    chars = [digit.char for digit in reader.judge(found, boxes, page=PAGE, runs=runs)]
+    chars = [digit.char for digit in reader.judge(found, boxes, runs=runs, strip=strip)]
     return "".join("d" if char.isdigit() else char for char in chars)
 
 
@@ -52,6 +51,11 @@ def read(text: str) -> str:
 )  # fmt: skip
 def test_letters_like_digits_go_by_their_word(text: str, wanted: str) -> None:
     assert read(text) == wanted
+
+
+def test_a_strip_is_no_page_of_words() -> None:
+    assert read("lll ??ll?") == "????????"
+    assert read("lll ??ll?", strip=True) == "ddd??dd?"
 
 
 def test_the_cleaner_a_page_the_surer_its_digits() -> None:

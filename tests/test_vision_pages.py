@@ -134,7 +134,7 @@ def test_what_cannot_be_made_is_said_in_one_line(tmp_path, words, code):
 
 def test_a_strip_is_not_given_up_as_no_writing():
     policy, doubt = Policy(writing=0.9), np.full(6, 0.7)
-    assert policy.unwritten(doubt, (768, 1024))
-    assert not policy.unwritten(doubt, (60, 180))
-    assert not policy.unwritten(doubt[:4], (768, 1024))
-    assert not Policy(min_p=0).unwritten(doubt, (768, 1024))
+    assert policy.unwritten(doubt, strip=False)
+    assert not policy.unwritten(doubt, strip=True)
+    assert not policy.unwritten(doubt[:4], strip=False)
+    assert not Policy(min_p=0).unwritten(doubt, strip=False)

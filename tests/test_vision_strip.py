@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from support import glyph, page, tiny_model
 
+from neocog.batch.policy import Policy
 from neocog.batch.reader import Reader
 from neocog.vision.find import Settings, find_digits, search
 from neocog.vision.strip import HEIGHT, enlarge, is_line, is_low, strip_marks
@@ -104,6 +105,22 @@ def test_a_part_of_a_picture_is_no_strip() -> None:
     assert not found.line
     assert [len(line) for line in found.lines] == [4]
     assert search(strip("3052")).line
+
+
+def test_the_policy_goes_by_what_the_search_took_a_picture_for() -> None:
+    asked = []
+
+    class Asked(Policy):
+        def unwritten(self, p: NDArray[np.floating], *, strip: bool) -> bool:
+            asked.append(strip)
+            return super().unwritten(p, strip=strip)
+
+    reader = Reader(tiny_model())
+    reader.policy = Asked()
+    reader.read(strip("3052"))
+    reader.read(two_lines())
+    reader.recognise(reader.find(strip("3052"), settings=Settings(strips=False)))
+    assert asked == [True, False, False]
 
 
 def test_a_printed_pattern_stays_paper() -> None:

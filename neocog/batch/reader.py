@@ -127,17 +127,13 @@ class Reader:
         count = self.pattern.digits if self.pattern else None
         return find_digits(grey, settings=settings, score=score, count=count, trace=trace)
 
-    def recognise(
-        self, lines: "Sequence[Line]", page: tuple[int, int], *, scale: float = 1.0
-    ) -> tuple[DigitReading, ...]:
+    def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
         """Recognise the digits that were found on a page, all in one batch.
 
         Parameters
         ----------
         lines : sequence of Line
             As `find` returns them.
-        page : tuple of int
-            Height and width of the page that was searched.
         scale : float
             Pixels of the searched page per pixel of the picture.
 
@@ -151,15 +147,16 @@ class Reader:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
         boxes = [_box(place.box, scale) for place in places]
-        return self.judge(answers, boxes, page=page, runs=runs_of(lines))
+        strip = any(line.strip for line in lines)
+        return self.judge(answers, boxes, runs=runs_of(lines), strip=strip)
 
     def judge(
         self,
         answers: "Answers",
         boxes: "Sequence[Box]",
         *,
-        page: tuple[int, int] | None = None,
         runs: NDArray[np.int64] | None = None,
+        strip: bool = False,
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -169,19 +166,19 @@ class Reader:
             Of the network, for B marks.
         boxes : sequence of tuple of int
             Where each stands in its picture.
-        page : tuple of int, optional
-            Height and width of the page that they were all found on; without it they are digits
-            that nobody searched for, each in a picture of its own.
         runs : ndarray of int, shape (B,), optional
-            Which of them stand close together, as :func:`neocog.batch.context.runs_of` tells;
-            without it each stands alone.
+            Which of the marks of one page stand close together, as
+            :func:`neocog.batch.context.runs_of` tells; without it they are digits that nobody
+            searched for, each in a picture of its own.
+        strip : bool
+            Whether their page was taken to be one line, cut out.
         """
-        unwritten = np.full(len(boxes), page is not None and self.policy.unwritten(answers.p, page))
-        if page is None:
+        unwritten = np.zeros(len(boxes), np.bool_)
+        if runs is None:
             answers = of_lone_digits(answers, self.model)
         else:
-            runs = np.arange(len(boxes)) if runs is None else runs
-            odds = self.policy.odds(answers, self.model, page, runs)
+            unwritten |= self.policy.unwritten(answers.p, strip=strip)
+            odds = self.policy.odds(answers, self.model, runs, strip=strip)
             answers = expecting_digits(answers, self.model, odds)
             unwritten &= ~in_clean_numbers(answers, runs)
         return tuple(
@@ -240,7 +237,7 @@ class Reader:
         reader = copy(self)
         reader.engine = cast("AnyEngine", once)
         lines = reader.find(page.grey)
-        digits = reader.recognise(lines, page.grey.shape, scale=page.scale)
+        digits = reader.recognise(lines, scale=page.scale)
         whole = 1e3 * (time.perf_counter() - start)
         rest = iter(digits)
         chars = [[next(rest).char for _ in line.digits] for line in lines]

@@ -193,13 +193,12 @@ class Looker:
         normalised = time.perf_counter()
         if digits:
             self._once.recognise(np.stack(digits), batch=self._reader.batch)
-        page = found.frame.pixels.shape[:2]  # a sheet may hold print: it is no strip cut out
         rows: list[Row] = []
         pictures: list[NDArray[np.uint8]] = []
         for number, (search, part) in enumerate(zip(found.searches, found.parts, strict=True)):
             score = self._score(whole[number])
             lines = search.digits(score, count=self._count) if score else whole[number]
-            read = iter(self._reader.recognise(lines, page))
+            read = iter(self._reader.recognise(lines))
             before = [other.region for other in found.parts[:number]]
             for line in lines:
                 pairs = [(_in_frame(next(read), part), place.digit) for place in line.digits]

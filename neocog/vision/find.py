@@ -107,9 +107,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of writing, from left to right."""
+    """One line of writing, from left to right.
+
+    Attributes
+    ----------
+    digits : tuple of Found
+    strip : bool
+        Whether the page was taken to be one line, cut out.
+    """
 
     digits: tuple[Found, ...]
+    strip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,7 @@ class Search:
             return []
         lines = cut_lines(self.lines, self.marks, score, count=count, costs=costs)
         found = [[_found(p, self.marks, self.scale, self.shape) for p in line] for line in lines]
-        return [Line(tuple(digits)) for digits in found]
+        return [Line(tuple(digits), self.line) for digits in found]
 
     def _known(self, marks: Marks, score: Score | None) -> bool:
         """Whether the network knows nearly all marks for digits."""
