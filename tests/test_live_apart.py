@@ -460,33 +460,60 @@ class TestScout:
         scout.close()
 
 
-def test_frames_searched_at_a_time_are_read_in_their_order(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+SIZES = pytest.mark.parametrize("teams", [Teams(), Teams(1, 2), Teams(2, 1)], ids=str)
+
+
+def hang(crew: Crew) -> Process:
+    one = crew._teams[0].processes[0]
+    os.kill(one.pid, signal.SIGSTOP)
+    return one
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGSTOP")
+@SIZES
+def test_frames_are_read_in_their_order_though_a_process_hangs(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch, teams: Teams
 ) -> None:
     monkeypatch.setattr("neocog.live.pipeline.cores", lambda: 2)
-    settings = Settings(replay_fps=20, teams=Teams(2, 1))
-    source = FrameSource(clip(("471", 30)), fps=20)
+    settings = Settings(replay_fps=20, teams=teams)
+    source = FrameSource(clip(("471", 40)), fps=20)
     with Pipeline(source, reader, settings) as pipeline:
         finder = pipeline._finder
         assert isinstance(finder, Crew)
-        views = list(pipeline)
+        views = [next(iter(pipeline))]
+        hang(finder)._limit = 0.5
+        views += pipeline
     indices = [view.frame.index for view in views]
     assert indices == sorted(set(indices))
-    assert len(indices) + pipeline.dropped == 30
+    assert len(indices) + pipeline.dropped == 40
+    assert indices[-1] == 39
     assert not finder.apart
 
 
-def test_a_run_that_is_stopped_ends_its_processes(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGSTOP")
+@SIZES
+def test_a_run_that_is_stopped_ends_at_once_though_a_process_hangs(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch, teams: Teams
 ) -> None:
+    here: list[Frame] = []
     monkeypatch.setattr("neocog.live.pipeline.cores", lambda: 2)
-    settings = Settings(replay_fps=120, teams=Teams(2, 1))
+    monkeypatch.setattr(Team, "find", lambda self, question, frame: here.append(frame))
+    settings = Settings(replay_fps=120, teams=teams, every_view=False)
     with Pipeline(FrameSource(clip(("471", 500)), fps=120), reader, settings) as pipeline:
         next(iter(pipeline))
         finder = pipeline._finder
-    assert isinstance(finder, Crew)
-    assert not finder.apart
+        assert isinstance(finder, Crew)
+        one = hang(finder)
+        until(lambda: one._wait is not None)
+        time.sleep(0.3)
+        assert one._wait is not None
+        start = time.perf_counter()
+        pipeline.stop()
+        took = time.perf_counter() - start
+    assert took < 1.5
     assert not any(stage.is_alive() for stage in pipeline._stages)
+    assert not finder.apart
+    assert not here, "nobody wants a frame that is forgotten"
 
 
 def test_a_source_played_like_a_camera_is_searched_apart(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from neocog.errors import UsageError
-from neocog.live.finder import Finder, Searched
+from neocog.live.finder import Finder, joined
 from neocog.live.frames import Closed, Frame, Handoff
 from neocog.live.look import Found, Roi
 from neocog.live.process import BROKEN, Board, Process, Question
@@ -185,7 +185,7 @@ class Team:
 
     def kill(self) -> None:
         """End the processes, without waiting until they are gone."""
-        for process in self.processes:
+        for process in list(self.processes):  # whoever waits for one takes it out
             process.kill()
 
     def close(self) -> None:
@@ -247,9 +247,17 @@ class Ticket:
         team.ask(question, frame)
 
     def found(self) -> Found:
-        """Wait for what was found."""
+        """Wait for what was found.
+
+        Raises
+        ------
+        Closed
+            If the crew was stopped before.
+        """
         try:
             found = self._team.answer(self._frame)
+            if found is None and self._crew.stopped:
+                raise Closed
             if found is None:
                 found = self._team.find(self._question, self._frame)
         finally:
@@ -272,6 +280,7 @@ class Crew:
         self._teams = [Team(self._scout, teams.each, cuts=cuts) for _ in range(teams.count)]
         self._free: Handoff[Team] = Handoff(newest=False, depth=teams.count)
         self._turn = 0  # frames that were asked for
+        self.stopped = False  # nobody wants what is still searched
 
     @property
     def apart(self) -> bool:
@@ -340,32 +349,23 @@ class Crew:
 
     def stop(self) -> None:
         """Give out no more teams."""
+        self.stopped = True
         self._free.close(forget=True)
+
+    def kill(self) -> None:
+        """End all processes, without waiting until they are gone; whoever waits for one is told."""
+        self.stop()
+        for part in self._parts():
+            part.kill()
 
     def close(self) -> None:
         """End all processes."""
-        self.stop()
-        parts: list[Scout | Team] = [*self._teams, *filter(None, [self._scout])]
-        for part in parts:
-            part.kill()
-        for part in parts:
+        self.kill()
+        for part in self._parts():
             part.close()
 
-
-def joined(answers: Sequence[object]) -> Searched:
-    """Join what came of the tasks of a frame."""
-    done: Searched | None = None
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, Searched)
-        if done is None:
-            done = answer
-        else:
-            done.marks.update(answer.marks)
-            done.steps.update(answer.steps)
-    assert done is not None
-    return done
+    def _parts(self) -> "list[Scout | Team]":
+        return [*self._teams, *filter(None, [self._scout])]
 
 
 def begun(count: int, board: Board, *, cuts: bool) -> list[Process]:

@@ -52,6 +52,22 @@ class Searched:
         return Found(frame, marks, self.parts, self.bounds, spent, self.steps)
 
 
+def joined(answers: Sequence[object]) -> Searched:
+    """Join what came of the tasks of a frame."""
+    done: Searched | None = None
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Searched)
+        if done is None:
+            done = answer
+        else:
+            done.marks.update(answer.marks)
+            done.steps.update(answer.steps)
+    assert done is not None
+    return done
+
+
 class Finder:
     """Searches frames, one after another.
 

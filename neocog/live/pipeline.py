@@ -260,7 +260,7 @@ class Pipeline:
             handoff.close(forget=True)
         self._tracks.close()
         if isinstance(self._finder, Crew):
-            self._finder.stop()
+            self._finder.kill()  # who waits for one that hangs is free to end
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
