@@ -18,6 +18,7 @@ from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import UsageError
 from neocog.files import atomic_write
+from neocog.vision.overlay import SURE_P
 
 if TYPE_CHECKING:
     from neocog.vision.decode import Page
@@ -193,7 +194,7 @@ def _text(reading: PageReading) -> str:
 
 
 def _shade(char: str, p: float) -> str:
-    return "no" if char == REJECTED else "sure" if p >= 0.9 else "unsure"
+    return "no" if char == REJECTED else "sure" if p >= SURE_P else "unsure"
 
 
 def _note(reading: PageReading) -> str:
