@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import UsageError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,12 +117,6 @@ def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | Non
     page = io.StringIO()
     Console(file=page, width=width or _WIDE).print(table_of(rows, columns))
     return page.getvalue()
-
-
-def printable(name: str) -> str:
-    """A file name that any stream takes: bytes that are no UTF-8 and line ends are escaped."""
-    escaped = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return escaped.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _row(reading: PageReading) -> dict[str, str | int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import Form, printable
+from neocog.batch.forms import Form
 from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inputs
 from neocog.batch.overlays import OverlayFolder, StepFolder, names_of
 from neocog.batch.report import Report
@@ -19,6 +19,7 @@ from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
 from neocog.errors import NothingToRead, UsageError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster

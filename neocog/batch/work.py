@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import Form, printable
+from neocog.batch.forms import Form
 from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.tasks import Block, Task
 from neocog.errors import InputError, NeocogError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader

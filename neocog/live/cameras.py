@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.programs import python, surroundings
 from neocog.live.sources import VideoSource, Wanted, hush
+from neocog.programs import python, surroundings
 
 SIZE = (1280, 720)
 """Asked for unless another size is."""

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
 from neocog.live.look import Ready, Roi
-from neocog.live.programs import python, surroundings
 from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Hints, Task, scout
 from neocog.live.tracks import Track
 from neocog.network.shares import cores
+from neocog.programs import python, surroundings
 
 _STARTS = 60.0  # seconds in which a process is ready
 _ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
