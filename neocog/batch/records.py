@@ -1,9 +1,10 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from neocog.jsontext import to_json
 
 SCHEMA = 1
 REJECTED = "?"
@@ -103,7 +104,7 @@ class PageReading:
         >>> print(PageReading("a.png", text="7").to_json())
         {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
         """
-        return json.dumps(
+        return to_json(
             self.to_dict(timings=timings, settings=settings),
             ensure_ascii=False,
             separators=(",", ":"),
