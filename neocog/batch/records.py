@@ -112,8 +112,19 @@ class PageReading:
 
 
 # a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which
-# cannot be printed but can be escaped
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}
+# cannot be printed but can be escaped; what a terminal obeys is escaped too (C1, ends of lines,
+# marks that turn the direction of writing)
+_ESCAPED = {
+    code: f"\\u{code:04x}"
+    for codes in (
+        (0x7F, 0xA0),
+        (0x200E, 0x2010),
+        (0x2028, 0x202F),
+        (0x2066, 0x206A),
+        (0xD800, 0xE000),
+    )
+    for code in range(*codes)
+}
 
 
 def _digit(digit: DigitReading) -> dict[str, Any]:

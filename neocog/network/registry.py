@@ -6,6 +6,7 @@ In a checkout they lie in ``models/`` beside the package, in an installed wheel 
 """
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,8 +87,8 @@ def find_model(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     path = Path(text)
     if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:
-        if not path.is_file():
-            what = "a folder" if path.is_dir() else "not there"
+        if not os.path.isfile(path):  # Path.is_file raises on names that no file can have
+            what = "a folder" if os.path.isdir(path) else "not there"
             raise ModelError(f"model {text}: {what}; wanted a {SUFFIX} file or one of {_names()}")
         return path
     found = models_dir() / f"{text}{SUFFIX}"
