@@ -161,7 +161,7 @@ def xz_bomb(head: bytes, count: int) -> bytes:
     again = bytearray(chunks(bytes(_BLOCK)))
     again[0] = again[0] & 0x1F | 0xC0
     packed = chunks(head) + bytes(again) * (count // _BLOCK) + b"\0"
-    dictionary = bytes([0, 0x21, 1, 40, 0, 0, 0])  # one filter, LZMA2, the largest dictionary
+    dictionary = bytes([0, 0x21, 1, 38, 0, 0, 0])  # one filter, LZMA2, a dictionary of 2 GiB
     block = bytes([len(dictionary) // 4 + 1]) + dictionary
     block += struct.pack("<I", zlib.crc32(block))
     flags = b"\0\0"  # no check

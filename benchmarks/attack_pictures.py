@@ -90,6 +90,7 @@ def bombs() -> Iterator[Case]:
     yield "png-text.png", _png(8, 8, 72, more=40 * text)
     for width, height in ((16_383, 8_192), (16_383, 16_383)):
         yield f"webp-{height}.webp", _webp(width, height)
+        yield f"webp-moving-{height}.webp", _moving_webp(width, height)
     for width, height in ((11_000, 11_000), (65_535, 65_535)):
         yield f"gif-{width}.gif", _gif(width, height)
     for name, width, height in (("near", 11_000, 11_000), ("far", 65_500, 65_500)):
@@ -126,21 +127,40 @@ def _png(width: int, height: int, rows: int, *, colour: int = 0, more: bytes = b
 
 
 def _webp(width: int, height: int) -> bytes:
-    """A lossless picture of one colour: each of its five codes has one symbol of no bits."""
+    """A lossless picture of one colour."""
+    return _riff(_lossless(width, height))
+
+
+def _moving_webp(width: int, height: int) -> bytes:
+    """An animation on a large canvas, whose frames are of one pixel."""
+    size = struct.pack("<II", width - 1, height - 1)
+    canvas = size[:3] + size[4:7]
+    frame = bytes(6) + bytes(6) + b"\1\0\0\0" + _lossless(1, 1)
+    frames = 100 * (b"ANMF" + struct.pack("<I", len(frame)) + frame)
+    head = b"VP8X" + struct.pack("<I", 10) + b"\2\0\0\0" + canvas
+    return _riff(head + b"ANIM" + struct.pack("<I", 6) + bytes(6) + frames)
+
+
+def _riff(chunks: bytes) -> bytes:
+    return b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WEBP" + chunks
+
+
+def _lossless(width: int, height: int) -> bytes:
+    """A chunk of a picture of one colour: each of its five codes has one symbol of no bits."""
     bits = f"{width - 1:014b}"[::-1] + f"{height - 1:014b}"[::-1] + "0" + "000" + "000"
     bits += "10" + "0" + "0" + ("10" + "1" + "1" * 8) * 3 + "10" + "0" + "0"
     bits += "0" * (-len(bits) % 8) + "0" * 64
     data = bytes(int(bits[i : i + 8][::-1], 2) for i in range(0, len(bits), 8))
-    body = b"WEBPVP8L" + struct.pack("<I", len(data) + 1) + b"\x2f" + data
-    body += b"\0" * (len(body) % 2)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
+    return b"VP8L" + struct.pack("<I", len(data) + 1) + b"\x2f" + data + bytes((len(data) + 1) % 2)
 
 
 def _gif(width: int, height: int) -> bytes:
     """A large canvas with a small frame."""
-    canvas = struct.pack("<HHBBB", width, height, 0x80, 0, 0) + bytes(3) + b"\xff" * 3
-    frame = b"\x2c" + struct.pack("<HHHHB", 0, 0, 4, 4, 0) + b"\x02\x02\x4c\x01\0"
-    return b"GIF89a" + canvas + frame + b"\x3b"
+    stream = io.BytesIO()
+    Image.new("P", (4, 4)).save(stream, "GIF")
+    data = bytearray(stream.getvalue())
+    struct.pack_into("<HH", data, 6, width, height)
+    return bytes(data)
 
 
 def _tiff(width: int, height: int, *, pages: int, circle: bool = False) -> bytes:
