@@ -37,22 +37,24 @@ class Outcome:
 
     kind: str
     tried: int = 0
+    held: int = 0
     broken: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
     seconds: float = 0.0
 
     def add(self, finished: "Finished", tried: int, broken: Iterable[str] = ()) -> None:
         """Count attacks that one run was about."""
-        self.tried += tried
         name = f"{finished.name}: " if finished.name else ""
-        self.broken += [name + what for what in (*finished.broken(), *broken)]
+        found = [name + what for what in (*finished.broken(), *broken)]
+        self.broken += found
+        self.tried += tried
+        self.held += tried - min(tried, len(found))
         self.peak_mb = max(self.peak_mb, finished.peak_mb)
         self.seconds += finished.seconds
 
     def row(self) -> dict[str, object]:
         """Return a row of the result file."""
-        held = max(0, self.tried - len(self.broken))
-        return {"kind": self.kind, "tried": self.tried, "held": held, "broken": self.broken,
+        return {"kind": self.kind, "tried": self.tried, "held": self.held, "broken": self.broken,
                 "peak_mb": round(self.peak_mb), "seconds": round(self.seconds, 1)}  # fmt: skip
 
 

@@ -167,7 +167,7 @@ def main() -> int:
                 print(f"{name}: {line}", flush=True)
             rows.append(outcome.row())
             print(
-                f"{name}: {outcome.tried} tried, {len(outcome.broken)} did not hold, "
+                f"{name}: {outcome.tried} tried, {outcome.held} held, "
                 f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",
                 flush=True,
             )
