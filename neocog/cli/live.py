@@ -8,6 +8,7 @@ import typer
 
 from neocog.cli import options
 from neocog.errors import NothingToRead, UsageError
+from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -141,7 +142,6 @@ def live(
 
 def cameras(as_json: options.Json = False) -> None:
     """List the cameras of this machine, what each grants, and which do not work."""
-    import json
     from dataclasses import asdict
 
     from neocog.live.cameras import probe
@@ -153,7 +153,7 @@ def cameras(as_json: options.Json = False) -> None:
             works = camera.grants or "gives no picture (used by another program, or no camera)"
             print(f"{camera.number:3d}  {camera.name or 'camera'}: {works}", flush=True)
     if as_json:
-        print(json.dumps([asdict(camera) for camera in found]))
+        print(to_json([asdict(camera) for camera in found]))
     if not any(camera.grants for camera in found):
         raise NothingToRead("no camera that works was found; plug one in, or give a file")
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.jsontext import to_json
 from neocog.learning import top
 from neocog.learning.checkpoint import check_same
 from neocog.learning.datasets import digest
@@ -138,7 +139,7 @@ def described(
         "reject": reject,
         "learned_from": digest(images, labels),
     }
-    known: dict[str, Any] = json.loads(json.dumps(told))
+    known: dict[str, Any] = json.loads(to_json(told))
     return known
 
 
