@@ -67,8 +67,8 @@ def counters(
         "number": number,
     }
     command = [program, "--csv", "--page", "raw", "--clock-control", "none", "-k",
-               "regex:^s_paper", "--metrics", ",".join(METRICS), sys.executable, "-m",
-               "neocog.bench.slayer_counters", json.dumps(wanted)]  # fmt: skip
+               "regex:^s_paper", "--metrics", ",".join(METRICS), *python(
+                   "-m", "neocog.bench.slayer_counters", json.dumps(wanted))]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     rows = list(read(done.stdout, list(launched())))
     if not rows:
