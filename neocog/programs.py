@@ -33,7 +33,7 @@ def leave_folder() -> None:
     """
     here = [""]
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    try:
+    try:  # noqa: SIM105 - contextlib might come from there
         here += [os.path.abspath(name) for name in ("", *named) if not os.path.isabs(name)]
     except OSError:  # the folder is gone, and its modules with it
         pass

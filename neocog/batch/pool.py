@@ -113,8 +113,8 @@ class Pool:
         How many processes.
     window : int, optional
         As :class:`neocog.batch.dispatch.Dispatch`.
-    patience : float
-        Seconds that one may be silent that owes something.
+    patience : float, optional
+        Seconds that one may be silent that owes something, `PATIENCE` by default.
 
     Raises
     ------
@@ -129,12 +129,12 @@ class Pool:
         *,
         workers: int,
         window: int | None = None,
-        patience: float = PATIENCE,
+        patience: float | None = None,
     ) -> None:
         from neocog.network.engine import cores
 
         self._gatherer, self._window = gatherer, window
-        self._patience = patience * max(1.0, workers / cores())
+        self._patience = (patience or PATIENCE) * max(1.0, workers / cores())
         self._work = pack(run_worker, job, LANES, self._patience / _TICKS)
         self._server = ForkServer(*PRELOAD, variables=_ONE_THREAD)
         self._wake_reader, self._wake_writer = Pipe(duplex=False)

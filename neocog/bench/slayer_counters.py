@@ -15,6 +15,7 @@ from typing import Any
 
 from neocog.bench.slayer_inputs import STAGES, Fed, find_digits, networks
 from neocog.cuda.s_paper import VERSIONS
+from neocog.programs import python
 
 #: What is asked of the profiler, and what the tables call it: (name, factor).
 METRICS = {
