@@ -1,6 +1,10 @@
-"""``python -m neocog``: the same program as the command ``neocog``."""
+"""``python -m neocog`` and the command ``neocog``: the current folder is left, then all begins."""
 
-from neocog.cli import main
+from neocog.programs import leave_folder
+
+leave_folder()
+
+from neocog.cli import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

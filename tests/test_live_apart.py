@@ -148,9 +148,7 @@ class TestOneProcess:
         assert crew.apart
         crew.close()
         code = "import cv2, neocog; print(cv2.__file__, neocog.__file__)"
-        ran = subprocess.run(
-            programs.python("-c", code), env=programs.surroundings(), capture_output=True
-        )
+        ran = subprocess.run(programs.python("-c", code), capture_output=True)
         assert ran.returncode == 0
         assert str(tmp_path) not in ran.stdout.decode()
 

@@ -18,7 +18,7 @@ from neocog.batch.sinks import alone, open_sink
 from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
-from neocog.errors import NothingToRead, UsageError
+from neocog.errors import EndedEarly, NothingToRead, UsageError
 from neocog.messages import printable
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def read_all(
 
     Raises
     ------
-    UsageError, NothingToRead, DeviceError
+    UsageError, NothingToRead, DeviceError, EndedEarly
         See `neocog.errors`; what one input does becomes its record.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
@@ -201,7 +201,8 @@ def read_all(
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
             tally.add(earlier)
             watch(earlier)
-        for block in stack.enter_context(_reading(request, job, request.items(done), tally)):
+        feed = _Counted(request.items(done))
+        for block in stack.enter_context(_reading(request, job, feed, tally)):
             sink.put(block.text)
             tally.add(block)
             _draw(block, folders)
@@ -209,14 +210,28 @@ def read_all(
             if report is not None:
                 for card in block.cards:
                     report.add(card)
+        if feed.count != (read := tally.inputs - done.inputs):
+            raise EndedEarly(f"{feed.count} inputs were found, and records came of {read}")
         if done.last is not None and not done.again:
             tally.add(Block(Place(-1), "", 1, done.last_pages, done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
 
 
+class _Counted:
+    """Inputs, and how many were taken."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self.count, self._items = 0, items
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in self._items:
+            self.count += 1
+            yield item
+
+
 def _reading(
-    request: Request, job: Job, items: Iterator[Item], tally: Tally
+    request: Request, job: Job, items: Iterable[Item], tally: Tally
 ) -> AbstractContextManager[Blocks]:
     ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
     if request.cluster is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neocog.errors import InputError, NothingToRead
 from neocog.live.sources import VideoSource, Wanted, hush
-from neocog.programs import python, surroundings
+from neocog.programs import python
 
 SIZE = (1280, 720)
 """Asked for unless another size is."""
@@ -100,7 +100,6 @@ def probe() -> Iterator[Camera]:
         try:
             done = subprocess.run(
                 python("-c", code),
-                env=surroundings(),
                 capture_output=True,
                 text=True,
                 timeout=_PROBE,

@@ -26,7 +26,7 @@ from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Hints, Task, scout
 from neocog.live.tracks import Track
 from neocog.network.shares import cores
-from neocog.programs import python, surroundings
+from neocog.programs import python
 
 _STARTS = 60.0  # seconds in which a process is ready
 _ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
@@ -135,7 +135,6 @@ class Process:
             python("-m", "neocog.live.process", str(int(cuts)), *map(str, files)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=surroundings(),
             pass_fds=files,
             start_new_session=True,  # Ctrl-C is for the program that started it, from the first on
         )
