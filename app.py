@@ -4,7 +4,7 @@
 Its dependencies must be there: numpy, opencv-python, pillow, rich, safetensors, typer.
 """
 
-from neocog.cli import main
+from neocog.__main__ import main
 
 if __name__ == "__main__":
     main()
