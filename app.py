@@ -4,7 +4,7 @@
 Its dependencies must be there: numpy, opencv-python, pillow, rich, safetensors, typer.
 """
 
-from neocog.__main__ import main
+from neocog.cli import main
 
 if __name__ == "__main__":
     main()
