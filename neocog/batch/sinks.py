@@ -8,14 +8,17 @@ import errno
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, TextIO
 
 from neocog.batch.forms import Form, lay_out
@@ -23,7 +26,6 @@ from neocog.batch.records import PageReading
 from neocog.batch.resume import Done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import atomic_write
-from neocog.interrupts import unbroken
 
 try:
     import fcntl
@@ -262,6 +264,22 @@ def alone(path: str | Path | None) -> Iterator[None]:
             with suppress(OSError):  # written without a lock
                 files.callback(os.close, _locked(path))
         yield
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Put Ctrl-C off to the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
 
 
 def _locked(path: str | Path) -> int:

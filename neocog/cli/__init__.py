@@ -16,6 +16,7 @@ Results go to stdout, messages and progress to stderr. Exit codes:
 ====  ============================================================================================
 """
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from typer.core import TyperGroup
 from neocog.cli import bench, data, doctor, learn, live, measure, models, read
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
-from neocog.interrupts import interruptible
+from neocog.interrupts import leave
 from neocog.messages import printable, tell
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
@@ -37,8 +38,21 @@ class _Group(TyperGroup):
     """Turns the errors of the package into one line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        with _told(), interruptible():
+        with _told(), _interruptible():
             return super().invoke(ctx)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C raise `KeyboardInterrupt` in the block where it would end the program at once."""
+    if signal.getsignal(signal.SIGINT) is not leave:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, leave)
 
 
 @contextmanager
@@ -55,6 +69,7 @@ def _told() -> Iterator[None]:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         tell("interrupted")
+        exec("")  # had it come in one, as in the making of a dataclass, Python would end by SIGINT
         sys.exit(130)
     except (OSError, MemoryError) as error:
         what = (isinstance(error, OSError) and error.strerror) or str(error) or "no memory is left"
