@@ -1,10 +1,19 @@
-"""``python -m neocog`` and the command ``neocog``: the current folder is left, then all begins."""
+"""``python -m neocog`` and the command: the current folder is left, and Ctrl-C is one line."""
 
 from neocog.programs import leave_folder
 
 leave_folder()
 
-from neocog.cli import main  # noqa: E402
+from neocog.interrupts import leave_at_once  # noqa: E402
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    leave_at_once()
+    from neocog.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

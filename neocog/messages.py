@@ -1,5 +1,6 @@
-"""Words of strangers (names of files, headers, reasons) in messages for people."""
+"""Messages for people, and words of strangers (names of files, headers, reasons) in them."""
 
+import sys
 import unicodedata
 
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -20,3 +21,8 @@ def printable(words: str) -> str:
         else character
         for character in words
     )
+
+
+def tell(words: str) -> None:
+    """Print a message, which is one line whatever strangers had a say in it, on stderr."""
+    print(f"neocog: {printable(words)}", file=sys.stderr, flush=True)

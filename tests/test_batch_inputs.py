@@ -1,6 +1,7 @@
 """Inputs of a batch: files, folders, patterns, lists, stdin and archives, and shares of them."""
 
 import bz2
+import errno
 import gzip
 import inspect
 import io
@@ -25,7 +26,7 @@ from neocog.batch.resume import Done
 from neocog.batch.shards import Shard
 from neocog.batch.sources import Files
 from neocog.batch.tasks import into_tasks
-from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from tests.support import run, save_page
 
 
@@ -534,3 +535,34 @@ def test_an_archive_is_compared_with_the_output_once(
     monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
     assert len(list(request.items(Done()))) == 101
     assert asked == [str(path), str(tmp_path / "b.png")]
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_name_without_an_end_is_refused_soon(null: bool) -> None:
+    taken = 0
+
+    class Endless(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            nonlocal taken
+            taken += size
+            return b"a" * size
+
+    end = "zero byte" if null else "line end"
+    with pytest.raises(UsageError, match=f"-: a name of more than 65536 bytes .* {end} behind it"):
+        list(find_inputs(["-"], null=null, stdin=Endless()))  # type: ignore[arg-type]
+    assert taken < 2**18
+
+
+def test_a_list_that_breaks_off_is_no_whole_list() -> None:
+    left = [b"a.png\nb.p"]
+
+    class Broken(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            if not left:
+                raise OSError(errno.EIO, "Input/output error")
+            return left.pop()
+
+    items = find_inputs(["-"], stdin=Broken())  # type: ignore[arg-type]
+    assert next(items).source == "a.png"
+    with pytest.raises(EndedEarly, match=r"the list cannot be read on \(input/output error\)"):
+        next(items)

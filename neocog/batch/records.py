@@ -112,19 +112,15 @@ class PageReading:
 
 
 # a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which
-# cannot be printed but can be escaped; what a terminal obeys is escaped too (C1, ends of lines,
-# marks that turn the direction of writing)
+# cannot be printed but can be escaped; so can what a terminal would obey (C1, direction marks)
 _ESCAPED = {
     code: f"\\u{code:04x}"
-    for codes in (
-        (0x7F, 0xA0),
-        (0x200E, 0x2010),
-        (0x2028, 0x202F),
-        (0x2066, 0x206A),
-        (0xD800, 0xE000),
+    for begin, end in (
+        (0x7F, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x200B, 0x2010), (0x2028, 0x202F),
+        (0x2060, 0x2070), (0xD800, 0xE000), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC),
     )
-    for code in range(*codes)
-}
+    for code in range(begin, end)
+}  # fmt: skip
 
 
 def _digit(digit: DigitReading) -> dict[str, Any]:

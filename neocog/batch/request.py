@@ -194,7 +194,7 @@ def read_all(
         report = None
         if request.report is not None:
             report = Report(request.report)
-            stack.callback(report.save_if_any)
+            stack.callback(_save, report, tally, watch)
         resumed = done if request.resume else None
         sink = stack.enter_context(open_sink(form, request.output, done=resumed))
         if done.pages:
@@ -205,7 +205,7 @@ def read_all(
         for block in stack.enter_context(_reading(request, job, feed, tally)):
             sink.put(block.text)
             tally.add(block)
-            _draw(block, folders)
+            tally.unsaved += _draw(block, folders)
             watch(block)
             if report is not None:
                 for card in block.cards:
@@ -256,7 +256,16 @@ def _folders(request: Request, reader: "Reader") -> list[OverlayFolder | StepFol
     return folders
 
 
-def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
+def _save(report: Report, tally: Tally, watch: Callable[[Block], None]) -> None:
+    """Save a report; that it cannot be does not change how the run ends otherwise."""
+    if trouble := report.save_if_any():
+        tally.unsaved += 1
+        watch(Block(Place(-1), said=[trouble]))
+
+
+def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> int:
+    """Draw what was read; say what could not be drawn, and how often."""
+    said = len(block.said)
     for item, readings in block.readings:
         for page in readings:
             for folder in folders if page.error is None else ():
@@ -265,3 +274,4 @@ def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
                 except Exception as error:  # it may be another picture by now, the disk may be full
                     why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
                     block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
+    return len(block.said) - said

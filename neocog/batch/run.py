@@ -44,6 +44,8 @@ class Tally:
         Inputs, records, and records that tell of a failure, those of an earlier run among them.
     earlier : int
         Inputs of which the file of an earlier run has records.
+    unsaved : int
+        Pictures and pages for people that could not be saved.
     seconds : dict
         What each stage took, over all workers; ``network`` is the engine's own time.
     """
@@ -52,6 +54,7 @@ class Tally:
     pages: int = 0
     failed: int = 0
     earlier: int = 0
+    unsaved: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:

@@ -12,6 +12,7 @@ import typer
 from neocog.cli import finetune
 from neocog.cli.progress import Counter
 from neocog.learning.settings import REJECTING, USUAL
+from neocog.messages import tell
 
 if TYPE_CHECKING:
     from neocog.learning.datasets import Digits
@@ -119,7 +120,7 @@ def train(
     finetune.check_given(context, recipe, by_gradient=by_gradient)
     place = _place(output)
     digits = open_digits(data, split=split)[:limit]
-    print(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}", file=sys.stderr)
+    tell(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}")
     apart = _validation(data, split)
     if follow is None:
         options = finetune.Options(
@@ -209,7 +210,7 @@ def _validation(data: str, split: str) -> "Digits | None":
             reason = str(error)
     else:
         reason = "all training digits are learned from"
-    print(f"neocog: the probabilities are not calibrated: {reason}", file=sys.stderr)
+    tell(f"the probabilities are not calibrated: {reason}")
     return None
 
 

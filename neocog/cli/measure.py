@@ -1,6 +1,5 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from neocog.cli import options
 from neocog.cli.progress import Counter
 from neocog.jsontext import to_json
+from neocog.messages import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
         _show_pictures(score, pictures.name, reader.model.id)
     for reading in score.readings:
         if reading.error is not None:
-            print(f"neocog: {reading.source}: {reading.error}", file=sys.stderr)
+            tell(f"{reading.source}: {reading.error}")
     if score.failed:
         raise typer.Exit(1)
 
@@ -132,7 +132,7 @@ def _report(
     else:
         _show_report(facts, str(shown))
     for failure in found.failures:
-        print(f"neocog: {failure}", file=sys.stderr)
+        tell(failure)
     if found.failures:
         raise typer.Exit(1)
 
@@ -141,10 +141,9 @@ def _say_left_out(pictures: "LabelledPictures") -> None:
     names = pictures.left_out
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        print(
-            f"neocog: {pictures.name}: {', '.join(names[:3])}{more} left out: "
-            "no digit in what labels.csv says of it",
-            file=sys.stderr,
+        tell(
+            f"{pictures.name}: {', '.join(names[:3])}{more} left out: "
+            "no digit in what labels.csv says of it"
         )
 
 
