@@ -10,7 +10,7 @@ A page is refused by its header if it is too large or would take too much: see
 
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,7 @@ class Page:
 
 def decode(
     source: Source, *, max_pixels: int = MAX_PIXELS, long_side: int | None = None
-) -> Iterator[Page]:
+) -> Generator[Page, None, None]:
     """Decode a picture file page by page.
 
     Every page of a TIFF is a page; of an animation, or of the preview pictures that telephones
@@ -285,14 +285,16 @@ def _reduced(image: "Image", long_side: int | None) -> "Image":
     times = max(image.size) // (2 * long_side) if long_side else 1
     if times < 2:
         return _flat(image)
-    small = Image.new(_flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size])
+    small = Image.new(
+        _flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size]
+    )
     for top, strip in _strips(image, times):
         small.paste(_flat(strip).reduce(times), (0, top // times))
     return small
 
 
 def _strips(image: "Image", times: int = 1) -> "Iterator[tuple[int, Image]]":
-    """Parts of a picture, of a multiple of ``times`` rows each but the last, and where they begin."""
+    """Where each strip of a picture begins, and the strip: ``times`` rows or a multiple."""
     rows = times * max(1, _STRIP // (image.width * times))
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(image.height, top + rows)))
@@ -316,7 +318,7 @@ def _shallow(image: "Image") -> "Image":
 
     image.load()
     flat, top = Image.new("L", image.size), 0
-    for strip in _narrowed(lambda: (np.asarray(strip) for _, strip in _strips(image))):
+    for strip in _narrowed(lambda: (np.asarray(deep) for _, deep in _strips(image))):
         flat.paste(Image.fromarray(strip), (0, top))
         top += len(strip)
     return flat

@@ -96,8 +96,7 @@ class Header:
     def is_light(self) -> bool:
         """Whether any process may decode it: 0.3 seconds and 300 MB are enough."""
         return (
-            self.pixels * self.passes <= _KINDS[self.kind].light
-            and self.cost(_SIDE) <= LIGHT_BYTES
+            self.pixels * self.passes <= _KINDS[self.kind].light and self.cost(_SIDE) <= LIGHT_BYTES
         )
 
     def cost(self, long_side: int | None) -> int:
