@@ -267,11 +267,11 @@ def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> int:
     """Draw what was read; say what could not be drawn, and how often."""
     said = len(block.said)
     for item, readings in block.readings:
-        for page in readings:
-            for folder in folders if page.error is None else ():
-                try:
-                    folder.save(page, item.picture(), item.key)
-                except Exception as error:  # it may be another picture by now, the disk may be full
-                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
-                    block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
+        pages = [page for page in readings if page.error is None]
+        for folder in folders if pages else ():
+            try:
+                folder.save(*pages, picture=item.picture(), key=item.key)
+            except Exception as error:  # it may be another picture by now, the disk may be full
+                why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
     return len(block.said) - said
