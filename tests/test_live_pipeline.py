@@ -22,10 +22,9 @@ from neocog.live.capture import Capture, Notice
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Looker, Roi
-from neocog.live.multipart import Multipart
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
-from neocog.live.streams import MjpegSource, RtspSource, without_password
+from neocog.live.video import Stream, VideoFile, without_password
 from neocog.network.once import Once
 from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
 from tests.support import digits_of, tiny_model

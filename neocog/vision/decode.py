@@ -141,6 +141,18 @@ def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.
             stream.close()
 
 
+def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
+    """Refuse a picture by its header alone.
+
+    Raises
+    ------
+    InputError
+        If it is no picture, or has more pixels.
+    """
+    with _open_image(io.BytesIO(data)) as image:
+        _refuse_too_large(image.size, max_pixels)
+
+
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """Turn an array of pixels into the grey in which its ink stands out most.
 
