@@ -11,9 +11,13 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
+
+from neocog.errors import InputError
+from neocog.vision.decode import check_size
 
 MEMORY = 2**30
 """Bytes that decoding may take; a video of 7680 x 4320 pixels takes half of them."""
@@ -34,78 +38,136 @@ _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "nothing came in time"
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
-Say = Callable[..., None]
-Words = Callable[[], str]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be opened.
+
+    Attributes
+    ----------
+    address : str
+        As FFmpeg takes it.
+    options : sequence of str
+        Of FFmpeg; the first with which there is a picture are taken.
+    silence : float
+        Seconds in which a picture comes.
+    newest : bool
+        Whether pictures that nobody waits for are left out.
+    jpegs : bool
+        Whether each picture is a JPEG of its own size, decoded only if it is wanted; OpenCV takes
+        all pictures of a video for as large as the first.
+    """
+
+    address: str
+    options: Sequence[str]
+    silence: float
+    newest: bool = False
+    jpegs: bool = False
 
 
-def play(asked: dict[str, Any], wanted: threading.Event, say: Say, words: Words) -> None:
-    """Open what is asked for, and give its frames until it ends.
+class Player:
+    """Gives the pictures of what is asked for.
 
     Parameters
     ----------
-    asked : dict
-        ``address``; ``options``, of which the first that do are taken; ``silence``, seconds in
-        which a frame comes; ``newest``, whether a frame is left out that nobody waits for.
-    wanted : Event
-        Set when a frame is wanted.
-    say : callable
-        Sends an answer, or pixels.
+    asked : Asked
     words : callable
         Returns the first words of FFmpeg since it was last asked.
     """
-    import cv2
 
-    silence = asked["silence"]
-    video, why = _opened(asked, silence, words)
-    if video is None:
-        say(end=why)
-        return
-    say(size=_size(video), fps=video.get(cv2.CAP_PROP_FPS))
-    there = True  # the first frame came when it was opened
-    while True:
-        if not asked["newest"]:
-            wanted.wait()
-        start = time.monotonic()
-        if not (there or video.grab()):
-            break
-        there = False
-        if wanted.is_set():
-            wanted.clear()
-            say(frame=True)
-            say(pixels=video.retrieve()[1])
-    late = time.monotonic() - start >= silence
-    say(end=_LATE if late else _LARGE if "memory" in words() else "")
+    def __init__(self, asked: Asked, words: Callable[[], str]) -> None:
+        self._asked, self._words = asked, words
+        self._video: Any = None
+        self._why = ""  # no picture comes
 
+    def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
+        """Give a picture whenever one is wanted, until it ends."""
+        import cv2
 
-def _opened(asked: dict[str, Any], silence: float, words: Words) -> tuple[Any, str]:
-    """Return the video, at its first frame, or None and why there is none."""
-    import cv2
+        pixels = self._open()
+        if pixels is None:
+            say(end=self._why)
+            return
+        height, width = pixels.shape[:2]
+        say(size=(width, height), fps=self._video.get(cv2.CAP_PROP_FPS))
+        there = True  # the first picture came when it was opened
+        while True:
+            if not self._asked.newest:
+                wanted.wait()
+            if not (there or self._grab()):
+                break
+            there = False
+            if wanted.is_set():
+                wanted.clear()
+                say(frame=True)
+                if (pixels := self._picture()) is None:
+                    break
+                say(pixels=pixels)
+        say(end=self._why)
 
-    why = ""
-    for options in asked["options"]:
-        start = time.monotonic()
-        os.environ[_OPTIONS] = options
-        times = [
+    def _open(self) -> Any:
+        """Return the first picture, None if there is none."""
+        import cv2
+
+        silence, jpegs = self._asked.silence, self._asked.jpegs
+        settings = [
             *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence)),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
             *(cv2.CAP_PROP_N_THREADS, _THREADS),
+            *((cv2.CAP_PROP_FORMAT, -1) if jpegs else ()),
         ]
-        video = cv2.VideoCapture(asked["address"], cv2.CAP_FFMPEG, times)
-        width, height = _size(video)
-        if width * height > MAX_PIXELS:
-            return None, f"its frames have {width} x {height} pixels, at most {MAX_PIXELS:,} do"
-        if video.isOpened() and video.grab():
-            return video, ""
-        if time.monotonic() - start >= silence:
-            return None, _LATE
-        why = why or words()
-    return None, why
+        said = ""
+        for options in self._asked.options:
+            os.environ[_OPTIONS] = options
+            start = time.monotonic()
+            self._video = video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
+            if video.isOpened() and not jpegs:
+                width = int(video.get(cv2.CAP_PROP_FRAME_WIDTH))
+                height = int(video.get(cv2.CAP_PROP_FRAME_HEIGHT))
+                if width * height > MAX_PIXELS:
+                    self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
+                    return None
+            if video.isOpened() and self._grab() and (pixels := self._picture()) is not None:
+                return pixels
+            said = said or self._why or self._words()
+            if time.monotonic() - start >= silence:
+                self._why = self._why or _LATE
+                return None
+        self._why = said
+        return None
 
+    def _grab(self) -> bool:
+        """Go on to the next picture."""
+        start = time.monotonic()
+        if self._video.grab():
+            return True
+        if time.monotonic() - start >= self._asked.silence:
+            self._why = _LATE
+        elif "memory" in self._words():
+            self._why = _LARGE
+        return False
 
-def _size(video: Any) -> tuple[int, int]:
-    import cv2
+    def _picture(self) -> Any:
+        """Return the picture, or the next one that can be decoded; None if there is none."""
+        start = time.monotonic()
+        while (pixels := self._decoded()) is None:
+            if time.monotonic() - start >= self._asked.silence or not self._grab():
+                return None
+        self._why = ""
+        return pixels
 
-    return int(video.get(cv2.CAP_PROP_FRAME_WIDTH)), int(video.get(cv2.CAP_PROP_FRAME_HEIGHT))
+    def _decoded(self) -> Any:
+        import cv2
+
+        done, pixels = self._video.retrieve()
+        if not self._asked.jpegs or not done or pixels is None:
+            return pixels if done else None
+        try:
+            check_size(pixels.tobytes(), max_pixels=MAX_PIXELS)
+            return cv2.imdecode(pixels, cv2.IMREAD_COLOR)
+        except (InputError, cv2.error) as error:
+            self._why = str(error)
+            return None
 
 
 def _bound() -> None:
@@ -117,7 +179,7 @@ def _bound() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
-def _overheard() -> Words:
+def _overheard() -> Callable[[], str]:
     """Take stdout and stderr; of what is said there only the beginning is kept."""
     ear, mouth = os.pipe()
     for end in (ear, mouth):
@@ -142,9 +204,9 @@ def main() -> None:
     _bound()
     asks, answers = os.fdopen(0, "rb", buffering=0), os.fdopen(os.dup(1), "wb")
     words = _overheard()
-    asked = json.loads(asks.readline())
+    asked = Asked(**json.loads(asks.readline()))
     if own:
-        asked["options"] = [f"{options}|{own}" for options in asked["options"]]
+        asked = replace(asked, options=[f"{options}|{own}" for options in asked.options])
     wanted = threading.Event()
 
     def listen() -> None:
@@ -161,7 +223,7 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     try:
-        play(asked, wanted, say, words)
+        Player(asked, words).play(wanted, say)
     except UnicodeError:
         say(end="its name is no UTF-8; rename it")
     except Exception as error:

@@ -4,6 +4,7 @@ import json
 import os
 import ssl
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ import numpy as np
 
 from neocog.errors import InputError
 from neocog.live.child import Child
-from neocog.live.player import FORMATS
+from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, SourceLost
 from neocog.messages import printable
 
@@ -41,7 +42,6 @@ class VideoFile:
 
     live = False
     returns = False
-    _silence = _LONGEST
     _no = "is no video that can be decoded"
 
     def __init__(self, path: str | Path) -> None:
@@ -49,8 +49,9 @@ class VideoFile:
         self.files = [Path(path)]
         self.fps: float | None = None
         # in a relative name FFmpeg takes what is before a colon for a protocol
-        self._address, self._options = os.path.abspath(path), [_FILE]
+        self._asked = Asked(os.path.abspath(path), [_FILE], _LONGEST)
         self._child: Child | None = None
+        self._due = False  # whether a frame's pixels are still to come
 
     def open(self) -> str:
         """Open it, and say what it holds."""
@@ -60,15 +61,18 @@ class VideoFile:
 
     def grab(self) -> bool:
         """Wait for the next frame."""
+        if self._due:  # the one before was not wanted
+            self.retrieve()
         told = self._told(b"+")
+        self._due = "end" not in told
         if told.get("end") or (self.live and "end" in told):
             raise self._lost(told)
-        return "end" not in told
+        return self._due
 
     def retrieve(self) -> Pixels:
         """Take its pixels."""
         assert self._child is not None
-        told = self._told()
+        told, self._due = self._told(), False
         if "end" in told:
             raise self._lost(told)
         pixels = np.empty(told["shape"], np.uint8)
@@ -89,21 +93,16 @@ class VideoFile:
 
     def _open(self) -> str:
         """Open it, and return the size of its frames."""
-        asked = {
-            "address": self._address,
-            "options": self._options,
-            "silence": self._silence,
-            "newest": self.live,
-        }
         try:
             self._child = Child("neocog.live.player", limit=_STARTS)
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
-        told = self._told(json.dumps(asked).encode() + b"\n")
+        self._due = False
+        told = self._told(json.dumps(asdict(self._asked)).encode() + b"\n")
         if "end" in told:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(told)}")
-        self._child.limit = self._silence + _LATE
+        self._child.limit = self._asked.silence + _LATE
         self.fps = told["fps"] if 0 < told["fps"] < 1000 else None
         return "{}x{}".format(*told["size"])
 
@@ -142,24 +141,24 @@ class Stream(VideoFile):
 
     live = True
     returns = True
-    _no = "cannot be opened"
+    _no = "is no stream that can be read"
 
     def __init__(self, address: str, *, silence: float = SILENCE) -> None:
         super().__init__("")
         self.name, self.files = without_password(address), []
-        self._address, self._silence = address, silence
-        self._http = address.lower().startswith("http")
         safe = f"|tls_verify;1|ca_file;{ssl.get_default_verify_paths().cafile or ''}"
+        http = address.lower().startswith("http")
         # some servers do not say in each part that it is a JPEG
-        forms = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if self._http else [_RTSP]
-        self._options = [form + safe for form in forms]
+        forms = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
+        options = [form + safe for form in forms]
+        self._asked = Asked(address, options, silence, newest=True, jpegs=http)
 
     def open(self) -> str:
         """Connect, and say what comes."""
         size = self._open()
-        if self._http:
+        if self._asked.jpegs:
             self.fps = None  # MJPEG does not say; FFmpeg says 25
-        return f"{size}, {'MJPEG over HTTP' if self._http else 'over RTSP'}"
+        return f"{size}, {'MJPEG over HTTP' if self._asked.jpegs else 'over RTSP'}"
 
 
 def without_password(address: str) -> str:
