@@ -36,6 +36,7 @@ _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_L
 _THREADS = 4  # of FFmpeg; each keeps a frame more
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "nothing came in time"
+_OTHERS = "such a format or address is not opened"
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -109,6 +110,7 @@ class Player:
         """Return the first picture, None if there is none."""
         import cv2
 
+        self._asked.address.encode()  # UnicodeError: OpenCV would end the process
         silence, jpegs = self._asked.silence, self._asked.jpegs
         settings = [
             *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence)),
@@ -190,7 +192,8 @@ def _overheard() -> Callable[[], str]:
     def words() -> str:
         with suppress(BlockingIOError):
             if match := _WORDS.search(os.read(ear, 2**16)):
-                return match[1].decode(errors="replace")
+                said = match[1].decode(errors="replace")
+                return _OTHERS if "whitelist" in said else said
         return ""
 
     return words
