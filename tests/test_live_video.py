@@ -329,8 +329,8 @@ class TestFiles:
 
     def test_a_recording_may_have_the_time_in_its_name(self, tmp_path: Path, model: str) -> None:
         save_video(tmp_path / "a.avi", clip(("1", 3)))
-        words = [sys.executable, str(ROOT / "app.py"), "live", "a.avi", "--headless", "--model", model,
-                 "--device", "cpu", "--record", "12:30:05.mp4"]  # fmt: skip
+        words = [sys.executable, str(ROOT / "app.py"), "live", "a.avi", "--headless",
+                 "--model", model, "--device", "cpu", "--record", "12:30:05.mp4"]  # fmt: skip
         subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
         assert cv2.VideoCapture(str(tmp_path / "12:30:05.mp4")).grab()
 

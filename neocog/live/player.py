@@ -73,10 +73,10 @@ class Player:
     ----------
     asked : Asked
     words : callable
-        Returns the first words of FFmpeg since it was last asked.
+        Returns what FFmpeg said since it was last asked.
     """
 
-    def __init__(self, asked: Asked, words: Callable[[], str]) -> None:
+    def __init__(self, asked: Asked, words: Callable[[], list[str]]) -> None:
         self._asked, self._words = asked, words
         self._video: Any = None
         self._why = ""  # no picture comes
@@ -131,7 +131,7 @@ class Player:
                     return None
             if video.isOpened() and self._grab() and (pixels := self._picture()) is not None:
                 return pixels
-            said = said or self._why or self._words()
+            said = said or self._why or next(iter(self._words()), "")
             if time.monotonic() - start >= silence:
                 self._why = self._why or _LATE
                 return None
@@ -145,7 +145,7 @@ class Player:
             return True
         if time.monotonic() - start >= self._asked.silence:
             self._why = _LATE
-        elif "memory" in self._words():
+        elif any("memory" in words for words in self._words()):
             self._why = _LARGE
         return False
 
@@ -181,7 +181,7 @@ def _bound() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
-def _overheard() -> Callable[[], str]:
+def _overheard() -> Callable[[], list[str]]:
     """Take stdout and stderr; of what is said there only the beginning is kept."""
     ear, mouth = os.pipe()
     for end in (ear, mouth):
@@ -189,12 +189,12 @@ def _overheard() -> Callable[[], str]:
     for printed in (1, 2):
         os.dup2(mouth, printed)
 
-    def words() -> str:
+    def words() -> list[str]:
+        said = b""
         with suppress(BlockingIOError):
-            if match := _WORDS.search(os.read(ear, 2**16)):
-                said = match[1].decode(errors="replace")
-                return _OTHERS if "whitelist" in said else said
-        return ""
+            said = os.read(ear, 2**16)
+        lines = [line.decode(errors="replace") for line in _WORDS.findall(said)]
+        return [_OTHERS if "whitelist" in line else line for line in lines]
 
     return words
 
