@@ -149,8 +149,13 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     InputError
         If it is no picture, or has more pixels.
     """
-    with _open_image(io.BytesIO(data)) as image:
-        _refuse_too_large(image.size, max_pixels)
+    from PIL import Image
+
+    try:
+        with _open_image(io.BytesIO(data)) as image:
+            _refuse_too_large(image.size, max_pixels)
+    except Image.DecompressionBombError:
+        raise _too_large(max_pixels) from None
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
