@@ -20,6 +20,7 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sinks import LineFile, check_outputs
 from neocog.live.sources import Source
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -155,7 +156,7 @@ class Session:
     def complain(self, error: NeocogError) -> None:
         """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
         self.failed = True
-        print(f"neocog: {error}", file=sys.stderr, flush=True)
+        _say(str(error))
 
     def _loop(self, pipeline: Pipeline) -> None:
         screen = self._screen
@@ -191,7 +192,7 @@ class Session:
         if self._roi is not None and size != self._size:
             self._size = size
             if refused := self._roi.refused(size):
-                print(f"neocog: --roi: {refused}", file=sys.stderr, flush=True)
+                _say(f"--roi: {refused}")
 
     def _announce(self, news: Announcement) -> None:
         text = self._shown(news.text)
@@ -223,7 +224,7 @@ class Session:
         """Say what happened to the source."""
         while not self._notices.empty():
             notice = self._notices.get()
-            print(f"neocog: {told(notice, self.source.name)}", file=sys.stderr, flush=True)
+            _say(told(notice, self.source.name))
             if self.outputs.events:
                 _print(records.line(records.source_event(notice)))
 
@@ -240,3 +241,7 @@ def told(notice: Notice, name: str) -> str:
 
 def _print(text: str) -> None:
     print(text, flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"neocog: {printable(text)}", file=sys.stderr, flush=True)

@@ -161,11 +161,6 @@ def is_light(source: Source) -> bool:
         return False
 
 
-def is_light(source: Source) -> bool:
-    """Say by its header whether a picture can be decoded without limits: a stub."""
-    return True
-
-
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """Turn an array of pixels into the grey in which its ink stands out most.
 
