@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from neocog.programs import python, surroundings
+from neocog.programs import python
 
 #: Exit codes that the commands document.
 CODES = {0, 1, 2, 3, 4, 5, 6, 130}
@@ -110,7 +110,7 @@ def watched(
         here, temporary = Path(place, "here"), Path(place, "tmp")
         here.mkdir()
         temporary.mkdir()
-        variables = {**surroundings(), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+        variables = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
         variables |= {key: value for key, value in (env or {}).items() if value is not None}
         for key in (key for key, value in (env or {}).items() if value is None):
             variables.pop(key, None)

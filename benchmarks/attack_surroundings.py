@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.attack_archives import hostile_names
 from benchmarks.attack_pictures import whole
 from benchmarks.attack_runs import Finished, Outcome, Watch, one_record_each, watched
-from neocog.batch.worker import PATIENCE
+from neocog.batch.pool import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 _MODULES = """numpy cv2 PIL json typing typer rich safetensors threadpoolctl multiprocessing signal
