@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ import typer
 from neocog.cli import options
 from neocog.errors import NothingToRead, UsageError
 from neocog.jsontext import to_json
-from neocog.messages import printable
+from neocog.messages import printable, tell
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -184,7 +183,7 @@ def _ended_by_signals() -> Iterator[None]:
         if not got:
             raise
         with suppress(OSError, ValueError):
-            print(f"neocog: ended by {got[0].name}", file=sys.stderr, flush=True)
+            tell(f"ended by {got[0].name}")
         raise typer.Exit(128 + got[0]) from None
     finally:
         for one, handler in before.items():
@@ -217,7 +216,7 @@ def _windowed(headless: bool) -> bool:
         return False
     trouble = display_trouble()
     if trouble:
-        print(f"neocog: {trouble}: reading without a window (--headless)", file=sys.stderr)
+        tell(f"{trouble}: reading without a window (--headless)")
     return trouble is None
 
 

@@ -8,14 +8,13 @@ process builds anew, and says so once.
 import hashlib
 import os
 import stat
-import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from neocog.files import atomic_write
-from neocog.messages import printable
+from neocog.messages import tell
 
 _DIGEST = hashlib.sha256().digest_size
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -93,8 +92,7 @@ def _foreign(about: os.stat_result) -> str:
 
 @cache
 def _say_once(folder: Path, why: str) -> None:
-    print(
-        f"neocog: {printable(str(folder))} is not used for built kernels: {why}; they are built "
-        "anew, or name another folder by NEOCOG_CACHE",
-        file=sys.stderr,
+    tell(
+        f"{folder} is not used for built kernels: {why}; they are built anew, or name another "
+        "folder by NEOCOG_CACHE"
     )
