@@ -310,7 +310,11 @@ class _Xz:
                 block, self._left = self._left or self._file.read(_BLOCK), b""
                 if not block:
                     raise EOFError("the archive is cut short")
-            if data := self._stream.decompress(block, size):
+            try:
+                data = self._stream.decompress(block, size)
+            except lzma.LZMAError as error:
+                raise OSError(f"{error}; it may be packed as by xz -9 at most") from None
+            if data:
                 return data
         return b""
 

@@ -69,6 +69,8 @@ def entries(stream: IO[bytes]) -> Iterator[Entry]:
         *_, name, extra, remark, _ = fields = _ENTRY.unpack(head)
         yield _entry(fields, stream.read(name), stream.read(extra), begin)
         at += len(head) + name + extra + remark
+    if at > end:
+        raise BadZipFile("its directory is damaged")
 
 
 def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, begin: int) -> Entry:

@@ -38,7 +38,6 @@ _TURNS = {
     6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90",
 }  # fmt: skip
 _STRIP = 2**20  # pixels of a large or deep picture that are made grey or RGB at a time
-_BUFFER = 2**16  # bytes that are read at a time: headers leap from chunk to chunk
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
@@ -205,11 +204,12 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
         yield source
     else:
         path = Path(source)
-        if path.is_dir():
-            raise InputError(f"{printable(path.name)} is a folder where a picture file was wanted")
         try:
-            stream = path.open("rb", _BUFFER)
+            stream = path.open("rb")
         except OSError as error:
+            if path.is_dir():
+                name = printable(path.name)
+                raise InputError(f"{name} is a folder where a picture file was wanted") from None
             reason = error.strerror or "it cannot be opened"
             raise InputError(f"cannot open the picture: {reason}") from None
         with stream:
@@ -223,7 +223,8 @@ def _open_image(stream: IO[bytes], header: Header) -> "Image":
         image = Image.open(stream, formats=FORMATS)
         if image.width * image.height > header.pixels:
             raise InputError("the picture tells two sizes; save it anew")
-        check_exif(image.info.get("exif", b""))
+        if data := image.info.get("exif"):
+            check_exif(data)
         if text := image.info.get("Raw profile type exif"):
             check_exif(bytes.fromhex("".join(text.splitlines()[3:])))
         return image

@@ -25,7 +25,8 @@ LIGHT_BYTES = 300_000_000
 """Memory of a picture that any process may decode; see `Header.is_light`."""
 
 _SIDE = 1024  # long side at which pictures are read
-_WHOLE = 10  # bytes a pixel that turning a page to grey takes besides
+_GREY = 2  # bytes a pixel that turning a page to grey takes besides
+_WHOLE = 8  # and those for each pixel of the reduced page
 _MOST_BLOCKS = 2**13  # segments, chunks or blocks beside pixels: decoders keep them all as objects
 _MOST_EXIF = 2**18  # bytes; a JPEG's segment has at most 2**16
 _MOST_META = 2**26  # bytes before the pixels of a JPEG, which decoders may go through one by one
@@ -110,7 +111,7 @@ class Header:
                 width, height = -(-width // shrink), -(-height // shrink)
             times = max(1, max(width, height) // (2 * long_side))
         taken = _KINDS[self.kind].taken
-        return self.extra + width * height * (taken + _WHOLE // times**2)
+        return self.extra + width * height * (taken + _GREY) + width * height * _WHOLE // times**2
 
     def check(self, max_pixels: int, long_side: int | None) -> None:
         """Refuse a page that would take too many bytes or too long.
@@ -158,7 +159,7 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
     begin = stream.read(16)
     if not begin:
         raise InputError("the file is empty where a picture was wanted")
-    read = next((read for form, read in _FORMATS.items() if re.match(form, begin, re.DOTALL)), None)
+    read = next((read for form, read in _FORMATS if form.match(begin)), None)
     if read is None:
         raise InputError(
             "the file is no picture that can be decoded; wanted JPEG, PNG, TIFF, BMP, GIF or WebP"
@@ -226,8 +227,8 @@ def _jpeg(stream: IO[bytes], size: int) -> Iterator[Header]:
 def _scans(stream: IO[bytes]) -> int:
     """Further scans of a JPEG, counted as far as they may go."""
     scans, last = 0, b""
-    while scans <= MAX_SCANS and (block := stream.read(2**20)):
-        scans += (last + block).count(b"\xff\xda")
+    while scans <= MAX_SCANS and (block := stream.read(2**18)):
+        scans += block.count(b"\xff\xda") + (last + block[:1] == b"\xff\xda")
         last = block[-1:]
     return scans
 
@@ -339,14 +340,14 @@ def _tiff(stream: IO[bytes], size: int) -> Iterator[Header]:
         yield Header(kind, page.width, page.height, page.extra, page.passes)
 
 
-_FORMATS: dict[bytes, Callable[[IO[bytes], int], Iterator[Header]]] = {
-    rb"\xff\xd8\xff": _jpeg,
-    rb"\x89PNG\r\n\x1a\n": _png,
-    rb"II[*+]\0|MM\0[*+]": _tiff,
-    rb"GIF8[79]a": _gif,
-    rb"BM": _bmp,
-    rb"P[1-6f]\s": _ppm,
-    rb"RIFF....WEBPVP8[ LX]": _webp,
-    rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n": _jpeg_2000,
-}
+_FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[IO[bytes], int], Iterator[Header]]], ...] = (
+    (re.compile(rb"\xff\xd8\xff"), _jpeg),
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), _png),
+    (re.compile(rb"II[*+]\0|MM\0[*+]"), _tiff),
+    (re.compile(rb"GIF8[79]a"), _gif),
+    (re.compile(rb"BM"), _bmp),
+    (re.compile(rb"P[1-6f]\s"), _ppm),
+    (re.compile(rb"RIFF.{4}WEBPVP8[ LX]", re.DOTALL), _webp),
+    (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _jpeg_2000),
+)
 """How a file begins, and what reads its header."""
