@@ -17,9 +17,10 @@ import cv2
 import numpy as np
 import pytest
 
+from neocog import programs
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.live import process, programs
+from neocog.live import process
 from neocog.live.crew import Crew, Scout, Team, Teams
 from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
