@@ -52,17 +52,15 @@ class ForkServer:
             If that cannot be done, though the server was started anew.
         """
         for again in (True, False):
-            ours, theirs = Pipe()
             try:
-                return ours, self._forked(theirs)
+                ours, theirs = Pipe()
+                with theirs:
+                    return ours, self._forked(theirs)
             except (OSError, EOFError) as error:
-                ours.close()
                 self._forget()
                 if not again:
                     why = str(error) or "what starts them ended"
                     raise EndedEarly(f"worker processes cannot be started: {why}") from None
-            finally:
-                theirs.close()
         raise AssertionError
 
     def end_of(self, number: int) -> int | None:

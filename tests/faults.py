@@ -6,6 +6,7 @@ import signal
 import time
 
 from neocog.batch.forms import Form
+from neocog.batch.worker import MEMORY
 
 
 class Faulty(Form):
@@ -28,4 +29,4 @@ def _do(name: str) -> None:
     if "odd" in name:
         raise KeyboardInterrupt
     if "large" in name:
-        raise MemoryError
+        bytearray(MEMORY)

@@ -29,6 +29,7 @@ from neocog.batch.steady import SteadyEngine
 from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
 from neocog.batch.work import Job
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
+from neocog.forkserver import ForkServer
 from tests.faults import Faulty
 from tests.support import digits_of, save_page, tiny_model
 
@@ -169,8 +170,34 @@ def test_pictures_that_end_a_worker_become_records(reader: Reader, tmp_path: Pat
     assert faults(reader, tmp_path, "killed", "odd", "large") == {
         "killed": _FAILS.format("was ended by SIGKILL"),
         "odd": _FAILS.format("ended with code 1"),
-        "large": _FAILS.format("ended with code 1"),
+        "large": _FAILS.format("needed more than 1.5 GB"),
     }
+
+
+@posix
+def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_light(source: object) -> bool:
+        return "heavy" not in str(source)
+
+    monkeypatch.setattr("neocog.vision.decode.is_light", is_light)
+    for name in ("1", "2-heavy", "3-heavy-large", "4-heavy-killed", "5"):
+        save_page(tmp_path / f"{name}.png", "7")
+    started: list[int] = []
+    start = ForkServer.start
+    monkeypatch.setattr(ForkServer, "start", lambda own: started.append(1) or start(own))
+    job = Job(reader, Faulty("jsonl"))
+    for workers in (None, 0):
+        with reading(job, find_inputs([tmp_path]), workers=workers) as blocks:
+            records = [json.loads(block.text) for block in blocks]
+        assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
+        assert "needed more than 1.5 GB, twice" in records[2]["error"]
+        assert "SIGKILL" in records[3]["error"]
+    assert len(started) == 10  # for the first heavy one, and after each of four deaths
+    with reading(job, find_inputs([tmp_path / "1.png", tmp_path / "5.png"])) as blocks:
+        assert [block.failed for block in blocks] == [0, 0]
+    assert len(started) == 10
 
 
 @posix

@@ -23,6 +23,8 @@ from neocog.batch.worker import (
     BLOCK,
     DIGITS,
     ERROR,
+    MEMORY,
+    NO_MEMORY,
     PRELOAD,
     READY,
     TASK,
@@ -34,8 +36,9 @@ from neocog.forkserver import ForkServer, pack
 LANES = 2
 """Threads of a worker: one decodes while the other waits for the network."""
 
-PATIENCE = 60.0
-"""Seconds that a page may take where each worker has a core; the slowest honest one took 4."""
+PATIENCE = 120.0
+"""Seconds that a page may take where every worker has a core: many times what the slowest takes
+there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
 
 _DEPTH = LANES + 1  # tasks that a worker has at a time: the next one is there when one is done
 _TICKS = 20  # a worker's silence is counted in so many parts of the patience with it
@@ -235,6 +238,8 @@ class Pool:
         code = self._server.end_of(worker.number)
         if worker.killed:
             return f"took longer than {self._patience:.3g} s"
+        if code == NO_MEMORY:
+            return f"needed more than {MEMORY / 1e9:.1f} GB"
         if code is not None and code < 0:
             with suppress(ValueError):
                 return f"was ended by {signal.Signals(-code).name}"

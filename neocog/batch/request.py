@@ -49,8 +49,8 @@ class Request:
     ordered : bool
         Whether records come in the order of the inputs, not of completion.
     workers : int or None
-        Processes that decode and find; 0: this one; None: as many as there are cores, 0 for a
-        few pictures.
+        Processes that decode and find; 0: this one, and one for pictures that may cost much;
+        None: as many as there are cores, 0 for a few pictures.
     cluster : Cluster or None
         The Ray cluster that reads.
     batch : int or None

@@ -119,6 +119,8 @@ def what_went_wrong(error: Exception) -> str:
         raise error
     if isinstance(error, InputError):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "cannot be read: it takes more memory than it may"
     what = str(error).strip().partition("\n")[0]
     return f"cannot be read: {type(error).__name__}: {what}; please report this"
 

@@ -28,8 +28,11 @@ READY, DIGITS, BLOCK, ERROR = "ready", "digits", "block", "error"  # what a work
 BEAT = "beat"  # it is at work
 TASK, ANSWERS = "task", "answers"  # and what it is sent
 
-MEMORY = 3 * 2**29
-"""Bytes that a worker may take beyond what it has when it starts: one page at a time."""
+NO_MEMORY = 75
+"""Exit code of a worker that asked for more than it may have."""
+
+MEMORY = 1_500_000_000
+"""Bytes that a worker may take beyond what it has when it starts: it has one page at a time."""
 
 # what workers need is loaded once, by the process that they are forked from
 PRELOAD = [
@@ -130,6 +133,8 @@ class _Lane(threading.Thread):
                 self._do(self._tasks.get())
         except OSError:  # nobody is there any more to send anything to
             os._exit(0)
+        except MemoryError:
+            os._exit(NO_MEMORY)
         except BaseException as error:  # who waits for its block would wait for ever
             tell(error)
             os._exit(1)
