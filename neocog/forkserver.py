@@ -99,7 +99,9 @@ class ForkServer:
             self._process = self._begin(own)
         self._link.send(None)
         send_handle(self._link, theirs.fileno(), self._process.pid)
-        return self._answer()
+        number = self._answer()
+        assert number is not None
+        return number
 
     def _begin(self, link: Connection) -> "subprocess.Popen[bytes]":
         code = "from neocog.forkserver import main; main()"
@@ -113,11 +115,11 @@ class ForkServer:
                 start_new_session=True,  # Ctrl-C is for the process that writes
             )
 
-    def _answer(self) -> int:
+    def _answer(self) -> int | None:
         assert self._link is not None
         if not self._link.poll(_ANSWERS):
             raise TimeoutError(f"what starts them did not answer for {_ANSWERS:.0f} s")
-        answer: int | str = self._link.recv()
+        answer: int | str | None = self._link.recv()
         if isinstance(answer, str):
             raise EndedEarly(f"worker processes cannot be started: {answer}")
         return answer
@@ -134,6 +136,7 @@ def pack(target: Callable[..., None], *args: Any) -> bytes:
 
 def main() -> None:
     """Fork a process for each connection that comes; the body of the server."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may come ignored: nobody could be waited for
     link = Connection(int(sys.argv[1]))
     children: set[int] = set()
     with suppress(OSError, EOFError):
@@ -197,8 +200,17 @@ def tell(error: BaseException) -> None:
         print(f"neocog: a worker process failed: {what}", file=sys.stderr, flush=True)
 
 
-def _end_of(number: int, patience: float) -> int:
-    """Wait for a forked process, end it where that takes too long, and return its exit code."""
+def _end_of(number: int, patience: float) -> int | None:
+    """Wait for a forked process, end it where that takes too long, and return its exit code.
+
+    None where it is the child of a server that was before this one.
+    """
+    with suppress(ChildProcessError):
+        return _waited(number, patience)
+    return None
+
+
+def _waited(number: int, patience: float) -> int:
     end = time.monotonic() + patience
     done, status = os.waitpid(number, os.WNOHANG)
     while not done and time.monotonic() < end:

@@ -3,21 +3,22 @@
 import sys
 import unicodedata
 
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_HIDDEN = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
 def printable(words: str) -> str:
     r"""Return words that any terminal shows as they are, and none obeys.
 
     Control characters (C0 and C1, escape sequences begin with one), line ends, marks that turn the
-    direction of writing, other invisible characters, and bytes of names that are no UTF-8 are
-    written as escapes: ``\x1b``, ``\n``, ``\u202e``, ``\udc80``.
+    direction of writing, and bytes of names that are no UTF-8 are written as escapes: ``\x1b``,
+    ``\n``, ``\u202e``, ``\udc80``.
     """
     if words.isascii() and words.isprintable():
         return words
     return "".join(
         character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in _HIDDEN
+        if character in _TURNS or unicodedata.category(character) in _HIDDEN
         else character
         for character in words
     )

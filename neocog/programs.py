@@ -33,10 +33,12 @@ def leave_folder() -> None:
     """
     here = [""]
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    try:  # noqa: SIM105 - contextlib might come from there
-        here += [os.path.abspath(name) for name in ("", *named) if not os.path.isabs(name)]
+    try:
+        if "-m" in sys.orig_argv and not sys.flags.safe_path and sys.path[0] == os.getcwd():
+            del sys.path[0]
+        here += [os.path.abspath(name) for name in named if not os.path.isabs(name)]
     except OSError:  # the folder is gone, and its modules with it
         pass
-    sys.path[:] = [place for place in sys.path if place not in here]
+    sys.path[:] = [place for place in sys.path if place not in here or place in named]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(os.path.isabs, named))
     os.environ["PYTHONSAFEPATH"] = "1"

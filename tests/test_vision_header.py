@@ -227,7 +227,6 @@ import sys
 import cv2, numpy
 from neocog.errors import InputError
 from neocog.vision.decode import decode
-from neocog.vision.header import headers
 def at(name):
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
@@ -298,3 +297,24 @@ def test_a_page_of_108_million_pixels(tmp_path: Path) -> None:
     large("JPEG L", tmp_path / "large")
     peak, told = taken(tmp_path / "large")
     assert peak <= told < MAX_BYTES
+
+
+def test_a_file_without_any_page_is_refused() -> None:
+    for data in (b"II*\0\0\0\0\0", b"MM\0*\0\0\0\0"):
+        with pytest.raises(InputError, match="no page"):
+            list(decode(data))
+        assert is_light(data)
+
+
+def test_what_lies_behind_a_picture_is_not_counted() -> None:
+    data = file_of(paper(400, 300, "L"), "JPEG", progressive=True)
+    assert (
+        next(headers(io.BytesIO(data + b"\xff\xda" * 99))).passes
+        == next(headers(io.BytesIO(data))).passes
+    )
+    assert len(list(decode(data + b"\xff\xda" * 99))) == 1
+
+
+def test_a_broken_place_of_exif_does_not_concern_the_pixels() -> None:
+    data = file_of(paper(40, 30, "L"), "TIFF", tiffinfo={34665: 2**30})
+    assert len(list(decode(data))) == 1

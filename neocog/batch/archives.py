@@ -21,7 +21,7 @@ from neocog.messages import printable
 MAX_BYTES = 2**28
 """A member that unpacks to more bytes than this is refused by what the archive says of it."""
 
-MAX_UNPACKED, MAX_RATIO = 2**32, 100
+MAX_UNPACKED, MAX_RATIO = 2**32, 300
 """An archive may unpack to 4 GB, or to a hundred times its own bytes where that is more."""
 
 MAX_DICTIONARY = 2**27

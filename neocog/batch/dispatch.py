@@ -100,7 +100,10 @@ class Dispatch:
         """
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:
-            raise EndedEarly(f"worker processes cannot be started: one {how}")
+            raise EndedEarly(
+                f"worker processes cannot be started: the last one {how}; see above, or take "
+                "--workers 0"
+            )
         for task in worker.tasks.values():
             self._again += task.after_death(how)
 

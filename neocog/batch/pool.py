@@ -234,7 +234,8 @@ class Pool:
 
     def _end_of(self, worker: _Worker) -> str:
         """Say what became of a worker whose connection is closed."""
-        worker.connection.close()
+        with worker._sending:
+            worker.connection.close()
         code = self._server.end_of(worker.number)
         if worker.killed:
             return f"took longer than {self._patience:.3g} s"

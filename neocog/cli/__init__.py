@@ -71,7 +71,9 @@ def _told() -> Iterator[None]:
         tell("interrupted")
         exec("")  # had it come in one, as in the making of a dataclass, Python would end by SIGINT
         sys.exit(130)
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and str(error) != "can't start new thread":
+            raise
         what = (isinstance(error, OSError) and error.strerror) or str(error) or "no memory is left"
         place = getattr(error, "filename", None)
         tell(f"{place}: {what}" if place else what)

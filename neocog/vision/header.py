@@ -32,6 +32,9 @@ _MOST_EXIF = 2**18  # bytes; a JPEG's segment has at most 2**16
 _MOST_META = 2**26  # bytes before the pixels of a JPEG, which decoders may go through one by one
 
 
+_MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # of a JPEG's segment
+
+
 class _Kind(NamedTuple):
     """What decoding takes, as measured.
 
@@ -51,15 +54,15 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    "JPEG": _Kind(4, MAX_PIXELS, 25_000_000),
+    "JPEG": _Kind(4, MAX_PIXELS, 50_000_000),
     "JPEG of several scans": _Kind(4, MAX_SCANS * MAX_PIXELS, 150_000_000),
-    "PNG": _Kind(4, MAX_PIXELS, 9_000_000),
+    "PNG": _Kind(4, MAX_PIXELS, 13_000_000),
     "GIF": _Kind(2, MAX_PIXELS, 12_000_000),
     "BMP": _Kind(4, MAX_PIXELS, 25_000_000),
     "packed BMP": _Kind(4, 2**25),
     "PPM": _Kind(4, MAX_PIXELS, 6_000_000),
     "unusual PPM": _Kind(13, 2**23),
-    "TIFF": _Kind(4, MAX_PIXELS, 6_000_000),
+    "TIFF": _Kind(4, MAX_PIXELS, 9_000_000),
     "unusual TIFF": _Kind(4, MAX_PIXELS),
     "WebP": _Kind(16, MAX_PIXELS, 6_000_000),
     "JPEG 2000": _Kind(25, MAX_PIXELS),
@@ -164,10 +167,14 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
         raise InputError(
             "the file is no picture that can be decoded; wanted JPEG, PNG, TIFF, BMP, GIF or WebP"
         )
+    pages = 0
     try:
-        yield from read(stream, size)
+        for pages, header in enumerate(read(stream, size), 1):  # noqa: B007
+            yield header
     except (struct.error, IndexError, ValueError, OverflowError):
         raise InputError("the picture cannot be opened: its header is cut short") from None
+    if not pages:
+        raise InputError("the file has no page; wanted one at least")
 
 
 def check_exif(data: bytes) -> None:
@@ -225,12 +232,15 @@ def _jpeg(stream: IO[bytes], size: int) -> Iterator[Header]:
 
 
 def _scans(stream: IO[bytes]) -> int:
-    """Further scans of a JPEG, counted as far as they may go."""
-    scans, last = 0, b""
-    while scans <= MAX_SCANS and (block := stream.read(2**18)):
-        scans += block.count(b"\xff\xda") + (last + block[:1] == b"\xff\xda")
-        last = block[-1:]
-    return scans
+    """Further scans of a JPEG, counted as far as they may go; what lies behind its end is not."""
+    scans, at, data = 0, 0, stream.read(_MOST_META)
+    for _ in range(_MOST_BLOCKS):
+        marker = _MARKER.search(data, at)
+        if marker is None or marker[0] == b"\xff\xd9" or scans > MAX_SCANS:
+            return scans
+        scans += marker[0] == b"\xff\xda"
+        at = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2])
+    return MAX_SCANS + 1
 
 
 def _png(stream: IO[bytes], size: int) -> Iterator[Header]:

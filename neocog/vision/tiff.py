@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from neocog.errors import InputError
@@ -109,7 +110,7 @@ class Tiff:
                 told += min(size, max(there, 0))
             if told > 2 * self._size + _MOST_TAGS:
                 raise InputError("the picture's tags take the same bytes many times; save it anew")
-            if tag in tags and tag in _ONCE:
+            if tag in _ONCE and tags.get(tag, (kind, number, value)) != (kind, number, value):
                 raise InputError("the picture tells its size or form twice; save it anew")
             tags[tag] = kind, number, value
         tags[0] = 4, told, b""
@@ -133,8 +134,9 @@ class Tiff:
             return max(self._numbers(tags.get(tag), default))
 
         for tag in _BELOW:
-            if tag in tags:
-                self._tags(number(tag))
+            with suppress(struct.error):  # that one is broken does not concern the pixels
+                if tag in tags and (place := number(tag)):
+                    self._tags(place)
         width, height = number(_WIDTH), number(_HEIGHT)
         across, down = width, min(number(_ROWS, height) or height, height)
         pieces = tags.get(_STRIPS, (0, 0, b""))[1]
