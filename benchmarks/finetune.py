@@ -28,7 +28,7 @@ from typing import Any, get_args, get_type_hints
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
-_VARIANTS = 5000  # that are measured with
+_VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
 _CHANGED = ("geometry", "pages", "none,blur=2")
 
