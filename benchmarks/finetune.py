@@ -71,6 +71,8 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         marks=args.marks,
         variants=args.variants,
         lean=args.lean,
+        smoothing=args.smoothing,
+        varied=args.varied,
         pool=args.pool,
         last=args.last,
         precision=args.precision,
@@ -321,6 +323,9 @@ def main() -> int:
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
     parser.add_argument("--pool", type=int, default=usually.pool)
     parser.add_argument("--lean", type=float, default=usually.lean)
+    parser.add_argument("--smoothing", type=float, default=usually.smoothing)
+    parser.add_argument("--varied", type=float, default=usually.varied,
+                        help="how much of the changes variants and marks get")  # fmt: skip
     parser.add_argument("--last", action="store_true", help="keep the network at the end")
     parser.add_argument("--augmentation", default=USUAL)
     parser.add_argument("--precision", default=usually.precision)
@@ -331,6 +336,7 @@ def main() -> int:
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--gpus", type=int, default=1, help="over which the jobs are dealt")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="all jobs together")
     parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     try:
@@ -346,10 +352,10 @@ def main() -> int:
     except NeocogError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return error.exit_code
-    return _all(args.jobs, begun, args.gpus)
+    return _all(args.jobs, begun, args.gpus, args.cores)
 
 
-def _all(jobs: list[Job], begun: float, gpus: int) -> int:
+def _all(jobs: list[Job], begun: float, gpus: int, cores: int) -> int:
     """Run this command once for each job, all at the same time."""
     words, others = sys.argv[1:], []
     if "--jobs" in words:
@@ -358,7 +364,7 @@ def _all(jobs: list[Job], begun: float, gpus: int) -> int:
         others = words[:at] + words[end:]
     else:
         others = words
-    threads = str(max(1, (os.cpu_count() or 1) // len(jobs)))
+    threads = str(max(1, cores // len(jobs)))
     command = [sys.executable, os.path.abspath(__file__), *others, "--begun", str(begun)]
     running = []
     for i, job in enumerate(jobs):

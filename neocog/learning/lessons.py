@@ -141,6 +141,10 @@ class Lessons:
         self._generator.manual_seed(self._settings.seed * 1_000_003 + step)
         chosen = self._chosen(self._per_step)
         digits, labels = self._digits[chosen], self._labels[chosen]
+        how, parts = self._settings.augmentation, []
+        if self._settings.varied != 1:
+            parts = [augment(digits, how, self._generator)]
+            digits, how = digits[:0], how.times(self._settings.varied)
         if self._variants is not None:
             drawn = self._drawn(len(self._variants[0]), self._settings.variants)
             digits = torch.cat([digits, self._variants[0][drawn]])
@@ -149,7 +153,9 @@ class Lessons:
             drawn = self._drawn(len(self._marks), self._settings.marks)
             digits = torch.cat([digits, self._marks[drawn]])
             labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
-        return augment(digits, self._settings.augmentation, self._generator), labels
+        if len(digits):
+            parts.append(augment(digits, how, self._generator))
+        return torch.cat(parts) if len(parts) > 1 else parts[0], labels
 
     def _chosen(self, count: int) -> Tensor:
         """Return places of digits, their sets drawn by weight."""

@@ -22,7 +22,7 @@ FIELD = 96
 
 _FINE = 2  # working pixels per pixel of the field
 _LONG = 1000.0  # long side of a digit in the file
-_WIDTHS = (1 / 50, 1 / 5)  # width of the pen, as a share of the digit's long side
+_WIDTHS = (1 / 50, 1 / 6)  # width of the pen, as a share of the digit's long side
 _FINEST = 1 / 60
 
 Ink = NDArray[np.float32]
@@ -127,24 +127,33 @@ def _fitted(lines: list[Line]) -> list[Line]:
 
 
 def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
-    """Slant, stretch, turn and bend a path; round its corners or cut them."""
+    """Slant, stretch, turn and bend a path, let its ends miss or overshoot; round its corners."""
     angle, slant = rng.normal(0, 0.1), rng.normal(0, 0.18)
     wide = np.exp(rng.normal(0, 0.16))
     cos, sin = np.cos(angle), np.sin(angle)
     turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -slant], [0, 1 / wide]])
     waves, phases = rng.normal(0, 4, (3, 2)), rng.uniform(0, 2 * np.pi, 3)
     reach = rng.normal(0, 0.02, (3, 2))
+    loose = rng.normal(0, 0.05, (2, 2)) if rng.random() < 0.4 else None
     smooth, every = rng.choice([0, 0, 0, 1, 2]), rng.choice([1, 1, 2, 3])
     moved = []
     for line in lines:
         bent = line @ turn.T
         bent = bent + np.sin(bent @ waves.T + phases) @ reach
+        if loose is not None:
+            bent = bent + _of_ends(bent) @ loose
         if every > 1 and len(bent) > 4 * every:
             bent = np.concatenate([bent[:-1:every], bent[-1:]])
         for _ in range(smooth):
             bent[1:-1] = (bent[:-2] + 2 * bent[1:-1] + bent[2:]) / 4
         moved.append(bent)
     return moved
+
+
+def _of_ends(line: Line) -> Line:
+    """How near each point is to the begin and to the end of a line, (n, 2): 1 there."""
+    way = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
+    return np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)
 
 
 def _drawn(field: Any, points: Line, width: float) -> None:
@@ -172,7 +181,7 @@ def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
     import cv2
 
     nib = rng.random() < 0.4
-    depth = rng.uniform(0.3, 0.8)
+    depth = rng.uniform(0.2, 0.6)
     for line in lines:
         steps = np.diff(line, axis=0)
         if not len(steps):
@@ -186,7 +195,7 @@ def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
         widths = width * (1 - depth * (1 - press) / 2)
         at = np.round(8 * line).astype(int).tolist()
         for a, b, w in zip(at[:-1], at[1:], widths.tolist(), strict=True):
-            cv2.line(field, a, b, 255, max(1, round(w)), cv2.LINE_AA, 3)
+            cv2.line(field, a, b, 255, max(2, round(w)), cv2.LINE_AA, 3)
 
 
 def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:

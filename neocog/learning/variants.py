@@ -19,24 +19,25 @@ from neocog.learning.formats import enlarged
 from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
 from neocog.learning.strokes import written
-from neocog.vision.normalise import normalise
+from neocog.vision.normalise import normalise, stroke_width
 
 Digits = NDArray[np.uint8]
 Labels = NDArray[np.integer]
 Ink = NDArray[np.float32]
 
 #: Pixels a side of coarse scanners.
-GRIDS = (8, 8, 9, 10, 11, 12, 14, 16, 16, 20)
+GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)
 _WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
 _HIGH = 64  # long side of a digit in the field that it is written in
 _BLOCK = 2000
 #: Shares of digits that are drawn in place of one that was written, and written anew by the path
 #: of the pen where it is known.
-_DRAWN, _BY_PATH = 0.04, 0.8
+_DRAWN, _BY_PATH = 0.05, 0.8
 #: Shares of those that are bent as by another hand, whose ink is uneven, and that are not alone.
-_BENT, _UNEVEN, _CROWDED = 0.6, 0.35, 0.2
+_BENT, _UNEVEN, _CROWDED = 0.6, 0.2, 0.12
 #: Shares that are seen as they are, by coarse scanners, and (the rest) by cameras.
-_CLEAN, _COARSE = 0.3, 0.25
+_CLEAN, _COARSE = 0.4, 0.2
+_LEAST = 25 * 255  # a picture with less ink is seen again
 
 
 def variants(
@@ -66,14 +67,14 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         hand = mix.hands[which]
         answers[place] = hand.digits.labels[at]
         if rng.random() < _DRAWN:
-            answers[place] = rng.choice((0, 1, 7))
+            answers[place] = rng.choice((0, 0, 1, 7))
             ink = _on_field(_drawn(int(answers[place]), rng))
         elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
             ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
         else:
             ink = _on_field(_cropped(hand.digits.images[at]))
             if rng.random() < _BENT:
-                ink = by_hand(ink, rng, 0.8)
+                ink = by_hand(ink, rng, 0.6)
         if ink.max() < 0.5:
             made[place] = hand.digits.images[at]
             continue
@@ -82,7 +83,12 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
         if rng.random() < _CROWDED:
             other = mix.hands[int(rng.integers(len(mix.hands)))].digits.images
             ink = _crowded(ink, other[rng.integers(len(other))], rng)
-        made[place] = _seen(ink, rng)
+        for _ in range(4):
+            made[place] = _seen(ink, rng)
+            if made[place].sum() > _LEAST:
+                break
+        else:
+            made[place] = as_written(ink)
     return made, answers
 
 
@@ -98,14 +104,21 @@ def _on_field(ink: Ink | None) -> Ink:
 
 def _uneven(ink: Ink, rng: np.random.Generator) -> Ink:
     """Ink that spreads here and runs dry there: strokes wide and thin, at times broken."""
-    sigma = rng.uniform(0.8, 2.5)
+    sigma = rng.uniform(0.8, 2.0)
     soft = cv2.GaussianBlur(ink, (0, 0), sigma)
     cells = int(rng.integers(3, 9))
-    wish = rng.normal(0, rng.uniform(0.04, 0.13), (cells, cells)).astype(np.float32)
+    wish = rng.normal(0, rng.uniform(0.03, 0.1), (cells, cells)).astype(np.float32)
     level = cv2.resize(wish, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC)
-    level += np.float32(rng.uniform(0.2, 0.5) * min(1.0, 2 * float(soft.max())))
-    changed = np.clip((soft - level) * rng.uniform(4, 10) + 0.5, 0, 1)
-    return changed if changed.sum() > 0.4 * ink.sum() else ink
+    level = level + np.float32(rng.uniform(0.2, 0.5) * min(1.0, 2 * float(soft.max())))
+    changed: Ink = np.clip((soft - level) * rng.uniform(4, 10) + 0.5, 0, 1)
+    (pieces, holes), (before, had) = _parts(changed), _parts(ink)
+    return changed if pieces <= before + 1 and holes == had else ink
+
+
+def _parts(ink: Ink) -> tuple[int, int]:
+    """How many pieces of ink, and of paper, hang together: what tells a digit from others."""
+    dark = (ink > 0.5).astype(np.uint8)
+    return cv2.connectedComponents(dark)[0], cv2.connectedComponents(1 - dark)[0]
 
 
 def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
@@ -116,23 +129,22 @@ def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
     if kind < 0.5:  # below or above, seldom at the side
         grey, pen = rng.uniform(0.5, 1), int(rng.integers(1, 4))
         if rng.random() < 0.75:
-            row = bottom + rng.integers(-4, 9) if rng.random() < 0.7 else top - rng.integers(-2, 9)
-            ends = [(left - rng.integers(-15, 13), row), (right + rng.integers(-15, 13), row)]
+            low = rng.random() < 0.7
+            y = v = float(bottom + rng.integers(-4, 9) if low else top - rng.integers(-2, 9))
+            x, u = int(left - rng.integers(-15, 13)), int(right + rng.integers(-15, 13))
         else:
-            column = (
-                left - rng.integers(2, 10) if rng.random() < 0.5 else right + rng.integers(2, 10)
-            )
+            before = rng.random() < 0.5
+            x = u = int(left - rng.integers(2, 10) if before else right + rng.integers(2, 10))
             high = rng.uniform(0.15, 0.45) * (bottom - top)
-            begin = top + rng.uniform(-0.1, 0.9) * (bottom - top)
-            ends = [(column, begin), (column, begin + high)]
-        (x, y), (u, v) = ends
-        tilt = rng.integers(-2, 3)
-        cv2.line(field, (int(x), int(y - tilt)), (int(u), int(v + tilt)), grey, pen, cv2.LINE_AA)
+            y = top + rng.uniform(-0.1, 0.9) * (bottom - top)
+            v = y + high
+        tilt = int(rng.integers(-2, 3))
+        cv2.line(field, (x, int(y - tilt)), (u, int(v + tilt)), grey, pen, cv2.LINE_AA)
     elif kind < 0.8:
         piece = _cropped(other)
         if piece is not None:
             piece = _resized(piece, bottom - top + 1)
-            part = piece[:, : max(1, round(piece.shape[1] * rng.uniform(0.05, 0.25)))]
+            part = piece[:, : max(1, round(piece.shape[1] * rng.uniform(0.05, 0.15)))]
             at = right + int(rng.integers(1, 6))
             if rng.random() < 0.5:
                 part = piece[:, -part.shape[1] :]
@@ -143,8 +155,10 @@ def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
             np.maximum(place, part[:, : place.shape[1]], out=place)
     else:
         for _ in range(int(rng.integers(1, 5))):
-            x, y = int(rng.integers(left - 6, right + 7)), int(rng.integers(top - 6, bottom + 7))
-            cv2.circle(field, (x, y), int(rng.integers(0, 3)), rng.uniform(0.5, 1), -1, cv2.LINE_AA)
+            at, row = int(rng.integers(left - 6, right + 7)), int(rng.integers(top - 6, bottom + 7))
+            cv2.circle(
+                field, (at, row), int(rng.integers(0, 3)), rng.uniform(0.5, 1), -1, cv2.LINE_AA
+            )
     return field
 
 
@@ -155,7 +169,7 @@ def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
         body = ink
     if rng.random() < 0.06:  # stretched to its box, as some forms' cells are
         side = max(body.shape)
-        body = cv2.resize(body, (max(body.shape[1], side // 2), side))
+        body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
     if how < _COARSE:
         body = _scanned(body, rng)
     elif how > _COARSE + _CLEAN:
@@ -189,7 +203,12 @@ def _zero(rng: np.random.Generator) -> list[Any]:
     wide, tilt = rng.uniform(0.25, 0.48), rng.uniform(-0.1, 0.35)
     begin, gap = np.deg2rad(rng.uniform(-100, -20)), np.deg2rad(rng.uniform(-30, 30))
     angle = begin + np.linspace(0, 2 * np.pi - gap, 40)
-    x, y = wide * np.cos(angle), 0.5 + 0.5 * np.sin(angle)
+    round_ = np.ones(40)
+    if rng.random() < 0.4:  # its end turns inwards
+        angle = begin + np.linspace(0, 2 * np.pi + np.deg2rad(rng.uniform(10, 80)), 40)
+        inwards = np.clip((np.linspace(0, 1, 40) - 0.75) / 0.25, 0, 1)
+        round_ = 1 - rng.uniform(0.15, 0.6) * inwards**1.5
+    x, y = wide * round_ * np.cos(angle), 0.5 + 0.5 * round_ * np.sin(angle)
     drift = np.cumsum(rng.normal(0, 0.006, (40, 2)), axis=0)
     return [np.stack([x - tilt * (y - 0.5), y], axis=1) + drift]
 
@@ -221,7 +240,8 @@ def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:
     pixels = int(rng.choice(GRIDS))
     fine = pixels * _WITHIN
     written = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
-    written = _pen(written, rng.uniform(-0.03, 0.05) * fine)
+    more = max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(written))
+    written = _pen(written, more)
     if rng.random() < 0.7:
         written = (written > rng.uniform(0.4, 0.6)).astype(np.float32)
     field = np.zeros((fine, fine), np.float32)
@@ -238,9 +258,12 @@ def _photographed(ink: Ink, rng: np.random.Generator) -> Ink:
     """Seen by a camera, and what of it is darker than the paper."""
     size = int(rng.integers(14, 71))
     written = np.pad(_resized(ink, size), 4)
-    written = _pen(written, rng.uniform(-0.03, 0.06) * size)
+    written = _pen(written, rng.uniform(-0.03, 0.04) * size)
     sigma = size * rng.uniform(0.005, 0.04)
-    seen = cv2.GaussianBlur(written, (0, 0), max(sigma, 0.2))
+    sigma = max(min(sigma, 0.6 * stroke_width(written)), 0.2)
+    seen: NDArray[Any] = cv2.GaussianBlur(written, (0, 0), sigma)
+    dark = float(seen[written > 0.5 * written.max()].mean())
+    seen = seen / max(dark, 0.2)
     seen = seen + rng.normal(0, rng.uniform(0, 0.08), seen.shape)
     low, high = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9)
     return np.asarray(np.clip((seen - low) / (high - low), 0, 1), np.float32)
