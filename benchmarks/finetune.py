@@ -367,10 +367,11 @@ def _all(jobs: list[Job], begun: float, gpus: int, cores: int) -> int:
     threads = str(max(1, cores // len(jobs)))
     command = [sys.executable, os.path.abspath(__file__), *others, "--begun", str(begun)]
     running = []
+    there = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
     for i, job in enumerate(jobs):
         environment = os.environ | {"OMP_NUM_THREADS": threads}
         if gpus > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = str(i % gpus)
+            environment["CUDA_VISIBLE_DEVICES"] = there.split(",")[i % gpus]
         running.append(subprocess.Popen([*command, "--jobs", job.words()], env=environment))
     return max(process.wait() for process in running)
 

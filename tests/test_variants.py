@@ -5,7 +5,7 @@ import pytest
 
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Hand, Mix
-from neocog.learning.variants import variants
+from neocog.learning.variants import _crowded, _uneven, variants
 
 
 def test_variants_are_seeded_digits_of_all_kinds() -> None:
@@ -34,6 +34,18 @@ def test_no_ink_and_nothing_but_ink_are_taken(ink: int) -> None:
     made, labels = variants(4, Mix.of(np.full((1, 28, 28), ink, np.uint8), np.array([5])))
     assert made.shape == (4, 28, 28)
     assert set(labels) <= {0, 1, 5, 7}
+
+
+@pytest.mark.parametrize("dark", [0.0, 0.2, 0.51, 1.0])
+def test_ink_that_runs_dry_leaves_a_digit(dark: float) -> None:
+    thin = np.zeros((96, 96), np.float32)
+    thin[20:70, 48] = dark
+    digit = np.full((28, 28), 200, np.uint8)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        seen = _crowded(_uneven(thin, rng), digit, rng)
+        assert np.isfinite(seen).all()
+        assert seen.max() >= min(dark, 0.5)
 
 
 def test_some_are_drawn() -> None:

@@ -112,7 +112,7 @@ def _uneven(ink: Ink, rng: np.random.Generator) -> Ink:
     level = level + np.float32(rng.uniform(0.2, 0.5) * min(1.0, 2 * float(soft.max())))
     changed: Ink = np.clip((soft - level) * rng.uniform(4, 10) + 0.5, 0, 1)
     (pieces, holes), (before, had) = _parts(changed), _parts(ink)
-    return changed if pieces <= before + 1 and holes == had else ink
+    return changed if 1 < pieces <= before + 1 and holes == had else ink
 
 
 def _parts(ink: Ink) -> tuple[int, int]:
@@ -124,6 +124,8 @@ def _parts(ink: Ink) -> tuple[int, int]:
 def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
     """A rule or the edge of a box, a piece of the neighbour, or specks beside a digit."""
     rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return ink
     top, bottom, left, right = (int(v) for v in (rows[0], rows[-1], columns[0], columns[-1]))
     field, kind = ink.copy(), rng.random()
     if kind < 0.5:  # below or above, seldom at the side
