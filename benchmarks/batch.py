@@ -13,7 +13,7 @@ shards     the records of two shares together
 cluster    two actors of a local Ray cluster, one killed, beside one process
 
 Rows of other sections that FILE holds already stay in it. What takes long is done with less by
-``--count`` (digits of archive) and ``--photos``.
+``--count`` (digits of archive) and ``--photos``; ``--gpus 1 2 4`` reads the archive on so many.
 """
 
 import argparse
@@ -191,7 +191,12 @@ def max_label(record: Row) -> int:
 
 
 def archive(bench: Bench) -> Iterator[Row]:
+    if len(bench.args.gpus) > 1:
+        yield from on_each(bench)
+        return
     count: int = bench.args.count
+    gpus = bench.args.gpus[0] if bench.args.gpus else None
+    on = "" if gpus is None else f" on {gpus} GPU{'s' * (gpus > 1)}"
     place = Path("/dev/shm")
     if not os.access(place, os.W_OK) or shutil.disk_usage(place).free < SHARED * count:
         place = bench.folder  # just written, it is in the page cache
@@ -203,10 +208,10 @@ def archive(bench: Bench) -> Iterator[Row]:
         timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
         tally, watch, wall, own = timed(bench, large, Path(name) / "large.jsonl")
     rate, workers = watch.rate, bench.workers
-    yield row("archive", f"digits a second of {count} in a zip, once it runs", f"{rate:.0f}",
+    yield row("archive", f"digits a second of {count} in a zip, once it runs{on}", f"{rate:.0f}",
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
-              batch=batch)  # fmt: skip
+              batch=batch, gpus=gpus)  # fmt: skip
     threads = LANES * workers
     busy = {
         "decode, share of the workers' threads": tally.seconds["decode"] / threads,
@@ -218,7 +223,21 @@ def archive(bench: Bench) -> Iterator[Row]:
         "processor time of the process that gathers and writes, in cores": own,
     }
     for stage, seconds in busy.items():
-        yield row("archive", stage, f"{seconds / wall:.0%}", "", None)
+        yield row("archive", stage + on, f"{seconds / wall:.0%}", "", None, gpus=gpus)
+
+
+def on_each(bench: Bench) -> Iterator[Row]:
+    """The section on 1, 2, ... GPUs, each in a process that sees no others."""
+    for gpus in bench.args.gpus:
+        output = bench.folder / f"archive{gpus}.json"
+        seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))}
+        words = ["--sections", "archive", "--gpus", gpus, "--count", bench.args.count]
+        words += ["--model", bench.args.model, "--device", "cuda"]
+        if bench.args.workers is not None:
+            words += ["--workers", bench.args.workers]
+        command = [sys.executable, __file__, bench.args.data, "-o", output, *words]
+        subprocess.run([*map(str, command)], env=os.environ | seen, check=True)
+        yield from json.loads(output.read_text())["rows"]
 
 
 def write_archive(digits: Digits, path: Path, count: int) -> None:
@@ -392,6 +411,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--photos", type=int, default=1000)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[])
     args = parser.parse_args()
     rows: list[Row] = []
     if args.output.exists():  # sections that are not measured anew stay
@@ -403,7 +423,7 @@ def main() -> None:
         about = {"machine": machine(gpu), "model": bench.reader.model.id, "cores": cores()}
         for section in args.sections:
             for found in SECTIONS[section](bench):
-                rows.append(found | about)
+                rows.append(about | found)
                 print(json.dumps(rows[-1]), flush=True)
             rows.sort(key=lambda found: list(SECTIONS).index(found["section"]))
             write_results(args.output, rows, columns=COLUMNS, gpu=gpu)

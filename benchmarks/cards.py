@@ -25,11 +25,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.record import write_results
+from benchmarks.ship import write_sums
 from benchmarks.spread import spread
 from neocog.batch.reader import Reader
 from neocog.bench.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
-from neocog.network.registry import find_model
+from neocog.network.registry import SUMS, find_model
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
 LEARNED_FROM = "MNIST, the last 5 000 training digits kept apart"
@@ -193,9 +194,12 @@ def main() -> None:
                    limit=args.limit, name=args.name, reports=args.reports,
                    about={key: words for key, words in given.items() if words})  # fmt: skip
     rows = []
-    for row in spread(work, [find_model(named) for named in args.models], args.jobs):
+    paths = [find_model(named) for named in args.models]
+    for row in spread(work, paths, args.jobs):
         rows.append(row)
         print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)
+    for folder in {path.parent for path in paths if (path.parent / SUMS).is_file()}:
+        write_sums(folder)
     write_results(args.output, merged(args.output, rows), columns={"model": "model"},
                   gpu=args.device.startswith("cuda"), limit=args.limit,
                   command="python benchmarks/cards.py DATA models/*.safetensors"

@@ -3,19 +3,31 @@
     python benchmarks/ship.py DATA MODEL.safetensors -o models --name neocog --command "..."
 
 The temperature and the table of thresholds are set on the validation digits of DATA/mnist, with the
-numbers that the file holds. ``benchmarks/cards.py`` then measures it.
+numbers that the file holds. ``benchmarks/cards.py`` then measures it. Both write the digests of
+all model files of the folder into its SHA256SUMS, with which ``neocog models verify`` compares.
 """
 
 import argparse
+import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from neocog.files import atomic_write
 from neocog.learning.calibrate import calibrated
 from neocog.learning.datasets import open_digits
 from neocog.network.model import from_bytes, load_model, to_bytes
+from neocog.network.registry import SUFFIX, SUMS
+
+
+def write_sums(folder: Path) -> None:
+    """Write the digests of a folder's model files, as ``sha256sum *.safetensors`` prints them."""
+    with atomic_write(folder / SUMS) as stream:
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            stream.write(f"{digest}  {path.name}\n".encode())
 
 
 def main() -> None:
@@ -39,6 +51,7 @@ def main() -> None:
     kept = open_digits(args.data / "mnist", split="validation")
     path = args.output / f"{args.name}.safetensors"
     saved = calibrated(rounded, kept).save(path, precision="fp16")
+    write_sums(args.output)
     print(saved.id, saved.planes, saved.temperature)
 
 

@@ -1,4 +1,4 @@
-"""The generated parts of README.md and docs: tables of results, and the map of the repository.
+"""The tables of results in README.md and docs.
 
     python benchmarks/tables.py            # write them anew
     python benchmarks/tables.py --check    # exit code 1 if they are out of date
@@ -11,47 +11,20 @@ A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes fr
      "rows": [{"recipe": "2003", "mnist": 95.5}]}
 
 A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Some
-tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns. The
-map, between ``<!-- map -->`` and ``<!-- end -->``, has a line for every file, taken from the first
-line of the file itself.
+tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns.
 """
 
-import ast
 import json
 import re
 import sys
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
-# What the map shows, in order: a folder and the patterns of its files.
-FOLDERS = (
-    (".", "app.py pyproject.toml"),
-    (".ci", "*"),
-    ("neocog", "*.py"),
-    ("neocog/network", "*.py"),
-    ("neocog/learning", "*.py"),
-    ("neocog/learning/pages", "*.py"),
-    ("neocog/learning/marks", "*.py"),
-    ("neocog/vision", "*.py"),
-    ("neocog/batch", "*.py"),
-    ("neocog/live", "*.py"),
-    ("neocog/cuda", "*.py"),
-    ("neocog/bench", "*.py"),
-    ("neocog/cli", "*.py"),
-    ("kernels", "*"),
-    ("models", "*"),
-    ("data", "*"),
-    ("benchmarks", "*.py"),
-    ("tests", "*.py"),
-    ("tests/golden", "*"),
-    ("docs", "*.md"),
-)
-PART = re.compile(r"(<!-- (table|map) ?([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- table ([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def accuracy(result: dict[str, Any]) -> dict[str, Any]:
@@ -255,66 +228,12 @@ def _cell(value: Any, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
-def repository_map() -> str:
-    """Return one Markdown list for each folder, one line for each file in it."""
-    parts = []
-    for folder, patterns in FOLDERS:
-        lines = [
-            f"- [{path.name}]({path.relative_to(ROOT).as_posix()}): {summary}"
-            for path, summary in _files(ROOT / folder, patterns.split())
-        ]
-        name = "the top folder" if folder == "." else f"{folder}/"
-        title = f"**{name}** {_about(ROOT / folder)}".rstrip()
-        parts.append("\n".join([title, "", *lines]).rstrip())
-    return "\n\n".join(parts) + "\n"
-
-
-def _files(folder: Path, patterns: list[str]) -> Iterator[tuple[Path, str]]:
-    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        summary = first_line(path) if path.is_file() else ""
-        if summary and not (path.name == "__init__.py" and folder != ROOT / "neocog"):
-            yield path, summary
-
-
-def _about(folder: Path) -> str:
-    package = folder / "__init__.py"
-    return first_line(package) if package.is_file() and folder != ROOT / "neocog" else ""
-
-
-def first_line(path: Path) -> str:
-    """Return what a file says of itself in its first line, "" if it is no text of ours."""
-    if path.suffix == ".py":
-        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-        return docstring.partition("\n")[0].replace("``", "`")
-    if path.suffix == ".md":
-        return path.read_text().partition("\n")[0].lstrip("# ")
-    if path.suffix in {".cu", ".cuh"}:
-        return path.read_text().partition("\n")[0].lstrip("/* ").rstrip("*/ ")
-    if path.suffix == ".safetensors":
-        return "a model; `neocog models show " + path.stem + "` tells about it"
-    if path.suffix == ".npz":
-        names = ", ".join(name.removesuffix(".npy") for name in zipfile.ZipFile(path).namelist())
-        return f"golden values, written once for every engine: {names}"
-    if path.suffix == ".toml":
-        return "what the package needs, how it is built, the settings of its linters and tests"
-    if not path.suffix and path.is_file():
-        return _first_comment(path.read_text())
-    return ""
-
-
-def _first_comment(text: str) -> str:
-    """Return the first sentence of a script's comment, "" if it has none."""
-    match = re.match(r"#!.*\n((?:# .*\n)+)", text)
-    comment = " ".join(line[2:] for line in match[1].splitlines()) if match else ""
-    return comment.partition(". ")[0].rstrip(".")
-
-
 def render(text: str) -> str:
-    """Return the README's text with its generated parts made anew."""
+    """Return a page's text with its tables made anew."""
 
     def part(match: re.Match[str]) -> str:
-        opening, kind, name, end = match.groups()
-        return opening + (table(name) if kind == "table" else repository_map()) + end
+        opening, name, end = match.groups()
+        return opening + table(name) + end
 
     return PART.sub(part, text)
 

@@ -8,11 +8,9 @@
 Everything that goes wrong in a foreseen way raises a `NeocogError`; see `neocog.errors`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from neocog.errors import (
     DeviceError,
+    EndedEarly,
     InputError,
     ModelError,
     NeocogError,
@@ -20,7 +18,10 @@ from neocog.errors import (
     UsageError,
 )
 
+TYPE_CHECKING = False  # typing is not imported, nor anything else: see `neocog.programs`
 if TYPE_CHECKING:
+    from typing import Any
+
     from neocog.batch.reader import Reader
     from neocog.network.model import Model, load_model
 
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DeviceError",
+    "EndedEarly",
     "InputError",
     "Model",
     "ModelError",
@@ -46,10 +48,12 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import ``name`` when it is first asked for, so that ``import neocog`` stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -7,7 +7,8 @@
     ├── UsageError         2   an option or argument that makes no sense
     ├── NothingToRead      3   no input was found at all
     ├── ModelError         4   a model that is missing, broken or of another geometry
-    └── DeviceError        5   a device was asked for and is not there
+    ├── DeviceError        5   a device was asked for and is not there
+    └── EndedEarly         6   the run ended before all was read; what was written stands
 
 A message is one line: what came, what was wanted, what to do.
 """
@@ -45,3 +46,12 @@ class DeviceError(NeocogError):
     """The device that was asked for is not there or cannot be used."""
 
     exit_code = 5
+
+
+class EndedEarly(NeocogError):
+    """The run ended before all inputs were read; the records that were written stand.
+
+    The disk is full, the output was removed, or worker processes cannot be had.
+    """
+
+    exit_code = 6

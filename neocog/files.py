@@ -11,7 +11,7 @@ from neocog.errors import UsageError
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the name ``path`` only when the block ends well.
 
     The bytes go to a temporary file in the same folder, are flushed to the disk, and replace
@@ -22,6 +22,8 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     ----------
     path : str or Path
         Where the finished file shall lie; its folder must exist.
+    mode : int
+        Its permissions, less those that the umask takes away.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        os.chmod(temporary, mode & ~umask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

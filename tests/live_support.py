@@ -1,8 +1,11 @@
 """Frames with numbers on them, sources that fail on purpose, and an MJPEG server."""
 
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -126,6 +129,49 @@ class MjpegServer:
         self.running.clear()
         self._server.shutdown()
         self._server.server_close()
+
+
+class RawServer:
+    """A server on the loopback that sends to whoever connects what ``send`` gives, as it likes."""
+
+    def __init__(
+        self, send: Callable[[bytes], Iterable[bytes]], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.connected: list[float] = []
+        self._send, self._tls = send, tls
+        self._ending = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/stream"
+
+    def close(self) -> None:
+        self._ending.set()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                link, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connected.append(time.monotonic())
+            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
+
+    def _answer(self, link: socket.socket) -> None:
+        link.settimeout(10)
+        with link, suppress(OSError):
+            if self._tls:
+                link = self._tls.wrap_socket(link, server_side=True)
+            for data in self._send(link.recv(2**16)):
+                if self._ending.is_set():
+                    return
+                link.sendall(data)
 
 
 def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:

@@ -227,3 +227,18 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="give another --debug"):
         StepFolder(tmp_path, reader, sources=[picture, step]).save(reading)
     assert reader.read(step).text == "3"
+
+
+def test_pages_are_decoded_once_for_their_overlays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neocog.vision import decode
+
+    pages = [Image.fromarray(page("1")) for _ in range(6)]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    made, make = [], decode._page
+    monkeypatch.setattr(decode, "_page", lambda *a: made.append(a[1]) or make(*a))
+    readings = [PageReading(str(tmp_path / "a.tif"), number) for number in range(5)]
+    OverlayFolder(tmp_path / "seen").save(*readings, PageReading("", 5, error="broken"))
+    assert made == [0, 1, 2, 3, 4]
+    assert len(list((tmp_path / "seen").iterdir())) == 5

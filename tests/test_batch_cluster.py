@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -27,6 +29,34 @@ def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
     with pytest.raises(UsageError, match=r"pip install \"neocog\[cluster\]\""):
         Cluster("auto").reading(job, []).__enter__()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    monkeypatch.setattr(sys.modules["ray"], "shutdown", lambda: None, raising=False)
+    monkeypatch.setattr("neocog.batch.cluster.os.environ", {})
+    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    with pytest.raises(UsageError, match=r"no cluster there .*refused"):
+        Cluster(address.format(port)).reading(job, []).__enter__()
+
+
+@pytest.mark.slow
+def test_actors_take_nothing_from_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="needs ray: neocog[cluster]")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
+    (tmp_path / "cv2.py").write_text("open('ran', 'w')")
+    save_page(tmp_path / "1.png", "1")
+    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    cluster = Cluster("local", device="cpu", workers=1)
+    with cluster.reading(job, find_inputs(["1.png"])) as blocks:
+        assert [json.loads(block.text)["text"] for block in blocks] == ["1"]
+    assert not (tmp_path / "ran").exists()
 
 
 def finders() -> list[int]:

@@ -270,7 +270,7 @@ def test_a_picture_that_is_another_one_by_now(
     monkeypatch.setattr(vision_decode, "decode", once)
     html, seen = tmp_path / "r.html", tmp_path / "seen"
     result = run("read", picture, "--model", model, "--report", html, "--save-overlay", seen)
-    assert (result.exit_code, result.stdout) == (0, "7\n")
+    assert (result.exit_code, result.stdout) == (1, "7\n")
     assert "a.png: not drawn: cannot be read: ZeroDivisionError" in result.stderr
     assert html.read_text().count("<article") == 1
 
@@ -282,7 +282,7 @@ def test_a_picture_that_cannot_be_saved_stops_no_other(model: str, tmp_path: Pat
         save_page(scans / name, "7")
     (seen / "b.read.png").mkdir(parents=True)
     result = run("read", scans, "--model", model, "--save-overlay", seen)
-    assert (result.exit_code, result.stdout.count("7\n")) == (0, 3)
+    assert (result.exit_code, result.stdout.count("7\n")) == (1, 3)
     assert "b.png: not drawn:" in result.stderr
     assert result.stderr.count("\n") == 1
     assert sorted(path.name for path in seen.iterdir() if path.is_file()) == [
@@ -312,3 +312,17 @@ def test_a_page_that_fails_has_one_card(tmp_path: Path) -> None:
     cards = list(cards_of(item, readings))
     assert [card.reading.page for card in cards] == [0, 1]
     assert [bool(card.picture) for card in cards] == [True, False]
+
+
+def test_no_spreadsheet_runs_a_cell() -> None:
+    names = ["=1+1", "+1+1", "-1+1", "@x", "'x", "-5", "+5.5", "07946", "a=b", "", "＝1"]
+    readings = [PageReading(name, text=name, model=name, error=name) for name in names]
+    rows = list(csv.DictReader(Form("csv").head.splitlines() + [
+        line for reading in readings for line in Form("csv").render(reading).splitlines()
+    ]))  # fmt: skip
+    for column in ("source", "text", "model", "error"):
+        cells = [row[column] for row in rows]
+        assert [cell.removeprefix("'") for cell in cells] == names
+        assert [cell for cell in cells if cell[:1] in "=+-@＝"] == ["-5", "+5.5", ""]
+    assert "'" not in Form("table").render(readings[0])
+    assert json.loads(Form("jsonl").render(readings[0]))["source"] == "=1+1"

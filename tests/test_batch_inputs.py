@@ -1,6 +1,7 @@
 """Inputs of a batch: files, folders, patterns, lists, stdin and archives, and shares of them."""
 
 import bz2
+import errno
 import gzip
 import inspect
 import io
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from neocog.batch import archives
 from neocog.batch.archives import MAX_BYTES
 from neocog.batch.forms import Form
 from neocog.batch.inputs import Item, count_inputs, find_inputs, is_one_file
@@ -25,7 +27,7 @@ from neocog.batch.resume import Done
 from neocog.batch.shards import Shard
 from neocog.batch.sources import Files
 from neocog.batch.tasks import into_tasks
-from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from tests.support import run, save_page
 
 
@@ -508,6 +510,84 @@ def test_headers_that_are_bombs(kind: str, tmp_path: Path) -> None:
     assert most < 2**23
 
 
+def test_unpacking_takes_bounded_memory(six: bytes, tmp_path: Path) -> None:
+    large = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**29}]
+    path = tmp_path / "a.tar.xz"
+    path.write_bytes(lzma.compress(six, filters=large))
+    had, (said,) = taken(path)
+    assert had == []
+    assert "Memory usage limit exceeded; it may be packed as by xz -9 at most" in said
+    path.write_bytes(lzma.compress(six, preset=9))
+    assert len(taken(path)[0]) == 6
+    path.write_bytes(lzma.compress(six, lzma.FORMAT_ALONE)[:1] + b"no xz")
+    assert taken(path)[0] == []
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.xz"])
+def test_all_of_an_archive_has_a_bound(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"{number}.png": bytes(90_000) for number in range(9)}
+    path = pack(tmp_path / f"a.{kind}", kind, files)
+    assert len(taken(path)[0]) == 9
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 400_000)
+    had, said = taken(path)
+    assert had == [f"{number}.png" for number in range(4)]
+    assert said
+    assert all("unpacks to more than 400,000 bytes" in line for line in said)
+    noise = {f"{number}.png": os.urandom(90_000) for number in range(9)}
+    assert len(taken(pack(tmp_path / f"b.{kind}", kind, noise))[0]) == 9
+
+
+def test_members_within_others(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {"a.png": bytes(2**20), "b.png": b"b"})
+    whole = path.read_bytes()
+    first = whole.index(b"PK\1\2")
+    second = whole.index(b"PK\1\2", first + 1)
+    end = whole.rindex(b"PK\5\6")
+    entries = whole[second:end] + whole[first:second] * 1000
+    told = struct.pack("<4s8xLLH", b"PK\5\6", len(entries), first, 0)
+    path.write_bytes(whole[:first] + entries + told)
+    had, said = taken(path)
+    assert had[:2] == ["b.png", "a.png"]
+    assert len(had) + len(said) == 1001
+    assert len(said) > 900
+    assert all("within the bytes of others" in line for line in said)
+
+
+@pytest.mark.parametrize("broken", ["entry", "place", "cut"])
+def test_a_directory_that_breaks_off(broken: str, tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(5)})
+    data = bytearray(path.read_bytes())
+    fourth = data.rindex(b"PK\1\2", 0, data.rindex(b"PK\1\2"))
+    if broken == "entry":
+        data[fourth] = 0
+    elif broken == "place":
+        struct.pack_into("<L", data, len(data) - 6, 2**31)
+    else:
+        struct.pack_into("<H", data, fourth + 28, 60_000)
+    path.write_bytes(data)
+    had, said = taken(path)
+    assert had[:3] == (["0.png", "1.png", "2.png"] if broken != "place" else [])
+    assert len(said) == (1 if broken != "cut" else len(said))
+    assert "zip archive" in said[-1] or "cannot be taken" in said[-1]
+
+
+def test_listing_a_large_zip_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 9)  # the end record of large archives
+    path = pack(tmp_path / "a.zip", "zip", {f"{number}.png": b"1" for number in range(20_000)})
+    assert b"PK\6\6" in path.read_bytes()
+    tracemalloc.start()
+    count = sum(item.trouble is None for item in find_inputs([str(path)]))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 20_000
+    assert most < 2**22
+    assert len(taken(path)[0]) == 20_000
+
+
 def test_long_names_and_files_with_holes(tmp_path: Path) -> None:
     long = "/".join(["x" * 200] * 5) + "/long.png"
     for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
@@ -534,3 +614,34 @@ def test_an_archive_is_compared_with_the_output_once(
     monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
     assert len(list(request.items(Done()))) == 101
     assert asked == [str(path), str(tmp_path / "b.png")]
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_name_without_an_end_is_refused_soon(null: bool) -> None:
+    taken = 0
+
+    class Endless(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            nonlocal taken
+            taken += size
+            return b"a" * size
+
+    end = "zero byte" if null else "line end"
+    with pytest.raises(UsageError, match=f"-: a name of more than 65536 bytes .* {end} behind it"):
+        list(find_inputs(["-"], null=null, stdin=Endless()))  # type: ignore[arg-type]
+    assert taken < 2**18
+
+
+def test_a_list_that_breaks_off_is_no_whole_list() -> None:
+    left = [b"a.png\nb.p"]
+
+    class Broken(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            if not left:
+                raise OSError(errno.EIO, "Input/output error")
+            return left.pop()
+
+    items = find_inputs(["-"], stdin=Broken())  # type: ignore[arg-type]
+    assert next(items).source == "a.png"
+    with pytest.raises(EndedEarly, match=r"the list cannot be read on \(input/output error\)"):
+        next(items)

@@ -28,7 +28,9 @@ from neocog.batch.run import Tally, reading, usual_workers
 from neocog.batch.steady import SteadyEngine
 from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
 from neocog.batch.work import Job
-from neocog.errors import DeviceError, NeocogError, NothingToRead, UsageError
+from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
+from neocog.forkserver import ForkServer
+from tests.faults import Faulty
 from tests.support import digits_of, save_page, tiny_model
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
@@ -144,96 +146,144 @@ def test_workers_that_are_killed_lose_nothing(reader: Reader, scans: Path) -> No
         text = ""
         for count, block in enumerate(pool.run(into_tasks(find_inputs([scans]), 4))):
             text += block.text
-            if count in (1, 3):
-                os.kill(pool._workers[0].process.pid or 0, signal.SIGKILL)
+            if count == 1:
+                os.kill(pool._workers[0].number, signal.SIGKILL)
     gatherer.close()
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
 
 
-class Deadly(Form):
-    """Ends the process that writes a record of one name."""
+def faults(reader: Reader, folder: Path, *names: str) -> dict[str, str | None]:
+    """Read good pictures among some that do to a worker what their names say."""
+    for name in (*names, *(f"good{number}" for number in range(9))):
+        save_page(folder / f"{name}.png", "1")
+    with reading(Job(reader, Faulty("jsonl")), find_inputs([folder]), workers=2) as blocks:
+        records = [json.loads(line) for block in blocks for line in block.text.splitlines()]
+    assert len(records) == 9 + len(names)
+    return {Path(r["source"]).stem: r["error"] for r in records if not r["text"]}
 
-    def render(self, reading: object) -> str:
-        if "07" in str(getattr(reading, "source", "")) and getattr(reading, "error", "") is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().render(reading)  # type: ignore[arg-type]
+
+_FAILS = "cannot be read: the process that reads it {}, twice"
 
 
 @posix
-def test_a_picture_that_kills_becomes_a_record(reader: Reader, scans: Path) -> None:
-    job = Job(reader, Deadly("jsonl"))
-    with reading(job, find_inputs([scans]), workers=2, ordered=True) as blocks:
-        text = "".join(block.text for block in blocks)
-    records = [json.loads(line) for line in text.splitlines()]
-    assert len(records) == 24
-    assert records[7]["error"] == (
-        "cannot be read: the process that reads it was ended by SIGKILL, 3 times"
+def test_pictures_that_end_a_worker_become_records(reader: Reader, tmp_path: Path) -> None:
+    assert faults(reader, tmp_path, "killed", "odd", "large") == {
+        "killed": _FAILS.format("was ended by SIGKILL"),
+        "odd": _FAILS.format("ended with code 1"),
+        "large": _FAILS.format("needed more than 1.5 GB"),
+    }
+
+
+@posix
+def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_light(source: object) -> bool:
+        return "heavy" not in str(source)
+
+    monkeypatch.setattr("neocog.vision.decode.is_light", is_light)
+    for name in ("1", "2-heavy", "3-heavy-large", "4-heavy-killed", "5"):
+        save_page(tmp_path / f"{name}.png", "7")
+    started: list[int] = []
+    start = ForkServer.start
+    monkeypatch.setattr(ForkServer, "start", lambda own: started.append(1) or start(own))
+    job = Job(reader, Faulty("jsonl"))
+    for workers in (None, 0):
+        with reading(job, find_inputs([tmp_path]), workers=workers) as blocks:
+            records = [json.loads(block.text) for block in blocks]
+        assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
+        assert "needed more than 1.5 GB, twice" in records[2]["error"]
+        assert "SIGKILL" in records[3]["error"]
+    assert len(started) == 10  # for the first heavy one, and after each of four deaths
+    with reading(job, find_inputs([tmp_path / "1.png", tmp_path / "5.png"])) as blocks:
+        assert [block.failed for block in blocks] == [0, 0]
+    assert len(started) == 10
+
+
+@posix
+def test_pictures_that_make_a_worker_silent_become_records(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 2.0)
+    why = _FAILS.format("took longer than 2 s")
+    assert faults(reader, tmp_path, "stopped", "locked") == {"stopped": why, "locked": why}
+
+
+def pool_of(reader: Reader, **options: Any) -> Any:
+    from neocog.batch.pool import Pool
+
+    gatherer = Gatherer(SteadyEngine(reader.engine))
+    return Pool(Job(without_engine(reader), Form("jsonl")), gatherer, **options)
+
+
+@posix
+def test_workers_that_are_stopped_at_birth_or_idle(reader: Reader, scans: Path) -> None:
+    items = list(find_inputs([scans]))
+    with pool_of(reader, workers=2, patience=1.0) as pool:
+        for worker in pool._workers:
+            os.kill(worker.number, signal.SIGSTOP)
+        assert sum(block.inputs for block in pool.run(into_tasks(items, 1))) == 24
+        large = [Item(f"{n}.png", f"{n}.png", data=bytes(2**22)) for n in range(4)]
+        os.kill(pool._workers[0].number, signal.SIGSTOP)  # it is sent more than a pipe holds
+        assert sum(block.inputs for block in pool.run(into_tasks(large, 1))) == 4
+
+
+@posix
+def test_who_waits_for_the_network_or_for_us_is_not_silent(reader: Reader, scans: Path) -> None:
+    class Slow(SteadyEngine):
+        def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
+            time.sleep(1.0)
+            return super().recognise(digits)
+
+    from neocog.batch.pool import Pool
+
+    items = list(find_inputs([scans]))[:4]
+    job = Job(without_engine(reader), Form("jsonl"))
+    with Pool(job, Gatherer(Slow(reader.engine)), workers=1, patience=0.6) as pool:
+        first = pool._workers[0]
+        for block in pool.run(into_tasks(items, 1)):
+            time.sleep(1.0)  # nobody takes what it has to say
+            assert not block.failed
+        assert pool._workers[0] is first
+
+
+@posix
+def test_what_forks_workers_may_end(reader: Reader, scans: Path) -> None:
+    items = list(find_inputs([scans]))
+    with pool_of(reader, workers=2) as pool:
+        count = 0
+        for block in pool.run(into_tasks(items, 1)):
+            if count == 0:
+                pool._server._process.kill()
+                os.kill(pool._workers[1].number, signal.SIGKILL)
+            count += block.inputs
+        assert count == 24
+    assert pool._server._process is None
+
+
+@posix
+def test_workers_that_cannot_be_had_end_the_run(
+    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.batch.pool.PRELOAD", ["neocog", "no_such_module"])
+    with pytest.raises(EndedEarly, match=r"cannot be started: ModuleNotFoundError"):
+        read_all(reader, scans, workers=1)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(EndedEarly, match=r"cannot be started: .*No such file"):
+        read_all(reader, scans, workers=1)
+
+
+def test_records_that_are_missing_are_an_error(
+    reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neocog.batch import request
+
+    monkeypatch.setattr(
+        Job, "do", lambda self, task, beat=None: Block(task.place, inputs="03" not in str(task))
     )
-    assert [r["source"] for r in records if r["error"]] == [
-        str(scans / "05.png"), str(scans / "07.png")
-    ]  # fmt: skip
-
-
-class Unforeseen(Form):
-    """Fails with what no picture is expected to do, over one name."""
-
-    def render(self, reading: object) -> str:
-        if "07" in str(getattr(reading, "source", "")) and getattr(reading, "error", "") is None:
-            raise KeyboardInterrupt if "odd" in str(getattr(reading, "source", "")) else MemoryError
-        return super().render(reading)  # type: ignore[arg-type]
-
-
-@posix
-@pytest.mark.parametrize("name", ["odd07.png", "large07.png"])
-def test_a_thread_that_ends_ends_its_worker(reader: Reader, name: str, tmp_path: Path) -> None:
-    for picture in (name, "1.png"):
-        save_page(tmp_path / picture, "1")
-    job = Job(reader, Unforeseen("jsonl"))
-    with reading(job, find_inputs([tmp_path]), workers=2) as blocks:
-        text = "".join(block.text for block in blocks)
-    found = {Path(r["source"]).name: r["error"] for r in map(json.loads, text.splitlines())}
-    wanted = "cannot be read: the process that reads it ended with code 1, 3 times"
-    assert found == {name: wanted, "1.png": None}
-
-
-class Ended(Exception):
-    """Stands for the end of a worker process."""
-
-
-def end_of(code: int) -> None:
-    raise Ended(code)
-
-
-def test_only_a_worker_at_its_own_work_can_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "PATIENCE", 0.05)
-    monkeypatch.setattr(worker.os, "_exit", end_of)
-    own, theirs = multiprocessing.Pipe()
-    link = worker.Link(theirs)
-    waits, steps = threading.Event(), threading.Event()
-
-    class Slow:
-        """Asks the network, and then does not get on."""
-
-        def do(self, task: Task, *, beat: object) -> Block:
-            worker._ask(link, np.zeros((1, 28, 28), np.uint8))
-            waits.set()
-            steps.wait(5.0)
-            return Block(task.place)
-
-    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    lane = worker._Lane(Slow(), link, tasks, threading.Lock())  # type: ignore[arg-type]
-    lane.start()
-    tasks.put(Task(Place(0), ()))
-    kind, number, _ = own.recv()
-    time.sleep(0.1)
-    worker._watch([lane])  # the network takes its time
-    link.answer(number, None)  # type: ignore[arg-type]
-    waits.wait(5.0)
-    time.sleep(0.1)
-    with pytest.raises(Ended, match="75"):
-        worker._watch([lane])
-    steps.set()
-    assert (kind, own.recv()[0]) == (worker.DIGITS, worker.BLOCK)
+    wanted = request.Request((str(scans),), Form("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
+    with pytest.raises(EndedEarly, match="24 inputs were found, and records came of 23"):
+        request.read_all(wanted, reader)
 
 
 def test_one_lane_works_while_the_other_waits_for_the_network() -> None:
@@ -278,7 +328,7 @@ def test_no_more_workers_than_there_are_files_for(
 ) -> None:
     import resource
 
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 4096))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 4096))
     with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
         read_all(reader, scans, workers=9)
     monkeypatch.setattr("neocog.network.engine.cores", lambda: 64)
@@ -383,7 +433,7 @@ def test_what_a_dead_worker_had_is_tried_alone() -> None:
     fresh.proven = False
     dispatch.died(fresh, "x")
     dispatch.died(fresh, "x")
-    with pytest.raises(NeocogError, match="cannot be started"):
+    with pytest.raises(EndedEarly, match="cannot be started"):
         dispatch.died(fresh, "x")
     dispatch.stop()
 
@@ -398,7 +448,7 @@ def test_false_starts_count_in_succession() -> None:
         dispatch.finished(hands[0], next(iter(hands[0].tasks)))
         dispatch.died(fresh, "was ended")
     dispatch.died(fresh, "was ended")
-    with pytest.raises(NeocogError, match="cannot be started"):
+    with pytest.raises(EndedEarly, match="cannot be started"):
         dispatch.died(fresh, "was ended")
     dispatch.stop()
 

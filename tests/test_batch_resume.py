@@ -1,5 +1,6 @@
 """Going on where a run broke off: nothing is lost, nothing comes twice."""
 
+import errno
 import json
 import os
 import shlex
@@ -8,17 +9,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from neocog.batch.forms import Form
+from neocog.batch.forms import Form, kind_of
 from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sinks import alone, open_sink
-from neocog.errors import UsageError
+from neocog.errors import EndedEarly, UsageError
 from tests.support import page, run, save_page
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +260,7 @@ def test_killed_while_old_records_make_way(tmp_path: Path) -> None:
     out.write_bytes(lines_of(old))
     program = f"""
 import os, signal
-from neocog.batch.forms import Form
+from neocog.batch.forms import Form, kind_of
 from neocog.batch.records import PageReading
 from neocog.batch.resume import read_done
 from neocog.batch.sinks import open_sink
@@ -264,6 +272,102 @@ with open_sink(Form("jsonl"), {str(out)!r}, done=read_done({str(out)!r}, model="
     done = subprocess.run([sys.executable, "-c", program], check=False)
     assert done.returncode == -signal.SIGKILL
     assert out.read_bytes() == lines_of(old, new)
+
+
+# --- what becomes of the file during the run ---------------------------------------------------
+
+A, B, C = (PageReading(name, text="7", model="m") for name in "abc")
+
+
+def write(out: Path, *steps: Any, done: Done | None = None) -> None:
+    """Write records, and do what there is to do between them."""
+    with open_sink(Form(kind_of(str(out))), out, done=done) as sink:
+        for step in steps:
+            if isinstance(step, PageReading):
+                sink.write(step)
+            else:
+                step()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="open files cannot be removed there")
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_goes_is_told_and_saved(replaced: bool, resumed: bool, tmp_path: Path) -> None:
+    out, saved = tmp_path / "out.jsonl", tmp_path / "out.2.jsonl"
+    (tmp_path / "out.1.jsonl").write_text("mine")
+    (tmp_path / "other").write_text("theirs")
+    if resumed:
+        out.write_bytes(lines_of(A))
+        out.chmod(0o600)
+    done = read_done(out, model="m") if resumed else None
+    goes = partial((tmp_path / "other").rename, out) if replaced else out.unlink
+    was = "replaced" if replaced else "removed"
+    told = rf"out\.jsonl: was {was} while .*; what it held is in .*\.2\.jsonl, go on .* --resume"
+    with pytest.raises(EndedEarly, match=told):
+        write(out, B, goes, C, done=done)
+    assert saved.read_bytes() == lines_of(*([A] if resumed else []), B, C)
+    assert not resumed or saved.stat().st_mode & 0o777 == 0o600
+    assert not replaced or out.read_text() == "theirs"
+    assert (tmp_path / "out.1.jsonl").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="open files cannot be removed there")
+def test_a_file_that_goes_at_the_end_or_with_its_folder(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    out = place / "out.csv"
+    with pytest.raises(EndedEarly, match="held cannot be saved"):
+        write(out, A, out.unlink, place.rmdir)
+    place.mkdir()
+    with pytest.raises(EndedEarly, match=r"held is in .*out\.1\.csv$"):
+        write(out, A, out.unlink)
+    assert len((place / "out.1.csv").read_text().splitlines()) == 2
+
+
+def test_a_file_that_is_cut(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(EndedEarly, match="was cut"):
+        write(out, A, partial(out.write_bytes, b""), B)
+    assert out.read_bytes() == lines_of(B)  # and no zeros before it
+
+
+def test_what_others_append_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+
+    def append() -> None:
+        with out.open("ab") as other:
+            other.write(lines_of(B))
+
+    write(out, A, append, C)
+    assert out.read_bytes() == lines_of(A, B, C)
+
+
+def test_a_full_disk_ends_the_run_and_it_is_gone_on_with(
+    model: str, scans: Path, tmp_path: Path
+) -> None:
+    resource = pytest.importorskip("resource")
+    out = tmp_path / "out.jsonl"
+    words = ["read", str(scans), "--model", model, "--workers", "0", "-o", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-m", "neocog", *words],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900)),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    told = f"{out}: cannot be written (File too large); what it holds stands"
+    assert (done.returncode, told in done.stderr) == (6, True)
+    assert out.stat().st_size == 900
+    assert run(*words, "--resume").exit_code == 1
+    assert len(out.read_text().splitlines()) == 7
+
+
+def test_a_pipe_that_is_not_stdout_is_no_quiet_end(tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs pipes with a name")
+    os.mkfifo(pipe := tmp_path / "pipe.jsonl")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(EndedEarly, match=os.strerror(errno.EPIPE)):
+        write(pipe, A, partial(os.close, reader), B)
 
 
 # --- two runs ---------------------------------------------------------------------------------
@@ -329,11 +433,22 @@ def test_a_lock_that_cannot_be_had_stops_nobody(
     with alone(out), alone(out):  # nowhere to lock
         pass
     (tmp_path / "locks").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     with alone(out):
-        (lock,) = (tmp_path / "locks").iterdir()
-    lock.unlink()
-    lock.mkdir()  # as good as another user's: it cannot be opened
-    with alone(out), alone(out):
+        (folder,) = (tmp_path / "locks").iterdir()
+    (lock,) = folder.iterdir()
+    folder.chmod(0o777)  # others can make locks there, and hold them
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with alone(out), alone(out):
+            pass
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").chmod(0o700)
+        with alone(out), alone(out):
+            pass
+    (tmp_path / "run").mkdir()  # there is another place for it
+    with alone(out), pytest.raises(UsageError, match="another run"), alone(out):
         pass
     assert not out.exists()
 

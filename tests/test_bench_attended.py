@@ -70,7 +70,7 @@ def test_what_never_begins_is_not_tried_for_ever(capfd: pytest.CaptureFixture[st
     with pytest.raises(NeocogError, match=r"nothing was measured: start: .* code 1"):
         attend(never, {}, seconds=60, save=saved.append, log=str)
     assert len(saved) == 2
-    assert capfd.readouterr().err.count("Process Spawn") == 2
+    assert capfd.readouterr().err.count("process failed: RuntimeError") == 2
 
 
 def test_two_of_a_kind_leave_out_the_others() -> None:

@@ -175,7 +175,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @pytest.mark.usefixtures("device")
 def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        slayer_future, "powered", lambda work, seconds, number: (100.0, work(0.0) + 8, 0.5)
+        slayer_future, "powered", lambda work, seconds, *numbers: (100.0, work(0.0) + 8, 0.5)
     )
     kept: list[Any] = []
     options = Options(device="cuda", quick=True, sizes=("3/4/5",), sections=(*ON_GPU, "cpu_frame"))
@@ -200,8 +200,8 @@ def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def powered(work: Any, seconds: float, number: int) -> Any:
-        asked.append(number)
+    def powered(work: Any, seconds: float, *numbers: int) -> Any:
+        asked.extend(numbers)
         return 100.0, work(0.0) + 8, 0.5
 
     def engine(model: Any, **options: Any) -> Any:

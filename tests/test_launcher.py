@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import json
+import os
+import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from neocog.batch import device as batch_device
-from neocog.cuda import devices, launcher, plan, roofline, tilings
+from neocog.cuda import cache, devices, launcher, plan, roofline, tilings
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.engine import shares_of
 from neocog.cuda.kernel import Kernel, Launch
@@ -343,20 +345,64 @@ def test_stages_in_parts_are_chosen_for_a_part() -> None:
     assert (steps["US2"], steps["US4"]) == ("direct", "tensor")
 
 
-def test_measured_plans_are_kept_by_device_shape_and_precision(tmp_path: Path) -> None:
-    store = Store("GPU", tiny_model(), "fp16", tmp_path)
+def test_measured_plans_are_kept_by_device_shape_and_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
+    store = Store("GPU", tiny_model(), "fp16")
     assert store.load() is None
     plan = Plan({anchor: {"US2": ("direct", "tensor")} for anchor in ANCHORS}, 128, 32)
     store.save(plan, {"8": {}})
-    found = Store("GPU", tiny_model(), "fp16", tmp_path).load()
+    found = Store("GPU", tiny_model(), "fp16").load()
     assert found is not None
     assert found.table == plan.table
     assert (found.chunk, found.part) == (128, 32)
-    assert Store("another", tiny_model(), "fp16", tmp_path).load() is None
-    assert Store("GPU", tiny_model(), "bf16", tmp_path).load() is None
-    store.path.write_bytes(store.path.read_bytes()[:20])
+    assert Store("another", tiny_model(), "fp16").load() is None
+    assert Store("GPU", tiny_model(), "bf16").load() is None
+    (path,) = (tmp_path / "builds").iterdir()
+    path.write_bytes(path.read_bytes()[:20])
     assert store.load() is None
-    Store("GPU", tiny_model(), "fp16", tmp_path / "p.json" / "no").save(plan, {})
+    monkeypatch.setenv("NEOCOG_CACHE", str(path / "no"))
+    store.save(plan, {})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
+def test_only_this_users_builds_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, theirs = tmp_path / "builds", tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    monkeypatch.setenv("NEOCOG_CACHE", str(theirs))
+    stored = cache.store("x", b"not what was built")
+    monkeypatch.setenv("NEOCOG_CACHE", str(own))
+    assert cache.store("y", b"build") == own / "y"
+    assert cache.load("y") == b"build"
+    assert (stat.S_IMODE(own.stat().st_mode), stat.S_IMODE((own / "y").stat().st_mode)) == (
+        0o700, 0o600
+    )  # fmt: skip
+    (own / "link").symlink_to(stored)
+    os.mkfifo(own / "pipe")
+    assert cache.load("link") is cache.load("pipe") is None
+    (own / "y").chmod(0o620)
+    assert cache.load("y") is None
+    assert capsys.readouterr().err == ""
+    (own / "y").chmod(0o600)
+    own.chmod(0o777)
+    assert cache.load("y") is cache.load("y") is cache.store("z", b"") is None
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "others may write to it (chmod go-w)" in line
+    own.chmod(0o700)
+    assert cache.load("y") == b"build"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
+def test_builds_of_root_are_taken_of_others_not() -> None:
+    def about(user: int, mode: int = 0o755) -> Any:
+        return SimpleNamespace(st_uid=user, st_mode=mode)
+
+    assert cache._foreign(about(0)) == cache._foreign(about(os.geteuid())) == ""
+    assert "another user" in cache._foreign(about(os.geteuid() + 1, 0o700))
 
 
 def test_what_was_measured_holds_for_the_code_and_the_tilings(
@@ -366,7 +412,7 @@ def test_what_was_measured_holds_for_the_code_and_the_tilings(
         name="GPU", arch=90, processors=132, current=contextlib.nullcontext
     )
     measured: list[str] = []
-    monkeypatch.setattr(roofline, "cache_folder", lambda: tmp_path)
+    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
     monkeypatch.setattr(roofline, "_fma", lambda gpu: measured.append("fma") or 1.0)
     monkeypatch.setattr(roofline, "_copy", lambda gpu: 1.0)
     monkeypatch.setattr(roofline, "_product", lambda gpu, kind: None)

@@ -17,9 +17,10 @@ import cv2
 import numpy as np
 import pytest
 
+from neocog import programs
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.live import process, programs
+from neocog.live import process
 from neocog.live.crew import Crew, Scout, Team, Teams
 from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
@@ -148,9 +149,7 @@ class TestOneProcess:
         assert crew.apart
         crew.close()
         code = "import cv2, neocog; print(cv2.__file__, neocog.__file__)"
-        ran = subprocess.run(
-            programs.python("-c", code), env=programs.surroundings(), capture_output=True
-        )
+        ran = subprocess.run(programs.python("-c", code), capture_output=True)
         assert ran.returncode == 0
         assert str(tmp_path) not in ran.stdout.decode()
 
@@ -186,7 +185,7 @@ class TestOneProcess:
         time.sleep(0.1)
         one.close()
         assert told.wait(60), "who waits for it is told"
-        other._limit = 0.5
+        other.limit = 0.5
         with pytest.raises(BROKEN):
             other.answer()
         other.close()
@@ -481,7 +480,7 @@ def test_frames_are_read_in_their_order_though_a_process_hangs(
         finder = pipeline._finder
         assert isinstance(finder, Crew)
         views = [next(iter(pipeline))]
-        hang(finder)._limit = 0.5
+        hang(finder).limit = 0.5
         views += pipeline
     indices = [view.frame.index for view in views]
     assert indices == sorted(set(indices))

@@ -173,8 +173,8 @@ class TestLive:
             (tmp_path / name).write_bytes(b"broken")
         one, all_ = live(tmp_path / "000.png", model), live(tmp_path, model)
         assert one.exit_code == all_.exit_code == 1
-        assert "000.png: is no picture that can be decoded" in one.stderr
-        assert "holds 2 files, none of them a picture" in all_.stderr
+        assert "000.png: the file is no picture that can be decoded" in one.stderr
+        assert "of 2 files none is a picture" in all_.stderr
         for number, frame in enumerate(clip(("471", 14)), 2):
             cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
         assert live(tmp_path, model).stdout == "471\n"

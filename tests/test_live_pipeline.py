@@ -5,9 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -22,10 +20,9 @@ from neocog.live.capture import Capture, Notice
 from neocog.live.finder import Finder
 from neocog.live.frames import Closed, Feedback, Frame, Handoff
 from neocog.live.look import Looker, Roi
-from neocog.live.multipart import Multipart
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
-from neocog.live.streams import MjpegSource, RtspSource, without_password
+from neocog.live.video import Stream, without_password
 from neocog.network.once import Once
 from tests.live_support import MjpegServer, Scripted, clip, picture, save_video
 from tests.support import digits_of, tiny_model
@@ -49,7 +46,7 @@ def wait_for(condition: threading.Event | object, seconds: float = 20.0) -> bool
     return False
 
 
-def grab_all(source: MjpegSource | RtspSource) -> None:
+def grab_all(source: Stream) -> None:
     for _ in range(50):
         source.grab()
 
@@ -177,7 +174,7 @@ class TestPictures:
     def test_each_is_decoded_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         frame, load = picture("471"), PngImageFile.load
         decoded: list[object] = []
-        monkeypatch.setattr(cv2, "imread", lambda *words: decoded.append(words) or frame)
+        monkeypatch.setattr(cv2, "imdecode", lambda *words: decoded.append(words) or frame)
         monkeypatch.setattr(
             PngImageFile, "load", lambda self: (decoded.append(self), load(self))[1]
         )
@@ -494,61 +491,6 @@ class TestSources:
             open_source(tmp_path / "a.avi").open()
 
 
-class TestMultipart:
-    PARTS = (
-        b"\xff\xd8 one \r\n two \xff\xd9",
-        b"\xff\xd8three--frame\xff\xd9",
-        b"\xff\xd8\xff\xd9",
-    )
-
-    def stream(self, *, told: bool, end: bytes = b"\r\n") -> bytes:
-        out = b"preamble" + end
-        for part in self.PARTS:
-            length = f"Content-Length: {len(part)}".encode() + end if told else b""
-            out += b"--frame" + end + b"Content-Type: image/jpeg" + end + length + end + part + end
-        return out + b"--frame" + end
-
-    @pytest.mark.parametrize("told", [True, False])
-    @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-    @pytest.mark.parametrize("piece", [1, 7, 1000])
-    def test_pictures_come_out_however_the_bytes_come_in(
-        self, told: bool, end: bytes, piece: int
-    ) -> None:
-        data = self.stream(told=told, end=end)
-        parts = Multipart("frame")
-        found = []
-        for start in range(0, len(data), piece):
-            found += parts.feed(data[start : start + piece])
-        assert tuple(found) == self.PARTS
-
-    def test_a_boundary_with_its_dashes_is_understood(self) -> None:
-        assert len(Multipart("--frame").feed(self.stream(told=True))) == 3
-
-    def test_an_endless_part_is_refused(self) -> None:
-        parts = Multipart("frame")
-        parts.feed(b"x" * 2**24)
-        with pytest.raises(ValueError, match="32 MiB"):
-            parts.feed(b"x" * (2**24 + 1))
-
-    def test_a_senseless_length_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="bytes"):
-            Multipart("f").feed(b"--f\r\nContent-Length: 99999999999\r\n\r\n")
-
-
-def jpeg(text: str) -> bytes:
-    return cv2.imencode(".jpg", picture(text))[1].tobytes()
-
-
-def endless(monkeypatch: pytest.MonkeyPatch, pictures: list[bytes]) -> MjpegSource:
-    """A stream of these pictures over and over, as fast as it is read."""
-    parts = cycle(b"--f\r\nContent-Length: %d\r\n\r\n%b\r\n" % (len(one), one) for one in pictures)
-    source = MjpegSource("http://127.0.0.1/")
-    source._parts = Multipart("f")
-    source._answer = SimpleNamespace(read1=lambda most: next(parts))  # type: ignore[assignment]
-    monkeypatch.setattr(source, "_more", lambda: True)
-    return source
-
-
 class TestHttp:
     @pytest.fixture
     def server(self) -> Iterator[MjpegServer]:
@@ -571,7 +513,7 @@ class TestHttp:
         self, server: MjpegServer, reader: Reader
     ) -> None:
         notices: list[str] = []
-        source = MjpegSource(server.address)
+        source = Stream(server.address)
         shown = ["471"]
         server.frame = lambda: picture(shown[0])
         pipeline = Pipeline(source, reader, tell=lambda notice: notices.append(notice.kind))
@@ -596,8 +538,8 @@ class TestHttp:
         assert "471" not in texts, "no old frame is read after the restart"
 
     def test_a_silent_server_counts_as_lost(self, server: MjpegServer) -> None:
-        source = MjpegSource(server.address, silence=0.2)
-        source.open()
+        source = Stream(server.address, silence=0.5)
+        assert source.open() == "320x240, MJPEG over HTTP"
         assert source.grab()
         stop = threading.Event()
         server.frame = lambda: (stop.wait(5), picture("1"))[1]
@@ -606,52 +548,11 @@ class TestHttp:
         stop.set()
         source.close()
 
-    def test_a_server_that_never_pauses_holds_nothing_up(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        source = endless(monkeypatch, [jpeg("1")])
-        start = time.monotonic()
-        for _ in range(3):
-            assert source.grab()
-        assert time.monotonic() - start < 2
-        assert source.retrieve().shape == (240, 320, 3)
-
-    def test_a_broken_picture_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("neocog.live.streams._CATCH_UP", 0.0)
-        source = endless(monkeypatch, [b"broken", jpeg("1")])
-        for _ in range(3):
-            source.grab()
-            assert source.retrieve().shape == (240, 320, 3)
-
-    def test_broken_pictures_alone_are_no_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("neocog.live.streams._CATCH_UP", 0.0)
-        source = endless(monkeypatch, [b"broken"])
-        source.grab()
-        with pytest.raises(SourceLost, match="cannot be decoded"):
-            source.retrieve()
-
     def test_what_is_no_stream_is_told(self) -> None:
         with pytest.raises(InputError, match="refused"):
-            MjpegSource("http://127.0.0.1:9/").open()
-
-    def test_rtsp_goes_through_ffmpeg(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="cannot be opened"):
-            RtspSource("rtsp://127.0.0.1:9/a", silence=0.5).open()
-        save_video(tmp_path / "stream.avi", clip(("1", 3)))
-        source = RtspSource(str(tmp_path / "stream.avi"))  # what FFmpeg reads otherwise
-        assert source.open() == "320x240 over RTSP"
-        assert source.grab()
-        assert source.retrieve().shape == (240, 320, 3)
-        with pytest.raises(SourceLost, match="broke off"):
-            grab_all(source)
-
-    def test_files_opened_after_a_stream_keep_their_frames(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError):
-            RtspSource("rtsp://127.0.0.1:9/a", silence=0.5).open()
-        save_video(tmp_path / "clip.avi", clip(("1", 2)))
-        source = open_source(tmp_path / "clip.avi")
-        source.open()
-        assert [source.grab() for _ in range(3)] == [True, True, False]
+            Stream("http://127.0.0.1:9/").open()
+        with pytest.raises(InputError, match="refused"):
+            Stream("rtsp://127.0.0.1:9/a", silence=0.5).open()
 
     def test_passwords_are_not_shown(self) -> None:
         assert without_password("http://me:secret@host:80/a") == "http://host:80/a"

@@ -2,16 +2,30 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import tiny_model
+from support import run, tiny_model
 
+from benchmarks.ship import write_sums
 from neocog.errors import ModelError
 from neocog.network import registry
-from neocog.network.model import Model, from_bytes, load_model, to_bytes
+from neocog.network.engine import Engine
+from neocog.network.made import made_digits
+from neocog.network.model import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_HEADER,
+    MAX_WEIGHT,
+    Model,
+    from_bytes,
+    load_model,
+    to_bytes,
+)
+from neocog.network.u0 import u0_from_digits
 
 
 def test_saved_is_loaded(tmp_path: Path) -> None:
@@ -77,6 +91,15 @@ def with_reference(value: float) -> Model:
     [
         (lambda: with_reference(np.nan), "not finite"),
         (lambda: with_reference(-1.0), "negative"),
+        (lambda: with_reference(1e10), "US2.reference reaches 1e\\+10; wanted at most 1e\\+09"),
+        (
+            lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
+            "UC3.blur reaches 3e\\+38; wanted at most 65504",
+        ),
+        (
+            lambda: broken(rule="linear", gains=np.full(10, 3e38, np.float32)),
+            "UC4.gains reaches 3e\\+38",
+        ),
         (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
         (lambda: broken(labels=np.arange(9)), "wanted \\(10,\\)"),
         (lambda: broken(temperature=0.0), "temperature"),
@@ -135,7 +158,6 @@ def test_a_header_that_lies_is_refused() -> None:
         ({"reading": {"min_p": True}}, "min_p True; wanted"),
         ({"reading": {"strip_odds": None}}, "strip_odds None; wanted"),
         ({"reading": {"page_odds": -1}}, "page_odds -1; wanted"),
-        ({"reading": {"cut_odds": np.nan}}, "cut_odds nan; wanted"),
         ({"reading": {"many": 10**400}}, "many 1000.*; wanted"),
         ({"rejection": 1}, "the card's rejection is 1"),
         ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
@@ -153,6 +175,116 @@ def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: 
         from_bytes(data, source="m")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
+
+
+def with_header(change: Callable[[str], str]) -> bytes:
+    """A model whose own header, JSON in the metadata, is changed."""
+    data = to_bytes(broken(card={"note": "here"}))
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"]["neocog"] = change(header["__metadata__"]["neocog"])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+@pytest.mark.parametrize(
+    ("here", "reason"),
+    [
+        ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 tables within"),
+        ("[" * 400 + "]" * 400, "a card of more than 16 tables within"),
+        ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
+        ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
+        ("NaN", "not finite: NaN"),
+        ("-Infinity", "not finite: -Infinity"),
+        ("1e999", "not finite: 1e999"),
+        ("1" * 5000, "cut short or not a model"),
+    ],
+    ids=["deep", "deeper", "deepest", "long", "NaN", "infinity", "exponent", "digits"],
+)
+def test_cards_without_bounds_are_refused(here: str, reason: str) -> None:
+    assert from_bytes(with_header(lambda text: text), source="m").card == {"note": "here"}
+    with pytest.raises(ModelError, match=reason) as caught:
+        from_bytes(with_header(lambda text: text.replace('"here"', here)), source="m")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_a_number_that_is_not_finite_is_not_written() -> None:
+    for model in (broken(card={"reading": {"cut_odds": np.nan}}), broken(temperature=np.inf)):
+        with pytest.raises(ModelError, match="a number that is not finite"):
+            to_bytes(model)
+
+
+def test_a_name_is_shown_and_obeyed_by_no_terminal() -> None:
+    model = from_bytes(to_bytes(broken(name="\x1b[2Jclean\n" + "x" * 1000)), source="m")
+    assert model.name == r"\x1b[2Jclean\n" + "x" * 186
+
+
+def test_the_largest_weights_that_are_taken_give_finite_answers() -> None:
+    whole = tiny_model()
+    most = replace(
+        whole,
+        s=tuple(  # type: ignore[arg-type]
+            replace(s, c=np.full_like(s.c, MAX_WEIGHT), reference=s.reference + np.float32(9e8))
+            for s in whole.s
+        ),
+        blurs=tuple(np.full_like(blur, MAX_WEIGHT) for blur in whole.blurs),  # type: ignore[arg-type]
+        labels=np.zeros(10, np.int64),
+    )
+    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
+    gains = np.full(10, MAX_WEIGHT, np.float32)
+    for change in ({"rule": "linear", "gains": gains}, {"rule": "triples"}, {"psi": "ratio"}):
+        model = from_bytes(to_bytes(replace(most, temperature=1e-6, **change)), source="m")
+        engine = Engine(model)
+        answers, maps = engine.recognise(digits), engine.maps(u0_from_digits(digits))
+        for found in (answers.score, answers.p, answers.margin, *maps.values()):
+            assert np.isfinite(found).all()
+
+
+def test_a_file_too_large_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    with path.open("wb") as stream:
+        stream.truncate(MAX_BYTES + 1)
+    with pytest.raises(ModelError, match="larger than 4,294,967,296 bytes"):
+        load_model(path)
+
+
+def test_shipped_files_are_compared_with_their_digests(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        tiny_model().save(tmp_path / f"{name}.safetensors")
+    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    assert not registry.check_digest(a)
+    write_sums(tmp_path)
+    assert registry.check_digest(a)
+    data = bytearray(b.read_bytes())
+    data[-1000] ^= 1
+    b.write_bytes(data)
+    load_model(b)  # nothing else shows it
+    result = run("models", "verify", a, b)
+    assert result.exit_code == 4
+    assert "tiny@" in result.stdout
+    assert "as shipped" in result.stdout
+    assert f"broken  model {b}: not as it was shipped, its SHA-256 is" in result.stdout
+
+
+def test_a_shipped_model_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "models_dir", lambda: tmp_path)
+    for name in ("a", "b"):
+        tiny_model().save(tmp_path / f"{name}.safetensors")
+    write_sums(tmp_path)
+    (tmp_path / "b.safetensors").unlink()
+    result = run("models", "verify")
+    assert result.exit_code == 4
+    assert "broken  no model named 'b'" in result.stdout
+
+
+def test_every_model_here_is_as_it_was_shipped() -> None:
+    entries = registry.list_models()
+    assert set(registry.shipped_digests(registry.models_dir())) == {e.path.name for e in entries}
+    assert all(registry.check_digest(entry.path) for entry in entries)
 
 
 def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:

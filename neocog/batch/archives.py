@@ -10,14 +10,22 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import IO, Any, NamedTuple, Self, cast
 
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP, is_picture_name
+from neocog.batch.zipped import Entry, entries
 from neocog.errors import InputError
+from neocog.messages import printable
 
 MAX_BYTES = 2**28
 """A member that unpacks to more bytes than this is refused by what the archive says of it."""
+
+MAX_UNPACKED, MAX_RATIO = 2**32, 100
+"""An archive may unpack to 4 GB, or to a hundred times its own bytes where that is more."""
+
+MAX_DICTIONARY = 2**27
+"""Bytes that unpacking xz may take: twice what xz -9 asks for."""
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
 _OPEN = 4  # archives that a process keeps open
@@ -25,14 +33,6 @@ _ONE_AT_A_TIME = threading.Lock()  # a file has one place where it is read
 _PATCHED = 0x20  # a flag of members that are the difference from others
 _ZIP_MARK = b"PK\3\4"
 _ZIP_HEADER = struct.Struct("<26x2H")  # before a member: the lengths of two more fields
-
-_PACKERS: dict[bytes, Callable[[str], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\0": partial(lzma.open, format=lzma.FORMAT_XZ),  # zeros may fill the end
-    b"\x5d\0\0\x80": lzma.open,
-}
-"""How a packed file begins, and what unpacks it."""
 
 _BLOCK = 2**15  # bytes that are unpacked at a time
 _LONG = (
@@ -160,27 +160,49 @@ def _broken(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise InputError(f"{what}: {reason.splitlines()[0][:120]}") from None
+        raise InputError(f"{what}: {printable(reason.splitlines()[0][:120])}") from None
 
 
 def _zip_members(path: str) -> Iterator[Member]:
-    with _broken("no zip archive that can be opened"), zipfile.ZipFile(path) as archive:
-        left = archive.infolist()[::-1]
-    del archive
-    while left:  # the directory shrinks as it is gone through
-        info = left.pop()
-        if _wanted(info.filename):
-            packed = Packed(info.compress_type, info.compress_size, info.CRC)
-            trouble = _zip_trouble(info)
-            yield Member(info.filename, info.header_offset, info.file_size, None, trouble, packed)
+    size = left = os.path.getsize(path)
+    room = _room(size)
+    with ExitStack() as files:
+        with _broken("no zip archive that can be opened"):
+            found = entries(files.enter_context(open(path, "rb")))
+        while True:
+            with _broken("no zip archive that can be read to its end"):
+                entry = next(found, None)
+            if entry is None:
+                return
+            if not _wanted(entry.name):
+                continue
+            trouble = _zip_trouble(entry)
+            if trouble is None:
+                left -= entry.packed + _ZIP_HEADER.size
+                room -= entry.size
+                if left < 0:
+                    trouble = "lies within the bytes of others in its archive; pack it anew"
+                elif room < 0:
+                    trouble = f"is left out: {_too_much(size)}"
+            packed = Packed(entry.method, entry.packed, entry.crc)
+            yield Member(entry.name, entry.start, entry.size, None, trouble, packed)
 
 
-def _zip_trouble(info: zipfile.ZipInfo) -> str | None:
-    if info.flag_bits & 1:
+def _zip_trouble(entry: Entry) -> str | None:
+    if entry.flags & 1:
         return "is encrypted in its archive; pack it without a password"
-    if info.compress_type not in _PLAIN or info.flag_bits & _PATCHED:
+    if entry.method not in _PLAIN or entry.flags & _PATCHED:
         return "is packed by an unusual method; pack it with zip's own (deflate)"
-    return _too_large(info.file_size)
+    return _too_large(entry.size)
+
+
+def _room(size: int) -> int:
+    """Bytes that an archive of a size may unpack to."""
+    return max(MAX_UNPACKED, MAX_RATIO * size)
+
+
+def _too_much(size: int) -> str:
+    return f"the archive unpacks to more than {_room(size):,} bytes; give it in parts"
 
 
 class _Info(tarfile.TarInfo):
@@ -239,51 +261,113 @@ class _Tar(tarfile.TarFile):
 def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
     with ExitStack() as files:
         with _broken("no tar archive that can be read"):
-            stream = files.enter_context(_unpacked(path)) if packed else None
             mode: Any = "r|" if packed else "r:"
-            pieces: Any = _Pieces(stream) if stream else None
+            pieces: Any = None
+            if packed:
+                pieces = _Pieces(files.enter_context(_unpacked(path)), os.path.getsize(path))
             archive = files.enter_context(_Tar.open(path, mode, pieces, _BLOCK))
         while True:
             with _broken("the archive cannot be read to its end"):
                 info = archive.next()
                 if info is None:
-                    if stream is not None:
-                        _read_on(stream)
+                    if packed:
+                        _read_on(pieces)
                     return
                 found = _tar_member(archive, info, packed) if _wanted(info.name) else None
             if found is not None:
                 yield found
 
 
-def _unpacked(path: str) -> IO[bytes]:
+def _unpacked(path: str) -> Any:
     """The bytes that a packed file stands for, of all streams in it."""
     with open(path, "rb") as stream:
         begin = stream.read(6)
     for mark, opened in _PACKERS.items():
         if begin.startswith(mark):
-            return cast(IO[bytes], opened(path))
+            return opened(path)
     return open(path, "rb")
 
 
-class _Pieces:
-    """Bytes as they are unpacked: those before a damage do not wait for those behind it."""
+class _Xz:
+    """A file that xz or lzma has packed, unpacked in bounded memory."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115
+        self._left = b""
+        self._stream = lzma.LZMADecompressor(memlimit=MAX_DICTIONARY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read1(self, size: int) -> bytes:
+        """Up to ``size`` bytes, none at the end."""
+        while not self._stream.eof or self._another():
+            block = b""
+            if self._stream.needs_input:
+                block, self._left = self._left or self._file.read(_BLOCK), b""
+                if not block:
+                    raise EOFError("the archive is cut short")
+            try:
+                data = self._stream.decompress(block, size)
+            except lzma.LZMAError as error:
+                raise OSError(f"{error}; it may be packed as by xz -9 at most") from None
+            if data:
+                return data
+        return b""
+
+    def _another(self) -> bool:
+        """Turn to the next stream, if there is one: zeros may lie before it."""
+        rest = self._stream.unused_data.lstrip(b"\0")
+        while len(rest) < 6 and (block := self._file.read(_BLOCK)):
+            rest = (rest + block).lstrip(b"\0")
+        if not rest.startswith(_XZ):
+            return False
+        self._left, self._stream = rest, lzma.LZMADecompressor(memlimit=MAX_DICTIONARY)
+        return True
+
+
+_XZ = (b"\xfd7zXZ\0", b"\x5d\0\0\x80")
+_PACKERS: dict[bytes, Callable[[str], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    **dict.fromkeys(_XZ, _Xz),
+}
+"""How a packed file begins, and what unpacks it."""
+
+
+class _Pieces:
+    """Bytes as they are unpacked: those before a damage do not wait for those behind it.
+
+    Parameters
+    ----------
+    stream : binary file
+        What unpacks them.
+    size : int
+        Bytes of the packed file.
+    """
+
+    def __init__(self, stream: Any, size: int) -> None:
+        self._stream, self._size, self._left = stream, size, _room(size)
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes, none at the end."""
         piece: bytes = self._stream.read1(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise tarfile.ReadError(_too_much(self._size))
         return piece
 
 
-def _read_on(stream: IO[bytes]) -> None:
+def _read_on(pieces: _Pieces) -> None:
     """Read what lies behind the last member: a packer's checksum comes at the end.
 
     Bytes that no packer has written may follow.
     """
     try:
-        while stream.read(2**20):
+        while pieces.read(_BLOCK):
             pass
     except gzip.BadGzipFile as error:
         if not str(error).startswith("Not a gzipped file"):

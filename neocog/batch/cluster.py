@@ -1,15 +1,17 @@
 """The same run on a Ray cluster: actors that decode and find everywhere, the network on its GPUs.
 
-Every actor writes its records as a local worker does; they come together where the command runs,
-whose output file is the checkpoint (``--resume``). An actor or a node that dies is replaced, and
-its tasks are done again. Inputs are opened where they are read: all nodes must see them by the same
-names, and have neocog installed.
+Every actor has a worker process as a local run has them, with the same limits; the records come
+together where the command runs, whose output file is the checkpoint (``--resume``). An actor or a
+node that dies is replaced, and its tasks are done again. Inputs are opened where they are read: all
+nodes must see them by the same names, and have neocog installed.
 """
 
+import os
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,11 +21,13 @@ from numpy.typing import NDArray
 
 from neocog.batch.device import check_names
 from neocog.batch.dispatch import Dispatch
+from neocog.batch.gather import Gatherer
 from neocog.batch.inputs import Item
+from neocog.batch.pool import Pool
 from neocog.batch.run import WINDOW, Blocks
 from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
 from neocog.batch.work import Job
-from neocog.errors import DeviceError, NeocogError, UsageError
+from neocog.errors import DeviceError, EndedEarly, UsageError
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 _DEPTH = 2  # tasks that an actor has at a time
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
+_REACH = 5.0  # seconds that a cluster may take to answer, each of three times that it is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +82,19 @@ class Cluster:
         DeviceError
             If CUDA is asked for and no node has a GPU.
         """
+        if self.address != "local":  # read when Ray is imported: ask once, not for minutes
+            os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+            os.environ.setdefault("RAY_py_gcs_connect_timeout_s", f"{_REACH:.0f}")
         ray = _ray()
         with redirect_stdout(sys.stderr):  # Ray tells on stdout of workers that died
             yield from self._blocks(ray, job, items, ordered)
 
     def _blocks(self, ray: Any, job: Job, items: Iterable[Item], ordered: bool) -> Iterator[Blocks]:
         try:
-            ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+            self._reach()
+            with chdir(os.path.abspath(os.sep)):  # Ray has actors import what lies in this folder
+                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+        except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
         try:
             crew = _Crew(ray, self, job)
@@ -94,42 +104,51 @@ class Cluster:
         finally:
             ray.shutdown()
 
+    def _reach(self) -> None:
+        """See whether there is anybody at the address."""
+        host, _, port = self.address.rpartition("://")[2].rpartition(":")
+        if port.isdecimal():
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
+
 
 class Finder:
     """An actor that decodes, finds and writes records.
 
     Parameters
     ----------
+    folder : str
+        Where the names of inputs begin.
     job : Job
         How; its reader has no engine.
     network : actor handle, optional
         What recognises; a network of its own without it.
     """
 
-    def __init__(self, job: Job, network: Any = None) -> None:
+    def __init__(self, folder: str, job: Job, network: Any = None) -> None:
         from neocog.batch.steady import SteadyEngine
         from neocog.batch.worker import RemoteEngine, alone
         from neocog.network.engine import Engine
 
+        with suppress(OSError):  # another machine may not have it
+            os.chdir(folder)
         alone()
-        reader = job.reader
+        model = job.reader.model
         engine: Any = None
         if network is None:
-            engine = SteadyEngine(Engine(reader.model, threads=1))
+            engine = SteadyEngine(Engine(model, threads=1))
         else:
             ray = _ray()
             engine = RemoteEngine(
-                reader.model, lambda d: ray.get(network.recognise.remote(d)), batch=reader.batch
+                model, lambda d: ray.get(network.recognise.remote(d)), batch=job.reader.batch
             )
-        reader.engine = engine
-        self._job = job
+        self._pool = Pool(job, Gatherer(engine), workers=1)
 
     def begin(self) -> None:
         """Do nothing: it is there."""
 
-    def do(self, task: Task) -> Block:
+    def do(self, task: Task) -> list[Block]:
         """Read the inputs of a task."""
-        return self._job.do(task)
+        return list(self._pool.run([task]))
 
 
 class Network:
@@ -138,7 +157,6 @@ class Network:
     def __init__(
         self, model: "Model", precision: str | None, plan: str, isolated: bool, batch: int | None
     ) -> None:
-        from neocog.batch.gather import Gatherer
         from neocog.batch.steady import steady_engine
         from neocog.network.engine import open_engine
 
@@ -157,11 +175,11 @@ class _Actor:
         self.handle = handle
         self.tasks: dict[Place, Task] = {}
         self.proven = self.open = False
-        self.results: set[Any] = {handle.begin.remote()}
+        self.results: dict[Any, Place | None] = {handle.begin.remote(): None}
 
     def give(self, task: Task) -> None:
         """Send a task."""
-        self.results.add(self.handle.do.remote(task))
+        self.results[self.handle.do.remote(task)] = task.place
 
 
 class _Crew:
@@ -189,7 +207,7 @@ class _Crew:
 
     def _actor(self, number: int) -> _Actor:
         own = self._networks[number % len(self._networks)] if self._networks else None
-        return _Actor(self._finder.remote(self._job, own))
+        return _Actor(self._finder.remote(os.getcwd(), self._job, own))
 
     def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
         """Do tasks, and yield what comes of each as it comes."""
@@ -211,19 +229,19 @@ class _Crew:
             number = ends[result]
             worker = self.workers[number]
             try:
-                block: Block | None = self._ray.get(result)
+                blocks: list[Block] | None = self._ray.get(result)
             except failures.RayTaskError as error:
-                raise NeocogError(f"an actor failed: {_first(error.cause or error)}") from None
+                raise EndedEarly(f"an actor failed: {_first(error.cause or error)}") from None
             except failures.RayError as error:
                 dispatch.died(worker, f"died ({_first(error)})")
                 self._ray.kill(worker.handle)
                 self.workers[number] = self._actor(number)
                 continue
             worker.proven = worker.open = True
-            worker.results.remove(result)
-            if block is not None:
-                dispatch.finished(worker, block.place)
-                yield block
+            place = worker.results.pop(result)
+            if place is not None and blocks is not None:
+                dispatch.finished(worker, place)
+                yield from blocks
 
 
 def _ray() -> Any:

@@ -1,10 +1,10 @@
 """Which device the network runs on: every command asks here."""
 
 import re
-import sys
 from types import ModuleType
 
 from neocog.errors import DeviceError, UsageError
+from neocog.messages import tell
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -79,7 +79,7 @@ def told_unused(precision: str | None, plan: str) -> None:
 def _say_once(line: str) -> None:
     if line not in _said:
         _said.add(line)
-        print(f"neocog: {line}", file=sys.stderr)
+        tell(line)
 
 
 def learning_module(name: str) -> ModuleType:

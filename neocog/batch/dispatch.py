@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from neocog.batch.tasks import Place, Task
-from neocog.errors import NeocogError
+from neocog.errors import EndedEarly
 
 _AHEAD = 2  # tasks for each worker that are made before they are asked for
 _HELD = 2**29  # bytes of pictures in tasks that are made ahead; as many in those under way
@@ -95,12 +95,12 @@ class Dispatch:
 
         Raises
         ------
-        NeocogError
+        EndedEarly
             If several workers die before they do anything, and none does a task meanwhile.
         """
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:
-            raise NeocogError(f"workers cannot be started: one {how}")
+            raise EndedEarly(f"worker processes cannot be started: one {how}")
         for task in worker.tasks.values():
             self._again += task.after_death(how)
 

@@ -2,12 +2,14 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import UsageError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +22,8 @@ CSV_COLUMNS = (
 )  # fmt: skip
 _WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
 _NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
+_FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
 _WIDE = 160  # columns of a table that goes into a file
 
 
@@ -73,7 +77,8 @@ class Form:
         if self.kind == "text":
             return self._text(reading)
         row = _row(reading)
-        return _csv_line([row[name] for name in self.columns])
+        cells = [row[name] for name in self.columns]
+        return _csv_line(map(_inert, cells) if self.kind == "csv" else cells)
 
     def _text(self, reading: PageReading) -> str:
         if reading.error is not None:
@@ -118,12 +123,6 @@ def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | Non
     return page.getvalue()
 
 
-def printable(name: str) -> str:
-    """A file name that any stream takes: bytes that are no UTF-8 and line ends are escaped."""
-    escaped = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return escaped.replace("\n", "\\n").replace("\r", "\\r")
-
-
 def _row(reading: PageReading) -> dict[str, str | int]:
     lowest = min((digit.p for digit in reading.digits), default=None)
     return {
@@ -134,13 +133,24 @@ def _row(reading: PageReading) -> dict[str, str | int]:
         "n_rejected": sum(digit.char == REJECTED for digit in reading.digits),
         "reasons": ", ".join(reading.reasons),
         "least_p": "" if lowest is None else f"{lowest:.4f}",
-        "model": reading.model,
-        "error": reading.error or "",
+        "model": printable(reading.model),
+        "error": printable(reading.error or ""),
         "fits": "" if reading.fits is None else str(reading.fits).lower(),
     }
 
 
-def _csv_line(row: Sequence[str | int]) -> str:
+def _inert(cell: str | int) -> str | int:
+    """A cell that no spreadsheet takes for a formula; without a first apostrophe it is as it was.
+
+    >>> [_inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
+    ["'=1+1", '-5', "'-5+5", "''tis", '07946', 3]
+    """
+    words = str(cell)
+    runs = _FORMULA.match(words) and not _NUMBER.fullmatch(words)
+    return f"'{words}" if runs else cell
+
+
+def _csv_line(row: Iterable[str | int]) -> str:
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue()

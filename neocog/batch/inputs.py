@@ -10,9 +10,11 @@ from typing import IO, NamedTuple
 from neocog.batch.archives import Member, Packed, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
 from neocog.batch.sources import TAR, ZIP, is_picture_name
-from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
+from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 STDIN = "-"
+
+_LONGEST = 2**16  # bytes of a name in a list: twice the longest that any system takes
 
 
 class Item(NamedTuple):
@@ -154,7 +156,7 @@ def _of_word(
     names: Iterable[str] = (str(word),)
     if isinstance(word, str):
         if word == STDIN:
-            names = _names(stdin or _stdin(), null)
+            names = _names(word, stdin or _stdin(), null)
         elif word.startswith("@"):
             names = _listed(word[1:], null)
         elif _is_pattern(word):
@@ -214,17 +216,26 @@ def _listed(name: str, null: bool) -> Iterator[str]:
             f"@{name}: the list cannot be opened ({reason}); a file with a name a line is wanted"
         ) from None
     with stream:
-        yield from _names(stream, null)
+        yield from _names(f"@{name}", stream, null)
 
 
-def _names(stream: IO[bytes], null: bool) -> Iterator[str]:
+def _names(word: str, stream: IO[bytes], null: bool) -> Iterator[str]:
     """Names that end with a line, or with a zero byte; none is waited for once it is whole."""
-    end = b"\0" if null else b"\n"
+    end, what = (b"\0", "zero byte") if null else (b"\n", "line end")
     read = getattr(stream, "read1", stream.read)
     rest = b""
-    while block := read(2**16):
-        *names, rest = (rest + block).split(end)
-        yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
+    try:
+        while block := read(_LONGEST):
+            *names, rest = (rest + block).split(end)
+            yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
+            if len(rest) > _LONGEST:
+                raise UsageError(
+                    f"{word}: a name of more than {_LONGEST} bytes came; wanted names, each with a "
+                    f"{what} behind it"
+                )
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise EndedEarly(f"{word}: the list cannot be read on ({why}); give it whole") from None
     if rest:
         yield os.fsdecode(rest)
 
@@ -232,6 +243,7 @@ def _names(stream: IO[bytes], null: bool) -> Iterator[str]:
 def _stdin() -> IO[bytes]:
     """Standard input without a buffer: a thread that waits for it must not hold its lock."""
     try:
+        os.set_blocking(sys.stdin.fileno(), True)  # or its end cannot be told from a pause
         return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
     except (OSError, AttributeError, ValueError):  # a test's stdin has no file behind it
         return sys.stdin.buffer

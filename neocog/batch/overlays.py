@@ -4,7 +4,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -73,16 +73,19 @@ class _Folder(ABC):
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def save(
-        self, reading: PageReading, picture: Path | bytes | None = None, key: str | None = None
+        self,
+        *readings: PageReading,
+        picture: Path | bytes | None = None,
+        key: str | None = None,
     ) -> None:
-        """Decode the page once more and save what there is to see.
+        """Decode a picture once more, page after page, and save what there is to see.
 
         Parameters
         ----------
-        reading : PageReading
-            What was read.
+        readings : PageReading
+            What was read, pages of one picture; those with an error are left out.
         picture : Path or bytes, optional
-            The file, where ``reading.source`` is not its name.
+            The file, where ``source`` of the readings is not its name.
         key : str, optional
             Path of the input relative to the folder that was named.
 
@@ -91,17 +94,22 @@ class _Folder(ABC):
         UsageError
             If a file cannot be written, or is one that is read.
         InputError
-            If the page cannot be had any more.
+            If a page cannot be had any more.
         """
         from neocog.vision.decode import decode
 
-        if reading.error is not None:
+        left = {reading.page: reading for reading in readings if reading.error is None}
+        if not left:
             return
-        source = reading.source if picture is None else picture
-        pages = decode(source, long_side=self._long_side)
-        page = next((page for page in pages if page.index == reading.page), None)
-        if page is not None:
-            self._draw(page, reading, self._name(reading, key or reading.source))
+        source = readings[0].source
+        with closing(
+            decode(source if picture is None else picture, long_side=self._long_side)
+        ) as pages:
+            for page in pages:
+                if reading := left.pop(page.index, None):
+                    self._draw(page, reading, self._name(reading, key or source))
+                if not left:
+                    return
 
     @property
     @abstractmethod

@@ -34,6 +34,9 @@ Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
 class Reader:
     """Reads digits in pictures.
 
+    Pictures are decoded in this process: their headers are checked, but nothing bounds the time or
+    memory of what decodes them. Strangers' files are better read by ``neocog read``.
+
     Parameters
     ----------
     model : str, Path or Model

@@ -1,9 +1,10 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from neocog.jsontext import to_json
 
 SCHEMA = 1
 REJECTED = "?"
@@ -103,7 +104,7 @@ class PageReading:
         >>> print(PageReading("a.png", text="7").to_json())
         {"schema":1,"source":"a.png","page":0,"text":"7","digits":[],"model":"","error":null}
         """
-        return json.dumps(
+        return to_json(
             self.to_dict(timings=timings, settings=settings),
             ensure_ascii=False,
             separators=(",", ":"),
@@ -111,8 +112,15 @@ class PageReading:
 
 
 # a file name may hold bytes that are no UTF-8: Python keeps them as lone surrogates, which
-# cannot be printed but can be escaped
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}
+# cannot be printed but can be escaped; so can what a terminal would obey (C1, direction marks)
+_ESCAPED = {
+    code: f"\\u{code:04x}"
+    for begin, end in (
+        (0x7F, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x200B, 0x2010), (0x2028, 0x202F),
+        (0x2060, 0x2070), (0xD800, 0xE000), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC),
+    )
+    for code in range(begin, end)
+}  # fmt: skip
 
 
 def _digit(digit: DigitReading) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import printable
 from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import UsageError
 from neocog.files import atomic_write
+from neocog.messages import printable
 from neocog.vision.overlay import SURE_P
 
 if TYPE_CHECKING:
@@ -124,10 +124,14 @@ class Report:
         else:
             heapq.heappushpop(self._kept, entry)
 
-    def save_if_any(self) -> None:
-        """Write the file if a page has come; else what stood there stays."""
-        if any(self._counts):
-            self.save()
+    def save_if_any(self) -> str | None:
+        """Write the file if a page has come, else what stood there stays; say what went wrong."""
+        try:
+            if any(self._counts):
+                self.save()
+        except UsageError as error:
+            return str(error)
+        return None
 
     def save(self) -> None:
         """Write the file.
@@ -143,7 +147,9 @@ class Report:
                 for part in self._parts(cards):
                     stream.write(part.encode("utf-8", "backslashreplace"))
         except OSError as error:
-            raise UsageError(f"{self.path}: cannot be written ({error.strerror})") from None
+            raise UsageError(
+                f"{self.path}: cannot be written ({error.strerror}); give another --report"
+            ) from None
 
     def _parts(self, cards: list[Card]) -> Iterator[str]:
         total = sum(self._counts)

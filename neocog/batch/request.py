@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import Form, printable
+from neocog.batch.forms import Form
 from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inputs
 from neocog.batch.overlays import OverlayFolder, StepFolder, names_of
 from neocog.batch.report import Report
@@ -18,7 +18,8 @@ from neocog.batch.sinks import alone, open_sink
 from neocog.batch.sources import Files, check_written
 from neocog.batch.tasks import Block, Place
 from neocog.batch.work import Job, what_went_wrong
-from neocog.errors import NothingToRead, UsageError
+from neocog.errors import EndedEarly, NothingToRead, UsageError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.cluster import Cluster
@@ -48,8 +49,8 @@ class Request:
     ordered : bool
         Whether records come in the order of the inputs, not of completion.
     workers : int or None
-        Processes that decode and find; 0: this one; None: as many as there are cores, 0 for a
-        few pictures.
+        Processes that decode and find; 0: this one, and one for pictures that may cost much;
+        None: as many as there are cores, 0 for a few pictures.
     cluster : Cluster or None
         The Ray cluster that reads.
     batch : int or None
@@ -169,7 +170,7 @@ def read_all(
 
     Raises
     ------
-    UsageError, NothingToRead, DeviceError
+    UsageError, NothingToRead, DeviceError, EndedEarly
         See `neocog.errors`; what one input does becomes its record.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
@@ -193,29 +194,44 @@ def read_all(
         report = None
         if request.report is not None:
             report = Report(request.report)
-            stack.callback(report.save_if_any)
+            stack.callback(_save, report, tally, watch)
         resumed = done if request.resume else None
         sink = stack.enter_context(open_sink(form, request.output, done=resumed))
         if done.pages:
             earlier = Block(Place(-1), "", done.inputs, done.pages, done.failed)
             tally.add(earlier)
             watch(earlier)
-        for block in stack.enter_context(_reading(request, job, request.items(done), tally)):
+        feed = _Counted(request.items(done))
+        for block in stack.enter_context(_reading(request, job, feed, tally)):
             sink.put(block.text)
             tally.add(block)
-            _draw(block, folders)
+            tally.unsaved += _draw(block, folders)
             watch(block)
             if report is not None:
                 for card in block.cards:
                     report.add(card)
+        if feed.count != (read := tally.inputs - done.inputs):
+            raise EndedEarly(f"{feed.count} inputs were found, and records came of {read}")
         if done.last is not None and not done.again:
             tally.add(Block(Place(-1), "", 1, done.last_pages, done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
 
 
+class _Counted:
+    """Inputs, and how many were taken."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self.count, self._items = 0, items
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in self._items:
+            self.count += 1
+            yield item
+
+
 def _reading(
-    request: Request, job: Job, items: Iterator[Item], tally: Tally
+    request: Request, job: Job, items: Iterable[Item], tally: Tally
 ) -> AbstractContextManager[Blocks]:
     ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
     if request.cluster is not None:
@@ -240,12 +256,22 @@ def _folders(request: Request, reader: "Reader") -> list[OverlayFolder | StepFol
     return folders
 
 
-def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> None:
+def _save(report: Report, tally: Tally, watch: Callable[[Block], None]) -> None:
+    """Save a report; that it cannot be does not change how the run ends otherwise."""
+    if trouble := report.save_if_any():
+        tally.unsaved += 1
+        watch(Block(Place(-1), said=[trouble]))
+
+
+def _draw(block: Block, folders: list[OverlayFolder | StepFolder]) -> int:
+    """Draw what was read; say what could not be drawn, and how often."""
+    said = len(block.said)
     for item, readings in block.readings:
-        for page in readings:
-            for folder in folders if page.error is None else ():
-                try:
-                    folder.save(page, item.picture(), item.key)
-                except Exception as error:  # it may be another picture by now, the disk may be full
-                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
-                    block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
+        pages = [page for page in readings if page.error is None]
+        for folder in folders if pages else ():
+            try:
+                folder.save(*pages, picture=item.picture(), key=item.key)
+            except Exception as error:  # it may be another picture by now, the disk may be full
+                why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                block.said.append(f"{printable(item.source)}: not drawn: {printable(why)}")
+    return len(block.said) - said

@@ -10,7 +10,7 @@ from neocog.batch.records import PageReading
 if TYPE_CHECKING:
     from neocog.batch.report import Card
 
-_LIVES = 3  # times that a worker may die over an input, the last two times with it alone
+_LIVES = 2  # times that a worker may die over an input, the second time with it alone
 
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 
@@ -64,7 +64,7 @@ class Task:
             ]
         items = self.items
         if deaths >= _LIVES:
-            trouble = f"cannot be read: the process that reads it {how}, {deaths} times"
+            trouble = f"cannot be read: the process that reads it {how}, twice"
             items = (items[0]._replace(trouble=trouble),)
         return [replace(self, items=items, deaths=deaths)]
 

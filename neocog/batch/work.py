@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from neocog.batch.forms import Form, printable
+from neocog.batch.forms import Form
 from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.tasks import Block, Task
 from neocog.errors import InputError, NeocogError
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -118,6 +119,8 @@ def what_went_wrong(error: Exception) -> str:
         raise error
     if isinstance(error, InputError):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "cannot be read: it takes more memory than it may"
     what = str(error).strip().partition("\n")[0]
     return f"cannot be read: {type(error).__name__}: {what}; please report this"
 

@@ -2,11 +2,9 @@
 
 import os
 import queue
-import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.tasks import Task
+from neocog.forkserver import tell
 
 if TYPE_CHECKING:
     from neocog.batch.work import Job
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
     from neocog.network.model import Model
 
 READY, DIGITS, BLOCK, ERROR = "ready", "digits", "block", "error"  # what a worker sends
+BEAT = "beat"  # it is at work
 TASK, ANSWERS = "task", "answers"  # and what it is sent
 
-STALLED = 75
-"""Exit code of a worker that made no step for `PATIENCE` seconds."""
+NO_MEMORY = 75
+"""Exit code of a worker that asked for more than it may have."""
 
-PATIENCE = 300.0
-MEMORY = 2**32
-"""Bytes that a worker may take beyond what it has when it starts: two of the largest pages."""
+MEMORY = 1_500_000_000
+"""Bytes that a worker may take beyond what it has when it starts: it has one page at a time."""
 
 # what workers need is loaded once, by the process that they are forked from
 PRELOAD = [
@@ -55,10 +54,14 @@ def alone() -> None:
 
 
 class Link:
-    """A worker's connection: it sends from several threads, and knows who waits for what."""
+    """A worker's connection: it sends from several threads, and knows who waits for what.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    ``pause`` are the seconds after which it says that the worker is at work, where it sends
+    nothing else.
+    """
+
+    def __init__(self, connection: Connection, pause: float = 1.0) -> None:
+        self._connection, self._pause, self._sent = connection, pause, time.monotonic()
         self._sending = threading.Lock()
         self._waiting: dict[int, Future[Answers]] = {}
         self._count = 0
@@ -67,6 +70,12 @@ class Link:
         """Send a message whole."""
         with self._sending:
             self._connection.send(message)
+        self._sent = time.monotonic()
+
+    def beat(self) -> None:
+        """Say now and then that the worker is at work; called after each page."""
+        if time.monotonic() - self._sent > self._pause:
+            self.send(BEAT)
 
     def ask(self, digits: NDArray[np.uint8]) -> "Answers":
         """Have digits (N, 28, 28) recognised."""
@@ -117,7 +126,6 @@ class _Lane(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._job, self._link, self._tasks, self._turn = job, link, tasks, turn
-        self.step: float | None = None
 
     def run(self) -> None:
         try:
@@ -125,36 +133,31 @@ class _Lane(threading.Thread):
                 self._do(self._tasks.get())
         except OSError:  # nobody is there any more to send anything to
             os._exit(0)
-        except BaseException:  # who waits for its block would wait for ever
-            traceback.print_exc()
+        except MemoryError:
+            os._exit(NO_MEMORY)
+        except BaseException as error:  # who waits for its block would wait for ever
+            tell(error)
             os._exit(1)
 
     def _do(self, task: Task) -> None:
         try:
             with self._turn:
-                self._beat()
-                block = self._job.do(task, beat=self._beat)
+                block = self._job.do(task, beat=self._link.beat)
         except (ConnectionError, MemoryError):
             raise
         except Exception as error:
             self._link.send(ERROR, f"{type(error).__name__}: {error}")
             return
-        self.step = None
         self._link.send(BLOCK, block)
-
-    def _beat(self) -> None:
-        self.step = time.monotonic()
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """While it waits for the network, however long that takes, no step is expected of it."""
-        self.step = None
+        """Let another lane work while this one waits for the network."""
         self._turn.release()
         try:
             yield
         finally:
             self._turn.acquire()
-            self._beat()
 
 
 def _ask(link: Link, digits: NDArray[np.uint8]) -> "Answers":
@@ -164,38 +167,24 @@ def _ask(link: Link, digits: NDArray[np.uint8]) -> "Answers":
         return link.ask(digits)
 
 
-def run_worker(connection: Connection, job: "Job", lanes: int) -> None:
+def run_worker(connection: Connection, job: "Job", lanes: int, pause: float) -> None:
     """Do tasks until the connection closes; the body of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that writes
     alone()
-    link = Link(connection)
+    link = Link(connection, pause)
     reader = job.reader
     reader.engine = RemoteEngine(reader.model, partial(_ask, link), batch=reader.batch)  # type: ignore[assignment]
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     turn = threading.Lock()
-    threads = [_Lane(job, link, tasks, turn) for _ in range(lanes)]
+    for _ in range(lanes):
+        _Lane(job, link, tasks, turn).start()
     _bound_memory()
-    for thread in threads:
-        thread.start()
-    try:
-        link.send(READY)
-        while True:
-            while not connection.poll(PATIENCE / 100):
-                _watch(threads)
-            kind, *what = connection.recv()
-            if kind == TASK:
-                tasks.put(what[0])
-            elif kind == ANSWERS:
-                link.answer(*what)
-            _watch(threads)
-    except (EOFError, OSError):
-        os._exit(0)
-
-
-def _watch(lanes: list[_Lane]) -> None:
-    now = time.monotonic()
-    if any(step is not None and now - step > PATIENCE for step in (lane.step for lane in lanes)):
-        os._exit(STALLED)
+    link.send(READY)
+    while True:
+        kind, *what = connection.recv()
+        if kind == TASK:
+            tasks.put(what[0])
+        elif kind == ANSWERS:
+            link.answer(*what)
 
 
 def _bound_memory() -> None:

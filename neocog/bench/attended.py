@@ -5,7 +5,6 @@ for its whole process. So the measuring process says what it is about to do; if 
 say anything for longer than it asked for, it is ended and begun again, without what broke it.
 """
 
-import multiprocessing
 import os
 import sys
 import time
@@ -16,6 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from neocog.errors import DeviceError, NeocogError
+from neocog.forkserver import ForkServer, pack
 
 Result = dict[str, Any]
 Log = Callable[[str], None]
@@ -25,7 +25,6 @@ Save = Callable[[Result], None]
 _START, _USUAL = 150.0, 45.0
 #: How often a process is begun anew.
 _MOST_BROKEN = 8
-_END = 10.0  # seconds for a process to end in once its work is done
 
 
 @dataclass(slots=True)
@@ -157,21 +156,16 @@ def _once(
     work: Work, told: _Told, broken: Mapping[str, str], seconds: float, start: float
 ) -> str | None:
     """Run the work once; return why it broke off, None if it did not."""
-    context = multiprocessing.get_context("spawn")  # a fork would share what CUDA holds
-    here, there = context.Pipe()
-    process = context.Process(
-        target=_child, args=(there, work, told.result, dict(broken), max(seconds, 1.0))
-    )
-    process.start()
-    there.close()
+    server = ForkServer()  # a fork of this process would share what CUDA holds
+    here, number = server.start()
+    here.send_bytes(pack(_child, work, told.result, dict(broken), max(seconds, 1.0)))
     allowed = start
     try:
         while here.poll(allowed):
             try:
                 kind, *what = here.recv()
             except EOFError:
-                process.join(_END)
-                return f"the process ended with code {process.exitcode}"
+                return f"the process ended with code {server.end_of(number)}"
             if kind == "doing":
                 told.doing, allowed = what
             elif kind == "save":
@@ -183,14 +177,12 @@ def _once(
             elif kind == "raised":
                 raise what[0]
             else:
-                process.join(_END)
+                server.end_of(number)
                 return None
         return f"nothing came of it in {allowed:g} seconds"
     finally:
-        if process.is_alive():
-            process.kill()
-        process.join(_END)
         here.close()
+        server.close()
 
 
 def _child(
@@ -210,13 +202,8 @@ def _child(
         )
     except NeocogError as error:
         connection.send(("raised", error))
-    except KeyboardInterrupt:
-        return
     else:
         connection.send(("done",))
-    connection.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 def _send(connection: Connection, result: Result) -> None:

@@ -1,14 +1,14 @@
 """Many kernels built at a time."""
 
-import multiprocessing
 import os
 from collections.abc import Collection
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
 from neocog.cuda.kernel import Kernel
 from neocog.errors import NeocogError
+from neocog.forkserver import ForkServer, pack
 
 _MOST_WORKERS = 32
 
@@ -23,21 +23,21 @@ def build_all(gpu: Any, kernels: Collection[Kernel]) -> None:
     kernels : collection of Kernel
         What. Why one does not build is told when it is to be launched.
     """
-    if not kernels:
-        return
     workers = min(len(os.sched_getaffinity(0)), len(kernels), _MOST_WORKERS)
-    context = multiprocessing.get_context("spawn")
-    task = partial(_build, arch=gpu.arch, programmatic=gpu.programmatic)
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        list(pool.map(task, kernels))
+    with closing(ForkServer("neocog.cuda.compiler")) as server:
+        running = [server.start()[0] for _ in range(workers)]
+        for first, connection in enumerate(running):
+            own = list(kernels)[first::workers]
+            connection.send_bytes(pack(_build, own, gpu.arch, gpu.programmatic))
+        for connection in running:
+            with suppress(EOFError, OSError):
+                connection.recv()
 
 
-def _build(kernel: Kernel, arch: int, programmatic: bool) -> str:
-    """Build one kernel as ``Gpu`` does; return why it failed."""
+def _build(connection: Connection, kernels: list[Kernel], arch: int, programmatic: bool) -> None:
+    """Build kernels as ``Gpu`` does."""
     from neocog.cuda.compiler import build
 
-    try:
-        build(kernel, arch, defines=(("PROGRAMMATIC", 1),) if programmatic else ())
-    except NeocogError as error:
-        return str(error)
-    return ""
+    for kernel in kernels:
+        with suppress(NeocogError):
+            build(kernel, arch, defines=(("PROGRAMMATIC", 1),) if programmatic else ())

@@ -45,22 +45,24 @@ def examine() -> Iterator[Check]:
 
 
 def verify_model(name: str) -> str:
-    """Load a model, and try that it answers nothing to silence and something to ink.
+    """Hold a model's file against its digest, load it, and try it on silence and on ink.
 
     Returns
     -------
     str
-        The model's id and its plane counts.
+        The model's id, its plane counts, and whether the file is the one that was shipped.
 
     Raises
     ------
     ModelError
-        If it cannot be loaded or answers wrongly.
+        If it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
     from neocog.network.engine import Engine
     from neocog.network.made import made_digits
     from neocog.network.model import load_model
+    from neocog.network.registry import check_digest, find_model
 
+    shipped = check_digest(find_model(name))
     model = load_model(name)
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
     answers = Engine(model).recognise(digits, batch=len(digits))
@@ -68,7 +70,8 @@ def verify_model(name: str) -> str:
         raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
     if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
         raise ModelError(f"model {name}: answers nothing to ink; learn it again")
-    return f"{model.id}  planes {'/'.join(map(str, model.planes))}"
+    about = "as shipped" if shipped else "not compared: no digest was shipped with it"
+    return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {about}"
 
 
 def blas_info() -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """``neocog eval --report``: one model on every set at hand, as one JSON file and one page."""
 
 import datetime
-import json
 import os
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from neocog.bench.measures import (
 )
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -295,7 +295,7 @@ def write(report: Report, folder: str | Path) -> tuple[Path, Path]:
     path = prepare(folder)
     data, shown = path / "report.json", path / "report.html"
     with atomic_write(data) as stream:
-        stream.write((json.dumps(report.facts, indent=1) + "\n").encode())
+        stream.write((to_json(report.facts, indent=1) + "\n").encode())
     with atomic_write(shown) as stream:
         stream.write(page(report).encode())
     return data, shown

@@ -207,8 +207,10 @@ class Bench:
         from neocog.bench.slayer_future import devices
 
         repeats = 2 if self.quick else 128
-        each = 64 if self.quick else 4096
-        return devices(self.engine, self.digits, each=each, repeats=repeats, log=self.log)
+        each, seconds = (64, 0.2) if self.quick else (4096, 4.0)
+        return devices(
+            self.engine, self.digits, each=each, repeats=repeats, seconds=seconds, log=self.log
+        )
 
     def energy(self) -> list[Row]:
         """Power and energy."""

@@ -15,6 +15,8 @@ from typing import Any
 
 from neocog.bench.slayer_inputs import STAGES, Fed, find_digits, networks
 from neocog.cuda.s_paper import VERSIONS
+from neocog.jsontext import to_json
+from neocog.programs import python
 
 #: What is asked of the profiler, and what the tables call it: (name, factor).
 METRICS = {
@@ -67,8 +69,8 @@ def counters(
         "number": number,
     }
     command = [program, "--csv", "--page", "raw", "--clock-control", "none", "-k",
-               "regex:^s_paper", "--metrics", ",".join(METRICS), sys.executable, "-m",
-               "neocog.bench.slayer_counters", json.dumps(wanted)]  # fmt: skip
+               "regex:^s_paper", "--metrics", ",".join(METRICS), *python(
+                   "-m", "neocog.bench.slayer_counters", to_json(wanted))]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     rows = list(read(done.stdout, list(launched())))
     if not rows:

@@ -160,16 +160,19 @@ def devices(
     counts: Sequence[int] = (1, 2, 4),
     each: int = 4096,
     repeats: int,
+    seconds: float,
     log: Log,
 ) -> list[Row]:
     """Time batches of ``each`` characters per GPU on 1, 2 and 4 GPUs, from host to host.
 
-    Every GPU takes ``repeats`` batches, one after another, from a thread of its own.
+    Every GPU takes ``repeats`` batches, one after another, from a thread of its own; then batches
+    for so many ``seconds`` while the power of all of them is measured.
 
     Returns
     -------
     list of dict
-        ``gpus, per_second, efficiency`` (beside as many times one GPU), ``same`` decisions on all.
+        ``gpus, per_second, efficiency`` (beside as many times one GPU), ``same`` decisions on all,
+        ``watts`` of all and ``joules_per_1000`` characters where nvidia-smi can be asked.
     """
     rows: list[Row] = []
     many = np.ascontiguousarray(digits[np.arange(each) % len(digits)])
@@ -194,12 +197,21 @@ def devices(
                     job.result()
                 if turn:
                     best = max(best, count * each * repeats / (time.perf_counter() - start))
+
+            def work(end: float, runners: Sequence[Runner] = runners, pool: Any = pool) -> int:
+                busy = partial(_kept_busy, digits=digits, batch=each, period=0.0, end=end)
+                return sum(pool.map(busy, runners))
+
+            watts, done, took = powered(work, seconds, *(r.gpu.number for r in runners))
         single = single or best / count
         same = all(np.array_equal(out[:, 10], outs[0][:, 10]) for out in outs)
         efficiency = best / (count * single)
-        rows.append({"gpus": count, "batch": each, "per_second": best, "efficiency": efficiency,
-                     "same": same})  # fmt: skip
-        log(f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}")
+        row: Row = {"gpus": count, "batch": each, "per_second": best, "efficiency": efficiency,
+                    "same": same}  # fmt: skip
+        if watts is not None:
+            row |= {"watts": watts, "joules_per_1000": 1000.0 * watts * took / done}
+        rows.append(row)
+        log(f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}, {watts or 0:.0f} W")
     return rows
 
 
@@ -265,9 +277,9 @@ def _kept_busy(runner: Runner, digits: Digits, batch: int, period: float, end: f
 
 
 def powered(
-    work: Callable[[float], int], seconds: float, number: int
+    work: Callable[[float], int], seconds: float, *numbers: int
 ) -> tuple[float | None, int, float]:
-    """Return the mean power in watts while some work runs, what it did, and the seconds it took.
+    """Return the mean power of GPUs in watts while some work runs, what it did, and its seconds.
 
     nvidia-smi is asked again and again; what it says in the first quarter of the time does not
     count, since its own figure is a mean over the time before.
@@ -277,7 +289,7 @@ def powered(
 
     def ask() -> None:
         while not over.is_set():
-            watts = power(number)
+            watts = power(*numbers)
             if watts is None:
                 return
             found.append((time.perf_counter(), watts))
@@ -295,12 +307,12 @@ def powered(
     return (float(np.mean(watts)) if watts else None), done, took
 
 
-def power(number: int) -> float | None:
-    """Return the watts that a GPU draws, None where nvidia-smi does not tell."""
-    command = ["nvidia-smi", "-i", str(number), "--query-gpu=power.draw",
+def power(*numbers: int) -> float | None:
+    """Return the watts that GPUs draw together, None where nvidia-smi does not tell."""
+    command = ["nvidia-smi", "-i", ",".join(map(str, numbers)), "--query-gpu=power.draw",
                "--format=csv,noheader,nounits"]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-        return float(done.stdout)
+        return sum(map(float, done.stdout.split())) or None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None

@@ -287,14 +287,18 @@ def future(result: Row, _: str) -> list[str]:
             table_of(table),
         ]
     if sections.get("devices"):
-        table = [("GPUs", "batch per GPU", "characters a second", "efficiency")]
+        table = [("GPUs", "batch per GPU", "characters a second", "efficiency", "watts",
+                  "joules per 1000 characters")]  # fmt: skip
         for row in sections["devices"]:
+            joules = row.get("joules_per_1000")
             table.append(
                 (
                     str(row["gpus"]),
                     str(row["batch"]),
                     number(row["per_second"]),
                     f"{row['efficiency']:.1%}",
+                    f"{row['watts']:.0f}" if joules else NONE,
+                    f"{joules:.3g}" if joules else NONE,
                 )
             )
         parts += ["Several GPUs, host to host:", table_of(table)]

@@ -1,50 +1,84 @@
 """The command line: it parses, calls the package, and prints.
 
-Results go to stdout, messages and progress to stderr. Exit codes: 0 all read, 1 some inputs
-failed, 2 usage, 3 nothing to read, 4 model, 5 device, 130 interrupted.
+Results go to stdout, messages and progress to stderr. Exit codes:
+
+====  ============================================================================================
+   0  all was read and written; also where the reader of stdout leaves (``| head``)
+   1  some inputs failed, or a page or picture for people (``--report``, ``--save-overlay``) could
+      not be saved; there is a record of every input
+   2  an option or argument makes no sense
+   3  there is nothing to read
+   4  the model is missing or broken
+   5  the device is not there
+   6  the run ended early: the disk of stdout or ``-o`` is full, the file was removed or replaced,
+      a list breaks off, or the system refused anything else; what was written stands
+ 130  interrupted by Ctrl-C
+====  ============================================================================================
 """
 
-import os
+import signal
 import sys
-from contextlib import suppress
-from io import TextIOWrapper
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from neocog.cli import bench, data, doctor, learn, live, measure, models, read
-from neocog.errors import NeocogError
+from neocog.cli.streams import ReaderLeft, open_streams
+from neocog.errors import EndedEarly, NeocogError
+from neocog.interrupts import leave
+from neocog.messages import printable, tell
+
+_BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 
 
 class _Group(TyperGroup):
     """Turns the errors of the package into one line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
+        with _told(), _interruptible():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C raise `KeyboardInterrupt` in the block where it would end the program at once."""
+    if signal.getsignal(signal.SIGINT) is not leave:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, leave)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
         try:
-            result = super().invoke(ctx)
+            yield
+        finally:
             sys.stdout.flush()
-            return result
-        except NeocogError as error:
-            print(f"neocog: {error}", file=sys.stderr)
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            print("neocog: interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
-        except BrokenPipeError:
-            _forget_output()  # whoever read it has enough
-            raise typer.Exit(0) from None
-        except OSError as error:
-            _forget_output()
-            place = f"{error.filename}: " if error.filename else "cannot write the result: "
-            print(f"neocog: {place}{error.strerror or error}", file=sys.stderr)
-            raise typer.Exit(1) from None
-
-
-def _forget_output() -> None:
-    """Send what is left in stdout's buffer nowhere, or the interpreter fails on it at its end."""
-    with suppress(OSError, ValueError):  # a test's stdout has no file behind it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderLeft:  # it has enough
+        sys.exit(0)
+    except NeocogError as error:
+        tell(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        tell("interrupted")
+        exec("")  # had it come in one, as in the making of a dataclass, Python would end by SIGINT
+        sys.exit(130)
+    except (OSError, MemoryError) as error:
+        what = (isinstance(error, OSError) and error.strerror) or str(error) or "no memory is left"
+        place = getattr(error, "filename", None)
+        tell(f"{place}: {what}" if place else what)
+        sys.exit(EndedEarly.exit_code)
+    except _BadUsage as error:
+        error.message = printable(error.message)
+        raise
 
 
 app = typer.Typer(
@@ -91,7 +125,6 @@ app.command("doctor")(doctor.doctor)
 
 def main() -> None:
     """Run the command line and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # records are UTF-8, whatever the locale says
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    app()
+    open_streams()
+    with _told():
+        app()

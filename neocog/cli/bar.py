@@ -5,6 +5,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from neocog.messages import printable, tell
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,7 +51,7 @@ class Bar:
     def add(self, block: "Block") -> None:
         """Count a block, and tell what it has to say."""
         for line in block.said:
-            self._tell(f"neocog: {line}")
+            self._tell(line)
         if self._progress is not None:
             self._failed += block.failed
             failed = f"{self._failed:,} failed" if self._failed else ""
@@ -57,8 +59,9 @@ class Bar:
 
     def _tell(self, line: str) -> None:
         if self._progress is None:
-            print(line, file=sys.stderr)
+            tell(line)
         else:
+            line = f"neocog: {printable(line)}"
             self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _count(self) -> None:

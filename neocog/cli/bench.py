@@ -1,6 +1,5 @@
 """``neocog bench``: the network beside what a user would run instead."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ import typer
 
 from neocog.cli import options
 from neocog.errors import InputError, UsageError
+from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from neocog.bench.compare import Comparison
@@ -77,7 +77,7 @@ def bench_network(
 
         result = compare(loaded, batch=batch, rounds=rounds, onnx=onnx, peers=names)
     if as_json:
-        print(json.dumps(result.to_dict()))
+        print(to_json(result.to_dict()))
         return
     for line in result.lines():
         print(line)
@@ -131,7 +131,7 @@ def bench_slayer(
         _written(merged(earlier, found), output)
 
     result = run_attended(wanted, log=_told, keep=keep)
-    print(json.dumps(result) if as_json else "\n".join(lines(result)))
+    print(to_json(result) if as_json else "\n".join(lines(result)))
     _end(faults(result))
 
 
@@ -180,7 +180,7 @@ def bench_convpool(
     if figures is not None:
         write_figures(result, figures)
     _written(bench.tilings(result), tilings, indent=None)
-    print(json.dumps(result) if as_json else section(result))
+    print(to_json(result) if as_json else section(result))
     _end(bench.faults(result))
 
 
@@ -243,7 +243,7 @@ def bench_winograd(
         )
     if figures is not None:
         write_figures(result, figures)
-    print(json.dumps(result) if as_json else section(result))
+    print(to_json(result) if as_json else section(result))
     _end(bench.faults(result))
 
 
@@ -346,7 +346,7 @@ def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:
 
     if path is not None:
         with atomic_write(path) as stream:
-            stream.write(json.dumps(found, indent=indent).encode() + b"\n")
+            stream.write(to_json(found, indent=indent).encode() + b"\n")
 
 
 def _end(wrong: Sequence[str]) -> None:

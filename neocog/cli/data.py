@@ -1,10 +1,11 @@
 """``neocog data``: data sets to learn from and to measure with."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from neocog.messages import tell
 
 app = typer.Typer(
     help="Data sets to learn from and to measure with.", no_args_is_help=True, rich_markup_mode=None
@@ -72,6 +73,6 @@ def make_pages(
     from neocog.learning.pages import write
 
     names = write.known_conditions([name for name in conditions.split(",") if name])
-    pens = write.pen_digits(digits, tell=lambda line: print(f"neocog: {line}", file=sys.stderr))
+    pens = write.pen_digits(digits, tell=tell)
     made = write.write_pages(folder, pens, conditions=names, count=count, seed=seed)
     print(f"{folder}: {made} pages, labels.csv")

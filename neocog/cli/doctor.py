@@ -1,10 +1,9 @@
 """``neocog doctor``: what this machine has and what it lacks."""
 
-import json
-
 import typer
 
 from neocog.cli import options
+from neocog.jsontext import to_json
 
 
 def doctor(as_json: options.Json = False) -> None:
@@ -22,6 +21,6 @@ def doctor(as_json: options.Json = False) -> None:
             if check.advice:
                 print(f"{'':14s} -> {check.advice}")
     if as_json:
-        print(json.dumps({"version": __version__, "checks": [c.to_dict() for c in checks]}))
+        print(to_json({"version": __version__, "checks": [c.to_dict() for c in checks]}))
     if any(check.level == "fail" for check in checks):
         raise typer.Exit(1)

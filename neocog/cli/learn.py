@@ -12,6 +12,7 @@ import typer
 from neocog.cli import finetune
 from neocog.cli.progress import Counter
 from neocog.learning.settings import REJECTING, USUAL
+from neocog.messages import tell
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix
@@ -127,7 +128,7 @@ def train(
     place = _place(output)
     mix = open_mix(data, split=split).first(limit)
     names = ", ".join(hand.digits.name for hand in mix.hands)
-    print(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}", file=sys.stderr)
+    tell(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}")
     apart = _validation(data, split)
     if follow is None:
         options = finetune.Options(
@@ -217,7 +218,7 @@ def _validation(data: list[str], split: str) -> "Mix | None":
             reason = str(error)
     else:
         reason = "all training digits are learned from"
-    print(f"neocog: the probabilities are not calibrated: {reason}", file=sys.stderr)
+    tell(f"the probabilities are not calibrated: {reason}")
     return None
 
 

@@ -1,13 +1,18 @@
 """``neocog live``: numbers held before a camera are read; ``neocog cameras`` lists the cameras."""
 
 import re
-import sys
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neocog.cli import options
 from neocog.errors import NothingToRead, UsageError
+from neocog.jsontext import to_json
+from neocog.messages import printable, tell
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -125,23 +130,19 @@ def live(
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),
     )
-    reader = _reader(model, device, precision, plan, min_p, expected)
-    session = Session(
-        frames,
-        reader,
-        settings,
-        Outputs(jsonl, record, events),
-        _window if windowed else None,
-        roi=region,
-    )
-    session.run()
+    with _ended_by_signals():
+        reader = _reader(model, device, precision, plan, min_p, expected)
+        outputs = Outputs(jsonl, record, events)
+        session = Session(
+            frames, reader, settings, outputs, _window if windowed else None, roi=region
+        )
+        session.run()
     if session.failed:
         raise typer.Exit(1)
 
 
 def cameras(as_json: options.Json = False) -> None:
     """List the cameras of this machine, what each grants, and which do not work."""
-    import json
     from dataclasses import asdict
 
     from neocog.live.cameras import probe
@@ -151,11 +152,42 @@ def cameras(as_json: options.Json = False) -> None:
         found.append(camera)
         if not as_json:
             works = camera.grants or "gives no picture (used by another program, or no camera)"
-            print(f"{camera.number:3d}  {camera.name or 'camera'}: {works}", flush=True)
+            print(f"{camera.number:3d}  {printable(camera.name) or 'camera'}: {works}", flush=True)
     if as_json:
-        print(json.dumps([asdict(camera) for camera in found]))
+        print(to_json([asdict(camera) for camera in found]))
     if not any(camera.grants for camera in found):
         raise NothingToRead("no camera that works was found; plug one in, or give a file")
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, with all that was written whole.
+
+    The exit code is 128 and the signal's number.
+    """
+    got: list[signal.Signals] = []
+
+    def end(number: int, frame: object) -> None:
+        got.append(signal.Signals(number))
+        raise KeyboardInterrupt
+
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        ending = []  # elsewhere Python sets no handler
+    before = {
+        one: signal.signal(one, end) for one in ending if signal.getsignal(one) == signal.SIG_DFL
+    }
+    try:
+        yield
+    except BaseException:  # with SIGHUP the terminal is gone, and to write to it fails
+        if not got:
+            raise
+        with suppress(OSError, ValueError):
+            tell(f"ended by {got[0].name}")
+        raise typer.Exit(128 + got[0]) from None
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _reader(
@@ -184,7 +216,7 @@ def _windowed(headless: bool) -> bool:
         return False
     trouble = display_trouble()
     if trouble:
-        print(f"neocog: {trouble}: reading without a window (--headless)", file=sys.stderr)
+        tell(f"{trouble}: reading without a window (--headless)")
     return trouble is None
 
 

@@ -1,13 +1,13 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neocog.cli import options
 from neocog.cli.progress import Counter
+from neocog.jsontext import to_json
+from neocog.messages import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
     progress = Counter("digits")
     score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=progress)
     if as_json:
-        print(json.dumps({**score.to_dict(), **_about(reader)}))
+        print(to_json({**score.to_dict(), **_about(reader)}))
     else:
         _show_digits(score, digits.name, reader.model.id)
 
@@ -105,12 +105,12 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
     _say_left_out(pictures)
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
     if as_json:
-        print(json.dumps({**score.to_dict(), **_about(reader), "wrong": score.wrong}))
+        print(to_json({**score.to_dict(), **_about(reader), "wrong": score.wrong}))
     else:
         _show_pictures(score, pictures.name, reader.model.id)
     for reading in score.readings:
         if reading.error is not None:
-            print(f"neocog: {reading.source}: {reading.error}", file=sys.stderr)
+            tell(f"{reading.source}: {reading.error}")
     if score.failed:
         raise typer.Exit(1)
 
@@ -128,11 +128,11 @@ def _report(
     data, shown = write(found, folder)
     facts = found.summary()
     if as_json:
-        print(json.dumps({**facts, "report": str(data)}))
+        print(to_json({**facts, "report": str(data)}))
     else:
         _show_report(facts, str(shown))
     for failure in found.failures:
-        print(f"neocog: {failure}", file=sys.stderr)
+        tell(failure)
     if found.failures:
         raise typer.Exit(1)
 
@@ -141,10 +141,9 @@ def _say_left_out(pictures: "LabelledPictures") -> None:
     names = pictures.left_out
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        print(
-            f"neocog: {pictures.name}: {', '.join(names[:3])}{more} left out: "
-            "no digit in what labels.csv says of it",
-            file=sys.stderr,
+        tell(
+            f"{pictures.name}: {', '.join(names[:3])}{more} left out: "
+            "no digit in what labels.csv says of it"
         )
 
 
@@ -219,7 +218,7 @@ def timing(
     times = measure(engine, batch=batch, seconds=seconds)
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
-        print(json.dumps({**times.to_dict(), **about, "where": engine.where}))
+        print(to_json({**times.to_dict(), **about, "where": engine.where}))
         return
     print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
     _show_times(times)

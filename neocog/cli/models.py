@@ -1,12 +1,13 @@
 """``neocog models``: what is shipped, what it is, and whether it is whole."""
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from neocog.cli import options
+from neocog.jsontext import to_json
 
 app = typer.Typer(help="The models that are shipped.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,16 +21,17 @@ def _group() -> None:
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models."""
     from neocog.errors import ModelError
+    from neocog.messages import printable
     from neocog.network.registry import list_models, models_dir
 
     entries = list_models()
     if not entries:
         raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     if as_json:
-        print(json.dumps([{"name": e.name, "path": str(e.path), "bytes": e.size} for e in entries]))
+        print(to_json([{"name": e.name, "path": str(e.path), "bytes": e.size} for e in entries]))
         return
     for entry in entries:
-        print(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}")
+        print(printable(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}"))
 
 
 @app.command("show")
@@ -38,6 +40,7 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show the architecture and the card of a model."""
+    from neocog.messages import printable
     from neocog.network.model import load_model
     from neocog.network.registry import find_model
 
@@ -54,13 +57,11 @@ def show(
         "card": model.card,
     }
     if as_json:
-        print(json.dumps(facts))
+        print(to_json(facts))
         return
     for key, value in [*list(facts.items())[:-1], *model.card.items()]:
-        first, *rest = _lines(value)
-        print(f"{key:19s} {first}")
-        for line in rest:
-            print(f"{'':19s} {line}")
+        for i, line in enumerate(_lines(value)):
+            print(printable(f"{key if i == 0 else '':19s} {line}"))
 
 
 def _lines(value: Any) -> Iterator[str]:
@@ -102,12 +103,14 @@ def verify(
         list[str] | None, typer.Argument(metavar="NAME|PATH", help="All shipped, if none.")
     ] = None,
 ) -> None:
-    """Load models and check that they are whole and that silence gets no answer."""
+    """Check that models are as they were shipped, whole, and answer nothing to silence."""
     from neocog.bench.health import verify_model
     from neocog.errors import ModelError
-    from neocog.network.registry import list_models
+    from neocog.messages import printable
+    from neocog.network.registry import list_models, models_dir, shipped_digests
 
-    wanted = names or [entry.name for entry in list_models()]
+    shipped = {Path(name).stem for name in shipped_digests(models_dir())}
+    wanted = names or sorted(shipped | {entry.name for entry in list_models()})
     if not wanted:
         raise ModelError("no models are shipped here; give a model file, or train one")
     broken = []
@@ -116,6 +119,6 @@ def verify(
             print(f"ok      {verify_model(name)}")
         except ModelError as error:
             broken.append(name)
-            print(f"broken  {error}")
+            print(f"broken  {printable(str(error))}")
     if broken:
         raise ModelError(f"{len(broken)} of {len(wanted)} broken: {', '.join(broken)}")

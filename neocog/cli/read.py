@@ -1,6 +1,5 @@
 """``neocog read``: pictures in, digits out."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -115,6 +114,7 @@ def read(
     from neocog.batch.shards import Shard
     from neocog.cli.bar import Bar
     from neocog.errors import UsageError
+    from neocog.messages import tell
 
     if isolated and pattern is not None:
         raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
@@ -149,9 +149,8 @@ def read(
     with Bar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
     if resume and tally.inputs == tally.earlier > 0:
-        print(f"neocog: all {tally.earlier} were done before", file=sys.stderr)
-    if tally.failed:
-        if tally.pages > 1:
-            failed = f"{tally.failed} of {tally.pages}"
-            print(f"neocog: {failed} could not be read", file=sys.stderr)
+        tell(f"all {tally.earlier} were done before")
+    if tally.failed and tally.pages > 1:
+        tell(f"{tally.failed} of {tally.pages} could not be read")
+    if tally.failed or tally.unsaved:
         raise typer.Exit(1)

@@ -1,15 +1,24 @@
-"""Builds kept on the disk: each file ends in a digest of itself, so that a damaged one is seen."""
+"""Builds kept on the disk: each file ends in a digest of itself, so that a damaged one is seen.
+
+What is kept is code that will be run. So a folder or a file is taken only if it belongs to this
+user (or to root) and nobody else may write to it; a link is no file. Without such a folder every
+process builds anew, and says so once.
+"""
 
 import hashlib
 import os
+import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from neocog.files import atomic_write
+from neocog.messages import tell
 
 _DIGEST = hashlib.sha256().digest_size
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
@@ -33,9 +42,16 @@ def _passing() -> "TemporaryDirectory[str]":
 
 
 def load(name: str) -> bytes | None:
-    """Return what was stored as ``name``, or None if there is nothing or it is damaged."""
+    """Return what was stored as ``name``; None if there is nothing that can be trusted."""
+    folder = cache_folder()
     try:
-        data = (cache_folder() / name).read_bytes()
+        if not _trusted(folder):
+            return None
+        with open(os.open(folder / name, _OPEN), "rb") as stream:
+            about = os.fstat(stream.fileno())
+            if not stat.S_ISREG(about.st_mode) or _foreign(about):
+                return None
+            data = stream.read()
     except OSError:
         return None
     content, digest = data[:-_DIGEST], data[-_DIGEST:]
@@ -43,14 +59,40 @@ def load(name: str) -> bytes | None:
 
 
 def store(name: str, content: bytes) -> Path | None:
-    """Write ``content`` as ``name``; None if the folder cannot be written to.
+    """Write ``content`` as ``name``; None if the folder cannot be written to or trusted.
 
     A file comes to be in one step, so two processes may store the same name.
     """
     with suppress(OSError):
-        path = cache_folder() / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as stream:
-            stream.write(content + hashlib.sha256(content).digest())
-        return path
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _trusted(folder):
+            with atomic_write(folder / name, mode=0o600) as stream:
+                stream.write(content + hashlib.sha256(content).digest())
+            return folder / name
     return None
+
+
+def _trusted(folder: Path) -> bool:
+    """Whether nobody but this user and root can put files into a folder; says so if not."""
+    why = _foreign(folder.stat())
+    if why:
+        _say_once(folder, why)
+    return not why
+
+
+def _foreign(about: os.stat_result) -> str:
+    """Why what lies there may be others'; empty where it is this user's or root's alone."""
+    if not hasattr(os, "geteuid"):
+        return ""  # Windows: a user's folders are his own
+    if about.st_uid not in (os.geteuid(), 0):
+        return "it belongs to another user"
+    return "others may write to it (chmod go-w)" if about.st_mode & _OTHERS else ""
+
+
+@cache
+def _say_once(folder: Path, why: str) -> None:
+    tell(
+        f"{folder} is not used for built kernels: {why}; they are built anew, or name another "
+        "folder by NEOCOG_CACHE"
+    )

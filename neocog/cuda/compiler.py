@@ -11,6 +11,7 @@ from neocog.cuda.cache import cache_folder
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.sources import define_options, fingerprint, included, source_path
 from neocog.errors import DeviceError
+from neocog.jsontext import to_json
 
 __all__ = ["Built", "build", "cache_folder"]
 
@@ -172,7 +173,7 @@ def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
 
 def _pack(built: Built) -> bytes:
     about = {name: value for name, value in asdict(built).items() if name != "cubin"}
-    return json.dumps(about).encode() + b"\n" + built.cubin
+    return to_json(about).encode() + b"\n" + built.cubin
 
 
 def _unpack(content: bytes | None) -> Built | None:

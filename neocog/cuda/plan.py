@@ -14,12 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from neocog.cuda import cache as builds
 from neocog.cuda import tilings
 from neocog.cuda.kernel import Kernel, Machine, kernel_folder
 from neocog.cuda.passes import takes_all
 from neocog.cuda.steps import Precision, Step, layouts
 from neocog.errors import DeviceError, UsageError
-from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.network.model import Model
 
 #: Stages of the pass, in order; UC4 is the strongest planes and the decision.
@@ -244,39 +245,27 @@ class Store:
     model : Model
         The model; models of one shape share a plan.
     precision : {"fp32", "tf32", "fp16", "bf16"}
-    folder : Path, optional
-        Where the files lie; by default beside the compiled kernels.
+
+    They lie beside the built kernels.
     """
 
-    def __init__(
-        self, device: str, model: Model, precision: Precision, folder: Path | None = None
-    ) -> None:
-        if folder is None:
-            from neocog.cuda.cache import cache_folder
-
-            folder = cache_folder()
+    def __init__(self, device: str, model: Model, precision: Precision) -> None:
         shape = [model.spec.name, *model.planes, model.rule, model.psi]
         self.about = {"device": device, "model": shape, "precision": precision, "code": code_hash()}
-        key = hashlib.sha256(json.dumps(self.about).encode()).hexdigest()[:16]
-        self.path = folder / f"plan-{key}.json"
+        key = hashlib.sha256(to_json(self.about).encode()).hexdigest()[:16]
+        self.name = f"plan-{key}.json"
 
     def load(self) -> Plan | None:
         """Return the measured plan, None if there is none (or none that can be read)."""
         try:
-            data = json.loads(self.path.read_text(encoding="utf-8"))
-            return Plan.from_json(data, name="measured")
-        except (OSError, ValueError, UsageError):
+            return Plan.from_json(json.loads(builds.load(self.name) or b""), name="measured")
+        except (ValueError, UsageError):
             return None
 
     def save(self, plan: Plan, times: Mapping[str, Any]) -> None:
         """Write a plan and the times that it rests on; a folder that takes no file is no error."""
         data = {**plan.to_json(), "about": self.about, "microseconds": times}
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self.path) as stream:
-                stream.write(json.dumps(data, indent=1).encode())
-        except OSError:
-            return
+        builds.store(self.name, to_json(data, indent=1).encode())
 
 
 @cache

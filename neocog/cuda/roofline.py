@@ -8,19 +8,17 @@ that stay in the L2 cache may move faster than that.
 import hashlib
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neocog.cuda.cache import cache_folder
+from neocog.cuda import cache as builds
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import code_hash
 from neocog.cuda.steps import Precision, Work
-from neocog.files import atomic_write
+from neocog.jsontext import to_json
 
 _COPIED = 2**28  # bytes
 _SIDE = 8192  # rows of the square matrices
@@ -69,20 +67,14 @@ def peaks(gpu: Gpu) -> Peaks:
     """Return the rates of a device, measured unless this code did so before."""
     about = f"{gpu.name} {gpu.arch} {gpu.processors} {code_hash()}"
     key = hashlib.sha256(about.encode()).hexdigest()[:16]
-    path = cache_folder() / f"peaks-{key}.json"
-    with suppress(OSError, ValueError, TypeError):
-        return Peaks(**json.loads(path.read_text(encoding="utf-8")))
+    name = f"peaks-{key}.json"
+    kept = builds.load(name)
+    if kept is not None:
+        return Peaks(**json.loads(kept))
     with gpu.current():
         found = Peaks(_copy(gpu), _fma(gpu), _product(gpu, "float16"), _product(gpu, "tf32"))
-    _keep(path, found)
+    builds.store(name, to_json(asdict(found)).encode())
     return found
-
-
-def _keep(path: Path, found: Peaks) -> None:
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as stream:
-            stream.write(json.dumps(asdict(found)).encode())
 
 
 def _copy(gpu: Gpu) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 from neocog.cuda import cache as builds
 from neocog.cuda.steps import up
 from neocog.errors import UsageError
+from neocog.jsontext import to_json
 
 #: Shared memory that a block may have, by compute capability.
 _SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
@@ -236,7 +237,7 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
             f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
             f"fits {shared_limit(arch)} bytes of shared memory; use --plan direct"
         )
-    builds.store(name, json.dumps(asdict(best)).encode())
+    builds.store(name, to_json(asdict(best)).encode())
     return best
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 
 Tensor = Any
 _FORMAT = "neocog run 3"
@@ -20,7 +21,7 @@ def save_checkpoint(path: str | Path, tensors: dict[str, Tensor], state: dict[st
     from safetensors.torch import save
 
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    metadata = {"format": _FORMAT, "state": json.dumps(state, sort_keys=True)}
+    metadata = {"format": _FORMAT, "state": to_json(state, sort_keys=True)}
     with atomic_write(path) as stream:
         stream.write(save(whole, metadata=metadata))
 
@@ -93,7 +94,7 @@ def save_curves(folder: str | Path, curves: list[dict[str, float]]) -> None:
     """Write ``curves.json`` and, where matplotlib is installed, ``curves.png`` into a folder."""
     folder = Path(folder)
     with atomic_write(folder / "curves.json") as stream:
-        stream.write(json.dumps(curves, indent=1).encode())
+        stream.write(to_json(curves, indent=1).encode())
     try:
         from matplotlib.figure import Figure
     except ImportError:

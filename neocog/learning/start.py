@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.jsontext import to_json
 from neocog.learning import top
 from neocog.learning.checkpoint import check_same
 from neocog.learning.mix import Mix
@@ -139,7 +140,7 @@ def described(recipe: Recipe, digits: str, *, seed: int, reject: int) -> dict[st
         "reject": reject,
         "learned_from": digits,
     }
-    known: dict[str, Any] = json.loads(json.dumps(told))
+    known: dict[str, Any] = json.loads(to_json(told))
     return known
 
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.programs import python, surroundings
-from neocog.live.sources import VideoSource, Wanted, hush
+from neocog.live.sources import Pixels, SourceLost, Wanted, hush, in_colours
+from neocog.programs import python
 
 SIZE = (1280, 720)
 """Asked for unless another size is."""
@@ -100,7 +101,6 @@ def probe() -> Iterator[Camera]:
         try:
             done = subprocess.run(
                 python("-c", code),
-                env=surroundings(),
                 capture_output=True,
                 text=True,
                 timeout=_PROBE,
@@ -112,7 +112,7 @@ def probe() -> Iterator[Camera]:
             yield Camera(number, name, grants)
 
 
-class CameraSource(VideoSource):
+class CameraSource:
     """Frames from a camera.
 
     Parameters
@@ -125,11 +125,12 @@ class CameraSource(VideoSource):
 
     live = True
     returns = True
-    ended = "gives no more pictures"
 
     def __init__(self, number: int, wanted: Wanted) -> None:
-        super().__init__(f"camera {number}")
+        self.name = f"camera {number}"
+        self.fps: float | None = None
         self._which = number
+        self._video: Any = None
         self._size, self._rate = wanted.size or SIZE, wanted.fps or FPS
         self._waiting = False
 
@@ -177,15 +178,34 @@ class CameraSource(VideoSource):
     def _granted(self) -> str:
         import cv2
 
-        self.fps = self._fps_told()
+        fps = self._number(cv2.CAP_PROP_FPS)
+        self.fps = fps if 0 < fps < 1000 else None
+        width = int(self._number(cv2.CAP_PROP_FRAME_WIDTH))
+        height = int(self._number(cv2.CAP_PROP_FRAME_HEIGHT))
         code = int(self._number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
         form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate not told"
-        return ", ".join(part for part in (self._size_told(), form, rate) if part)
+        return ", ".join(part for part in (f"{width}x{height}", form, rate) if part)
 
     def grab(self) -> bool:
         """Wait for the next frame; the first came when it was opened."""
-        if self._waiting:
-            self._waiting = False
-            return True
-        return super().grab()
+        if not (self._waiting or self._video.grab()):
+            raise SourceLost(f"{self.name}: gives no more pictures")
+        self._waiting = False
+        return True
+
+    def retrieve(self) -> Pixels:
+        """Decode it."""
+        done, pixels = self._video.retrieve()
+        if not done:
+            raise SourceLost(f"{self.name}: a frame could not be decoded")
+        return in_colours(pixels)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._video is not None:
+            self._video.release()
+
+    def _number(self, what: int) -> float:
+        """Return a property of the camera."""
+        return float(self._video.get(what))

@@ -14,7 +14,8 @@ from neocog.live.sources import Source, SourceLost
 Kind = Literal["open", "lost", "back"]
 
 _FIRST_WAIT = 0.25  # seconds before a lost source is tried again
-_LONGEST_WAIT = 1.0  # the wait doubles up to this
+_LONGEST_WAIT = 8.0  # the wait doubles up to this, also where a source is back for a moment only
+_STEADY = 10.0  # seconds after which a source that is back is there again
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Capture(threading.Thread):
         self._ending = threading.Event()
         self._epoch, self._size = 0, (0, 0)
         self._start = self._held = self._late = 0.0
+        self._wait, self._back = _FIRST_WAIT, 0.0  # before the next try, and when the last one did
 
     def hold(self, held: bool) -> None:
         """Take no more frames until told to go on."""
@@ -79,6 +81,8 @@ class Capture(threading.Thread):
         """End after the frame at hand."""
         self._ending.set()
         self.running.set()
+        if interrupt := getattr(self._source, "interrupt", None):
+            interrupt()
 
     def run(self) -> None:
         """Take frames until the source ends or `stop` is called."""
@@ -107,6 +111,8 @@ class Capture(threading.Thread):
             pixels = self._source.retrieve()
             self._note(1e3 * (time.perf_counter() - arrived))
         except SourceLost as error:
+            if self._ending.is_set():
+                return False
             if not self._source.returns:
                 raise
             return self._again(str(error))
@@ -145,13 +151,15 @@ class Capture(threading.Thread):
         self._tell(Notice("lost", why))
         self._source.close()
         self._epoch += 1
-        wait = _FIRST_WAIT
-        while not self._ending.wait(wait):
+        if time.perf_counter() - self._back > _STEADY:
+            self._wait = _FIRST_WAIT
+        while not self._ending.wait(self._wait):
+            self._wait = min(2 * self._wait, _LONGEST_WAIT)
             try:
                 granted = self._source.open()
             except (InputError, NothingToRead):
-                wait = min(2 * wait, _LONGEST_WAIT)
                 continue
+            self._back = time.perf_counter()
             self._tell(Notice("back", granted))
             return True
         return False

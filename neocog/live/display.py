@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from neocog.live.programs import python
+from neocog.programs import python
 
 _LONGEST = 20.0  # seconds that a window may take to open
 

@@ -8,21 +8,18 @@ import mmap
 import os
 import pickle
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.live.child import Child
 from neocog.live.finder import Finder, Searched
 from neocog.live.frames import Frame
 from neocog.live.look import Ready, Roi
-from neocog.live.programs import python, surroundings
 from neocog.live.quiet import one_thread_each, settle
 from neocog.live.split import Hints, Task, scout
 from neocog.live.tracks import Track
@@ -30,8 +27,6 @@ from neocog.network.shares import cores
 
 _STARTS = 60.0  # seconds in which a process is ready
 _ANSWERS = 4.0  # seconds in which it answers; who takes longer hangs
-_LOOKED = 0.25  # seconds between two looks whether it hangs
-_ENDS = 1.0  # seconds in which a killed process is gone
 _PLENTY = 16  # cores from which on OpenCV may take more threads than one: a tenth of a search less
 _MANY = 3  # threads that it may take then
 
@@ -113,7 +108,7 @@ class Board:
         return np.frombuffer(self._map, np.uint8, size).reshape(shape)
 
 
-class Process:
+class Process(Child):
     """A search process, seen from the program that starts it.
 
     Parameters
@@ -131,25 +126,8 @@ class Process:
 
     def __init__(self, board: Board, *, cuts: bool = True) -> None:
         files = () if board.file is None else (board.file,)
-        self._process = subprocess.Popen(
-            python("-m", "neocog.live.process", str(int(cuts)), *map(str, files)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=surroundings(),
-            pass_fds=files,
-            start_new_session=True,  # Ctrl-C is for the program that started it, from the first on
-        )
-        self.pid = self._process.pid
-        self._wait: object = None  # tells one wait for it from another; None while nobody waits
-        self._limit = _STARTS
-        self._closed = threading.Event()
-        try:
-            threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, RuntimeError):  # no thread more can be had
-                raise OSError(str(error)) from error
-            raise
+        words = [str(int(cuts)), *map(str, files)]
+        super().__init__("neocog.live.process", words, files=files, limit=_STARTS)
 
     def answer(self) -> Any:
         """Wait for the answer to a question; the first one says that it is ready.
@@ -159,11 +137,9 @@ class Process:
         OSError, EOFError, ValueError, UnpicklingError
             If the process is no more; one that does not answer in time is ended.
         """
-        answers = self._process.stdout
-        assert answers is not None
-        with self._awaited():
+        with self.awaited() as (_, answers):
             answer = pickle.load(answers)
-        self._limit = _ANSWERS
+        self.limit = _ANSWERS
         return answer
 
     def ask(self, question: Question, pixels: NDArray[np.uint8] | None = None) -> None:
@@ -174,45 +150,11 @@ class Process:
         OSError, ValueError
             If the process is no more.
         """
-        asks = self._process.stdin
-        assert asks is not None
-        with self._awaited():
+        with self.awaited() as (asks, _):
             pickle.dump((question, pixels is None), asks)
             if pixels is not None:
                 asks.write(np.ascontiguousarray(pixels).data)
             asks.flush()
-
-    def kill(self) -> None:
-        """End it, without waiting until it is gone; whoever waits for its answer is told."""
-        self._closed.set()
-        self._process.kill()
-
-    def close(self) -> None:
-        """End it. It is gone before its pipes are closed: who waits at them holds their locks."""
-        self.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDS)
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError, ValueError):
-                pipe.close()  # type: ignore[union-attr]
-
-    @contextmanager
-    def _awaited(self) -> Iterator[None]:
-        self._wait = object()
-        try:
-            yield
-        finally:
-            self._wait = None
-
-    def _watch(self) -> None:
-        """End the process if it hangs. Looks count, not time: this one may be held as well."""
-        seen, looks = None, 0
-        while not self._closed.wait(_LOOKED):
-            wait = self._wait
-            looks = looks + 1 if wait is not None and wait is seen else 0
-            seen = wait
-            if looks * _LOOKED >= self._limit:
-                self.kill()
 
 
 def serve(asks: BinaryIO, answers: BinaryIO, *, cuts: bool, board: Board) -> None:

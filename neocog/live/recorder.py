@@ -100,7 +100,7 @@ class Recorder:
         self._look()
         hush()
         self._video = cv2.VideoWriter(
-            str(part), cv2.VideoWriter.fourcc(*self._code), self.fps, size
+            os.path.abspath(part), cv2.VideoWriter.fourcc(*self._code), self.fps, size
         )
         if not self._video.isOpened():
             self._video = None

@@ -1,9 +1,9 @@
 """Readings as JSON: one object for each agreed number, others for what else happened."""
 
-import json
 from typing import Any
 
 from neocog.batch.records import DigitReading, PageReading
+from neocog.jsontext import to_json
 from neocog.live.announce import Announcement
 from neocog.live.capture import Notice
 from neocog.live.measures import Measures
@@ -58,7 +58,7 @@ def end_event(measures: Measures) -> dict[str, Any]:
 
 def line(record: dict[str, Any]) -> str:
     """Return a record as one line of JSON, without its end."""
-    return json.dumps(record, ensure_ascii=True, separators=(",", ":"))
+    return to_json(record, ensure_ascii=True, separators=(",", ":"))
 
 
 def frame(view: View, *, source: str, model: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A run from its first frame to its last: views go to the window, to files and to stdout."""
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.sinks import LineFile, check_outputs
 from neocog.live.sources import Source
+from neocog.messages import tell
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -155,7 +155,7 @@ class Session:
     def complain(self, error: NeocogError) -> None:
         """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
         self.failed = True
-        print(f"neocog: {error}", file=sys.stderr, flush=True)
+        tell(str(error))
 
     def _loop(self, pipeline: Pipeline) -> None:
         screen = self._screen
@@ -191,7 +191,7 @@ class Session:
         if self._roi is not None and size != self._size:
             self._size = size
             if refused := self._roi.refused(size):
-                print(f"neocog: --roi: {refused}", file=sys.stderr, flush=True)
+                tell(f"--roi: {refused}")
 
     def _announce(self, news: Announcement) -> None:
         text = self._shown(news.text)
@@ -223,7 +223,7 @@ class Session:
         """Say what happened to the source."""
         while not self._notices.empty():
             notice = self._notices.get()
-            print(f"neocog: {told(notice, self.source.name)}", file=sys.stderr, flush=True)
+            tell(told(notice, self.source.name))
             if self.outputs.events:
                 _print(records.line(records.source_event(notice)))
 

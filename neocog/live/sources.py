@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, NothingToRead, UsageError
-from neocog.vision.decode import decode_clear
+from neocog.live.player import MAX_PIXELS
+from neocog.vision.decode import check_size, decode_clear
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
@@ -22,8 +23,7 @@ Given: TypeAlias = "str | Path | int | Frames"
 FOLDER_FPS = 25.0
 """Pictures of a folder that make a second, unless another rate is asked for."""
 
-_USUAL_FPS = 25.0  # of a video file that does not say
-_MAY_BE_CLEAR = (".png", ".webp", ".tif", ".tiff", ".gif")  # pictures that may be transparent
+_MOST_BYTES = 2**28  # of a picture's file; a longer one counts as cut short
 
 
 class SourceLost(InputError):
@@ -50,6 +50,7 @@ class Source(Protocol):
     """Gives frames, one after another.
 
     A source that reads files names them in an attribute ``files``: no output may be one of them.
+    One whose frames may be long in coming has a method ``interrupt`` that frees who waits for one.
     """
 
     @property
@@ -112,6 +113,7 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
         If it is an address that makes no sense.
     """
     from neocog.live.cameras import CameraSource, find_camera
+    from neocog.live.video import VideoFile
 
     wanted = wanted or Wanted()
     if isinstance(what, int):
@@ -127,106 +129,21 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     if path.is_dir():
         return FolderSource(path, fps=wanted.fps)
     if path.is_file():
-        return FolderSource(path, fps=wanted.fps) if is_picture_name(text) else FileSource(path)
+        return FolderSource(path, fps=wanted.fps) if is_picture_name(text) else VideoFile(path)
     return CameraSource(find_camera(text), wanted)
 
 
 def _stream(address: str) -> Source:
-    from neocog.live.streams import MjpegSource, RtspSource
+    from neocog.live.video import Stream
 
     scheme, _, rest = address.partition("://")
     shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
-    scheme = scheme.lower()
+    if scheme.lower() not in ("http", "https", "rtsp", "rtsps"):
+        raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
     try:
-        if scheme in ("http", "https"):
-            return MjpegSource(address)
-        if scheme in ("rtsp", "rtsps"):
-            return RtspSource(address)
+        return Stream(address)
     except ValueError as error:
         raise UsageError(f"{shown}: is no address ({str(error).lower()}); correct it") from None
-    raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
-
-
-class VideoSource:
-    """What cameras, streams and files that OpenCV reads have in common.
-
-    Parameters
-    ----------
-    name : str
-        As people call it.
-
-    Attributes
-    ----------
-    ended : str
-        What is said when it breaks off.
-    """
-
-    ended = "broke off"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.fps: float | None = None
-        self._video: Any = None
-
-    def grab(self) -> bool:
-        """Wait for the next frame."""
-        if not self._video.grab():
-            raise SourceLost(f"{self.name}: {self.ended}")
-        return True
-
-    def retrieve(self) -> Pixels:
-        """Decode it."""
-        done, pixels = self._video.retrieve()
-        if not done:
-            raise SourceLost(f"{self.name}: a frame could not be decoded")
-        return in_colours(pixels)
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._video is not None:
-            self._video.release()
-
-    def _number(self, what: int) -> float:
-        """Return a property of the video."""
-        return float(self._video.get(what))
-
-    def _size_told(self) -> str:
-        import cv2
-
-        width, height = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
-        return f"{int(self._number(width))}x{int(self._number(height))}"
-
-    def _fps_told(self) -> float | None:
-        import cv2
-
-        fps = self._number(cv2.CAP_PROP_FPS)
-        return fps if 0 < fps < 1000 else None
-
-
-class FileSource(VideoSource):
-    """A video file, every frame of it."""
-
-    live = False
-    returns = False
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.files = [path]
-
-    def open(self) -> str:
-        """Open it, and say what it holds."""
-        import cv2
-
-        hush()
-        self._video = cv2.VideoCapture(self.name, cv2.CAP_FFMPEG)
-        if not self._video.isOpened():
-            raise InputError(f"{self.name}: is no video that can be decoded")
-        self.fps = self._fps_told() or _USUAL_FPS
-        return f"{self._size_told()}, {self.fps:g} frames a second"
-
-    def grab(self) -> bool:
-        """Go on to the next frame."""
-        return bool(self._video.grab())
 
 
 class FrameSource:
@@ -299,35 +216,40 @@ class FolderSource(FrameSource):
         return f"{len(self.files)} pictures, {self.fps:g} a second"
 
     def _pictures(self) -> Iterator[NDArray[np.uint8]]:
-        import cv2
-
         hush()
-        found = False
+        why, found = "", False
         for path in self.files:
-            picture = None
-            with suppress(cv2.error):  # a header that tells a senseless size
-                picture = _picture(path)
-            if picture is not None:
+            try:
+                yield _picture(path)
                 found = True
-                yield picture
+            except InputError as error:
+                why = str(error)
         if not found:
             count = len(self.files)
-            what = "is no picture" if count == 1 else f"holds {count} files, none of them a picture"
-            raise InputError(f"{self.name}: {what} that can be decoded")
+            what = why if count == 1 else f"of {count} files none is a picture that can be decoded"
+            raise InputError(f"{self.name}: {what}")
 
 
-def _picture(path: Path) -> "Pixels | None":
-    """Return an upright picture in colours, on white paper; None if it cannot be decoded."""
+def _picture(path: Path) -> Pixels:
+    """Return an upright picture in colours, on white paper."""
     import cv2
 
-    if path.suffix.lower() in _MAY_BE_CLEAR:
-        # OpenCV drops the transparency, or keeps it and leaves the picture as it lies
-        with suppress(InputError):
-            clear = decode_clear(path)
-            if clear is not None:
-                return np.asarray(cv2.cvtColor(clear, cv2.COLOR_RGB2BGR), np.uint8)
-    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    return None if picture is None else np.asarray(picture, np.uint8)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
+    except OSError as error:
+        raise InputError(f"cannot be opened ({error.strerror})") from None
+    check_size(data, max_pixels=MAX_PIXELS)
+    # OpenCV drops the transparency, or keeps it and leaves the picture as it lies
+    with suppress(InputError):
+        clear = decode_clear(data, max_pixels=MAX_PIXELS)
+        if clear is not None:
+            return np.asarray(cv2.cvtColor(clear, cv2.COLOR_RGB2BGR), np.uint8)
+    with suppress(cv2.error):
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+        if picture is not None:
+            return np.asarray(picture, np.uint8)
+    raise InputError("is no picture that can be decoded")
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:

@@ -1,6 +1,5 @@
 """The window: it shows views and does what the keys and the mouse ask for."""
 
-import json
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
 from neocog.live.look import Roi
@@ -134,7 +134,7 @@ class Controls:
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
             record = records.frame(view, source=session.source.name, model=session.reader.model.id)
-            told = json.dumps(record, indent=1) + "\n"
+            told = to_json(record, indent=1) + "\n"
             for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
                 with atomic_write(name) as file:
                     file.write(data)

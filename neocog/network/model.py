@@ -8,6 +8,7 @@ On disk a model is one safetensors file (no pickle): tensors ``US1.reference`` .
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError, UsageError
 from neocog.files import atomic_write
+from neocog.messages import printable
 from neocog.network.spec import LABELS, REJECT, NetworkSpec, Psi, preset
 
 #: How UC4 reads the planes of one label; see :mod:`neocog.network.decision`.
@@ -25,8 +27,18 @@ Rule = Literal["strongest", "pairs", "triples", "linear"]
 Precision = Literal["fp16", "fp32"]
 
 _FORMAT = "neocog 1"
-_MAX_BYTES = 16 * 2**30
-_LARGEST = 1e9  # a number of a card beyond this is a mistake
+#: Bytes of a file: the largest model that the published recipes make has 2.7e9.
+MAX_BYTES = 2**32
+#: Bytes of its header, the card among them: shipped ones have up to 28 480.
+MAX_HEADER = 2**20
+#: Lists and tables within one another in the header: shipped ones have 5.
+MAX_DEPTH = 16
+#: Weights over space and gains: the largest number of fp16, so that no sum of responses is
+#: infinite at any precision; learned ones stay below 20.
+MAX_WEIGHT = 65504.0
+_LONGEST_NAME = 200
+_LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
+_NO_NUMBER = "a number that is not finite"
 _NEW_CARD = "write its card anew, or take the model as it was learned"
 
 
@@ -148,7 +160,11 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         "q": [layer.q for layer in model.s],
         "card": model.card,
     }
-    return save(tensors, metadata={"neocog": json.dumps(header, sort_keys=True)})
+    try:
+        words = json.dumps(header, sort_keys=True, allow_nan=False)
+    except ValueError:
+        raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
+    return save(tensors, metadata={"neocog": words})
 
 
 def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
@@ -167,18 +183,20 @@ def load_model(name_or_path: str | Path) -> Model:
     ------
     ModelError
         If there is no such model, or the file is cut short, no safetensors file, of wrong shapes,
-        or holds values no neocognitron can have (NaN, negative reference vectors).
+        or holds values no neocognitron can have (NaN, negative reference vectors, weights so
+        large that responses are not finite).
     """
     from neocog.network.registry import find_model
 
     path = find_model(name_or_path)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ModelError(f"model {path}: larger than 16 GiB; no neocog model is")
-        data = path.read_bytes()
+        if path.stat().st_size > MAX_BYTES:
+            raise ModelError(f"model {path}: larger than {MAX_BYTES:,} bytes; no neocog model is")
+        return from_bytes(path.read_bytes(), source=str(path))
     except OSError as error:
         raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
-    return from_bytes(data, source=str(path))
+    except MemoryError:
+        raise ModelError(f"model {path}: takes more memory than there is") from None
 
 
 def from_bytes(data: bytes, *, source: str) -> Model:
@@ -194,7 +212,7 @@ def from_bytes(data: bytes, *, source: str) -> Model:
         spec = preset(header["preset"])
         s = tuple(
             SWeights(
-                reference=_tensor(tensors, f"US{i + 1}.reference", source),
+                reference=_tensor(tensors, f"US{i + 1}.reference", source, most=_LARGEST),
                 c=_tensor(tensors, f"US{i + 1}.c", source),
                 threshold=float(header["thresholds"][i]),
                 q=float(header["q"][i]),
@@ -203,7 +221,7 @@ def from_bytes(data: bytes, *, source: str) -> Model:
         )
         blurs = tuple(_tensor(tensors, f"UC{i}.blur", source) for i in (1, 2, 3))
         model = Model(
-            name=str(header["name"]),
+            name=printable(str(header["name"]))[:_LONGEST_NAME],
             spec=spec,
             s=cast("tuple[SWeights, SWeights, SWeights, SWeights]", s),
             blurs=cast("Any", blurs),
@@ -231,10 +249,14 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
     if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
         raise ModelError(f"model {source}: a pickle or archive, never loaded; {wanted}")
     try:
-        tensors = load(data)
         length = int.from_bytes(data[:8], "little")
+        if min(length, len(data)) > MAX_HEADER:
+            raise ValueError(f"a header of {length:,} bytes, at most {MAX_HEADER:,} are read")
+        tensors = load(data)
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-        header = json.loads(metadata["neocog"])
+        header = json.loads(metadata["neocog"], parse_float=_finite, parse_constant=_finite)
+        if _depth(header) > MAX_DEPTH:
+            raise ValueError(f"a card of more than {MAX_DEPTH} tables within one another")
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"model {source}: cut short or not a model ({reason}); {wanted}") from None
@@ -243,6 +265,26 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise ModelError(f"model {source}: not of format {_FORMAT!r}; {wanted}")
     return header, tensors
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{_NO_NUMBER}: {text[:20]}")
+    return number
+
+
+def _depth(value: Any) -> int:
+    """How many lists and tables of a JSON value lie within one another."""
+    depth, level = 0, [value]
+    while level := [
+        own
+        for one in level
+        if isinstance(one, dict | list)
+        for own in (one.values() if isinstance(one, dict) else one)
+    ]:
+        depth += 1
+    return depth
 
 
 def _version(data: bytes, header: dict[str, Any]) -> str:
@@ -259,13 +301,17 @@ def _version(data: bytes, header: dict[str, Any]) -> str:
     return digest.hexdigest()[:8]
 
 
-def _tensor(tensors: Mapping[str, NDArray[Any]], name: str, source: str) -> NDArray[np.float32]:
+def _tensor(
+    tensors: Mapping[str, NDArray[Any]], name: str, source: str, *, most: float = MAX_WEIGHT
+) -> NDArray[np.float32]:
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
         raise ModelError(f"model {source}: {name} is {raw.dtype}; wanted float16 or float32")
     tensor = raw.astype(np.float32)
     if not np.isfinite(tensor).all():
         raise ModelError(f"model {source}: {name} holds values that are not finite")
+    if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
+        raise ModelError(f"model {source}: {name} reaches {peak:.3g}; wanted at most {most:g}")
     return tensor
 
 

@@ -1,9 +1,12 @@
 """Where models lie and what they are called.
 
 In a checkout they lie in ``models/`` beside the package, in an installed wheel in
-``neocog/_models``. A name is a file there; anything with a suffix or a slash is a path.
+``neocog/_models``. A name is a file there; anything with a suffix or a slash is a path. The file
+``SHA256SUMS`` beside them holds their digests, in the form of the program ``sha256sum``.
 """
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from neocog.errors import ModelError
 #: The model that is used when none is named.
 DEFAULT = "neocog"
 SUFFIX = ".safetensors"
+SUMS = "SHA256SUMS"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -39,6 +43,39 @@ def list_models() -> list[ModelEntry]:
     ]
 
 
+def shipped_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each model file of a folder as it was shipped, by the file's name."""
+    sums = folder / SUMS
+    lines = sums.read_text("utf-8", "replace").splitlines() if sums.is_file() else []
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def check_digest(path: Path) -> bool:
+    """Compare a model's file with the digest that was shipped beside it.
+
+    Returns
+    -------
+    bool
+        False where none was: there is nothing to compare with.
+
+    Raises
+    ------
+    ModelError
+        If the file is not the one that was shipped.
+    """
+    wanted = shipped_digests(path.parent).get(path.name)
+    if wanted is None:
+        return False
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != wanted:
+        raise ModelError(
+            f"model {path}: not as it was shipped, its SHA-256 is {found[:16]}..., that of the "
+            f"shipped file {wanted[:16]}...; install neocog again"
+        )
+    return True
+
+
 def find_model(name_or_path: str | Path) -> Path:
     """Return the file of a model given by name or path.
 
@@ -50,8 +87,8 @@ def find_model(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     path = Path(text)
     if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:
-        if not path.is_file():
-            what = "a folder" if path.is_dir() else "not there"
+        if not os.path.isfile(path):  # Path.is_file raises on names that no file can have
+            what = "a folder" if os.path.isdir(path) else "not there"
             raise ModelError(f"model {text}: {what}; wanted a {SUFFIX} file or one of {_names()}")
         return path
     found = models_dir() / f"{text}{SUFFIX}"

@@ -4,13 +4,13 @@ Pillow decodes. A page is turned upright by its EXIF orientation, transparent pl
 paper, deep and palette pictures become eight bits, and colour becomes the grey in which the ink
 stands out most. A JPEG is decoded at a reduced size when less than its full size is wanted.
 
-Memory: a page is refused by its header if it has more than `MAX_PIXELS`; one that is decoded takes
-at most about twelve bytes a pixel on its way to grey, whatever its kind, where it is then reduced.
+A page is refused by its header if it is too large or would take too much: see
+`neocog.vision.header`, which reads it before any decoder does.
 """
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError
+from neocog.messages import printable
+from neocog.vision.header import MAX_PIXELS, Header, check_exif, headers
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Source = str | Path | bytes | IO[bytes]
 
-MAX_PIXELS = 2**27
-"""Pictures with more pixels than this (134 million) are refused by their header alone."""
-
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
 """What is decoded. Pillow knows more, some of which start other programs."""
 
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_PLAIN = {"L", "RGB", "RGBA", "LA", "CMYK"}  # kinds that can be reduced as they are
-_STRIP = 2**20  # pixels of a deep picture that are made eight bits deep at a time
+_ORIENTATION = 0x0112  # a tag of EXIF
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
+    6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90",
+}  # fmt: skip
+_STRIP = 2**20  # pixels of a large or deep picture that are made grey or RGB at a time
 _SURVEY = 320  # long side at which the channels of a colour picture are compared
 _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
@@ -60,7 +63,7 @@ class Page:
 
 def decode(
     source: Source, *, max_pixels: int = MAX_PIXELS, long_side: int | None = None
-) -> Iterator[Page]:
+) -> Generator[Page, None, None]:
     """Decode a picture file page by page.
 
     Every page of a TIFF is a page; of an animation, or of the preview pictures that telephones
@@ -84,23 +87,15 @@ def decode(
     InputError
         If the file is missing, empty, no picture, cut short or too large.
     """
-    from PIL import Image
-
-    stream, close = _open_stream(source)
-    try:
-        with _open_image(stream) as image:
-            index = 0
-            while True:
-                _refuse_too_large(image.size, max_pixels)
-                yield _page(image, index, long_side)
-                index += 1
-                if image.format != "TIFF" or not _turn_to(image, index):
-                    return
-    except Image.DecompressionBombError:
-        raise _too_large(max_pixels) from None
-    finally:
-        if close:
-            stream.close()
+    with _opened(source) as stream:
+        image = None
+        for index, header in enumerate(headers(stream)):
+            header.check(max_pixels, long_side)
+            if image is None:
+                image = _open_image(stream, header)
+            elif not _turn_to(image, index):
+                return
+            yield _page(image, index, long_side)
 
 
 def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8] | None:
@@ -124,21 +119,45 @@ def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.
     InputError
         As `decode`.
     """
-    from PIL import Image
+    with _opened(source) as stream:
+        header = next(headers(stream))
+        header.check(max_pixels, None)
+        image = _open_image(stream, header)
+        if not _may_be_clear(image):
+            return None
+        with _damage("is damaged or cut short"):
+            return np.asarray(_upright(_flat(image), image).convert("RGB"))
 
-    stream, close = _open_stream(source)
+
+def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
+    """Refuse, by its header, a picture that any decoder would take too long or too much for.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a picture file.
+    max_pixels : int
+        It may have so many.
+
+    Raises
+    ------
+    InputError
+        If it is too large, or no picture.
+    """
+    next(headers(io.BytesIO(data))).check(max_pixels, None)
+
+
+def is_light(source: Source) -> bool:
+    """Whether, by its header, a picture takes 0.3 seconds and 300 MB at most to decode.
+
+    Any process may decode it; others are left to one that can be ended. False also of what is no
+    picture, or cannot be opened.
+    """
     try:
-        with _open_image(stream) as image:
-            if not _may_be_clear(image):
-                return None
-            _refuse_too_large(image.size, max_pixels)
-            with _damage("is damaged or cut short"):
-                return np.array(_upright(_flat(image), image).convert("RGB"))
-    except Image.DecompressionBombError:
-        raise _too_large(max_pixels) from None
-    finally:
-        if close:
-            stream.close()
+        with _opened(source) as stream:
+            return next(headers(stream)).is_light
+    except InputError:
+        return False
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
@@ -176,54 +195,55 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     return _clearest_grey(array)
 
 
-def _open_stream(source: Source) -> tuple[IO[bytes], bool]:
+@contextmanager
+def _opened(source: Source) -> Iterator[IO[bytes]]:
+    """Open what was named; a file that was open already stays so."""
     if isinstance(source, bytes):
-        return io.BytesIO(source), True
-    if not isinstance(source, str | Path):
-        return source, False
-    path = Path(source)
-    if path.is_dir():
-        raise InputError(f"{path.name} is a folder where a picture file was wanted")
-    try:
-        return path.open("rb"), True
-    except OSError as error:
-        reason = error.strerror or "it cannot be opened"
-        raise InputError(f"cannot open the picture: {reason}") from None
+        yield io.BytesIO(source)
+    elif not isinstance(source, str | Path):
+        yield source
+    else:
+        path = Path(source)
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            if path.is_dir():
+                name = printable(path.name)
+                raise InputError(f"{name} is a folder where a picture file was wanted") from None
+            reason = error.strerror or "it cannot be opened"
+            raise InputError(f"cannot open the picture: {reason}") from None
+        with stream:
+            yield stream
 
 
-def _open_image(stream: IO[bytes]) -> "Image":
-    from PIL import Image, UnidentifiedImageError
+def _open_image(stream: IO[bytes], header: Header) -> "Image":
+    from PIL import Image
 
     with _damage("cannot be opened"):
-        try:
-            return Image.open(stream, formats=FORMATS)
-        except UnidentifiedImageError:
-            raise InputError(_not_a_picture(stream)) from None
+        image = Image.open(stream, formats=FORMATS)
+        if image.width * image.height > header.pixels:
+            raise InputError("the picture tells two sizes; save it anew")
+        if data := image.info.get("exif"):
+            check_exif(data)
+        if text := image.info.get("Raw profile type exif"):
+            check_exif(bytes.fromhex("".join(text.splitlines()[3:])))
+        return image
 
 
 @contextmanager
 def _damage(what: str) -> Iterator[None]:
     """Say in one line whatever a decoder makes of a damaged file: it may raise anything."""
-    from PIL import Image
-
     try:
         with warnings.catch_warnings():
             # the size is judged by max_pixels, and odd metadata do not concern the pixels
             warnings.simplefilter("ignore")
             yield
-    except (InputError, Image.DecompressionBombError):
+    except InputError:
         raise
     except MemoryError:
         raise InputError(f"the picture {what}: it takes more memory than there is") from None
     except Exception as error:
         raise InputError(f"the picture {what}: {_first_line(error)}") from None
-
-
-def _not_a_picture(stream: IO[bytes]) -> str:
-    stream.seek(0)
-    if not stream.read(1):
-        return "the file is empty where a picture was wanted"
-    return "the file is no picture that can be decoded; wanted JPEG, PNG, TIFF, BMP, GIF or WebP"
 
 
 def _turn_to(image: "Image", index: int) -> bool:
@@ -236,19 +256,6 @@ def _turn_to(image: "Image", index: int) -> bool:
     return True
 
 
-def _too_large(max_pixels: int) -> InputError:
-    return InputError(f"the picture is larger than {max_pixels:,} pixels; make it smaller")
-
-
-def _refuse_too_large(size: tuple[int, int], max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise InputError(
-            f"the picture has {width} x {height} pixels, at most {max_pixels:,} are decoded; "
-            "make it smaller"
-        )
-
-
 def _page(image: "Image", index: int, long_side: int | None) -> Page:
     from PIL import Image
 
@@ -256,7 +263,7 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
     with _damage("is damaged or cut short"):
         if long_side is not None:
             image.draft(None, (long_side, long_side))
-        frame = _upright(_flat(_much_reduced(image, long_side)), image)
+        frame = _upright(_reduced(image, long_side), image)
         if long_side is not None and max(frame.size) > long_side:
             frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
         return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
@@ -264,35 +271,58 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
 
 def _upright(frame: "Image", image: "Image") -> "Image":
     """Turn what was made of a page as the page's EXIF orientation says."""
-    from PIL import ImageOps
+    from PIL.Image import Transpose
 
-    exif = image.getexif()
-    if exif:
-        frame.info["exif"] = exif.tobytes()
-        ImageOps.exif_transpose(frame, in_place=True)
-    return frame
+    turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    return frame if turn is None else frame.transpose(Transpose[turn])
 
 
-def _much_reduced(image: "Image", long_side: int | None) -> "Image":
-    """Bring a very large picture near its size before any copy is made of it."""
+def _reduced(image: "Image", long_side: int | None) -> "Image":
+    """A grey or RGB picture; a large one is brought near its size before any copy is made of it."""
+    from PIL import Image
+
+    if image.mode in _DEEP:
+        image = _shallow(image)
     times = max(image.size) // (2 * long_side) if long_side else 1
-    if times < 2 or image.mode not in _PLAIN or "transparency" in image.info:
-        return image
-    return image.reduce(times)
+    if times < 2:
+        return _flat(image)
+    small = Image.new(
+        _flat(image.crop((0, 0, 1, 1))).mode, [-(-side // times) for side in image.size]
+    )
+    for top, strip in _strips(image, times):
+        small.paste(_flat(strip).reduce(times), (0, top // times))
+    return small
+
+
+def _strips(image: "Image", times: int = 1) -> "Iterator[tuple[int, Image]]":
+    """Where each strip of a picture begins, and the strip: ``times`` rows or a multiple."""
+    rows = times * max(1, _STRIP // (image.width * times))
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(image.height, top + rows)))
 
 
 def _flat(image: "Image") -> "Image":
     """Return a grey or RGB picture of its own; transparent places are white."""
     from PIL import Image
 
-    if image.mode in _DEEP:
-        return Image.fromarray(_eight_bits(np.asarray(image)))
     if _may_be_clear(image):
         layer = image.convert("RGBA")
         flat = Image.new("RGB", layer.size, "white")
         flat.paste(layer, mask=layer.getchannel("A"))
         return flat
     return image.convert("L" if image.mode in {"1", "L"} else "RGB")
+
+
+def _shallow(image: "Image") -> "Image":
+    """A deep picture in eight bits."""
+    from PIL import Image
+
+    image.load()
+    flat, top = Image.new("L", image.size), 0
+    for strip in _narrowed(lambda: (np.asarray(deep) for _, deep in _strips(image))):
+        flat.paste(Image.fromarray(strip), (0, top))
+        top += len(strip)
+    return flat
 
 
 def _may_be_clear(image: "Image") -> bool:
@@ -307,17 +337,22 @@ def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
     rows = max(1, _STRIP // max(1, array[:1].size))
-    strips = [slice(first, first + rows) for first in range(0, len(array), rows)]
-    top = max((float(_finite(array[strip]).max(initial=0.0)) for strip in strips), default=0.0)
+    firsts = range(0, len(array), rows)
+    return np.concatenate(list(_narrowed(lambda: (array[at : at + rows] for at in firsts))))
+
+
+def _narrowed(strips: Callable[[], Iterator[NDArray[Any]]]) -> Iterator[NDArray[np.uint8]]:
+    """Make the strips of a deep picture eight bits deep; they are gone through twice."""
+    top, kind = 0.0, ""
+    for strip in strips():
+        top, kind = max(top, float(_finite(strip).max(initial=0.0))), strip.dtype.kind
     scale = 1.0
-    if array.dtype.kind == "f" and top <= 1.0:
+    if kind == "f" and top <= 1.0:
         scale = 255.0
     elif top > 255.0:
         scale = 255.0 / max(top, 65535.0)
-    out = np.empty(array.shape, np.uint8)
-    for strip in strips:
-        out[strip] = np.clip((_finite(array[strip]) * np.float32(scale)).round(), 0, 255)
-    return out
+    for strip in strips():
+        yield np.clip((_finite(strip) * np.float32(scale)).round(), 0, 255).astype(np.uint8)
 
 
 def _finite(array: NDArray[Any]) -> NDArray[np.float32]:
@@ -356,4 +391,4 @@ def _detail(channel: NDArray[np.uint8]) -> float:
 
 def _first_line(error: BaseException) -> str:
     text = str(error) or type(error).__name__
-    return text.splitlines()[0][:120]
+    return printable(text.splitlines()[0][:120])

@@ -1,0 +1,233 @@
+"""Runs a command that is attacked, watches all its processes, and tells what did not hold.
+
+What must hold, whatever came: a documented exit code within the time, no traceback, nothing that a
+terminal obeys, no process above 1.5 GB, no process and no file left behind, nothing in the current
+folder.
+"""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from neocog.programs import python
+
+#: Exit codes that the commands document.
+CODES = {0, 1, 2, 3, 4, 5, 6, 130}
+#: Megabytes that any process may take.
+MOST_MB = 1500.0
+_END_MB = 2500.0  # a process above this is ended: this machine shall live on
+_ADDRESSES = 4 * 2**30  # bytes of address space for each process
+_GONE = 3.0  # seconds within which helpers of a run have to end after it
+_OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass
+class Outcome:
+    """What became of the attacks of one kind: how many, what did not hold, what it took."""
+
+    kind: str
+    tried: int = 0
+    held: int = 0
+    broken: list[str] = field(default_factory=list)
+    peak_mb: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, finished: "Finished", tried: int, broken: Iterable[str] = ()) -> None:
+        """Count attacks that one run was about."""
+        name = f"{finished.name}: " if finished.name else ""
+        found = [name + what for what in (*finished.broken(), *broken)]
+        self.broken += found
+        self.tried += tried
+        self.held += tried - min(tried, len(found))
+        self.peak_mb = max(self.peak_mb, finished.peak_mb)
+        self.seconds += finished.seconds
+
+    def row(self) -> dict[str, object]:
+        """Return a row of the result file."""
+        return {"kind": self.kind, "tried": self.tried, "held": self.held, "broken": self.broken,
+                "peak_mb": round(self.peak_mb), "seconds": round(self.seconds, 1)}  # fmt: skip
+
+
+@dataclass
+class Finished:
+    """A command that ended."""
+
+    name: str
+    code: int
+    out: str
+    err: str
+    peak_mb: float
+    seconds: float
+    limit: float
+    left: list[str]
+
+    def broken(self, codes: Iterable[int] = CODES) -> list[str]:
+        """What does not hold of any run."""
+        found = list(self.left)
+        if self.code not in codes:
+            found.append(f"exit code {self.code}")
+        if self.seconds >= self.limit:
+            found.append(f"not done after {self.limit:.0f} s")
+        for words in ("Traceback", "please report"):
+            if words in self.err:
+                found.append(f"{words} on stderr: {self.err.strip().splitlines()[-1][:150]}")
+        for place, text in (("stdout", self.out), ("stderr", self.err)):
+            if obeyed := _OBEYED.search(text):
+                found.append(f"{obeyed[0]!r} on {place}")
+        if self.peak_mb > MOST_MB:
+            found.append(f"a process of {self.peak_mb:.0f} MB")
+        return found
+
+
+def watched(
+    words: list[str],
+    folder: Path,
+    *,
+    name: str = "",
+    limit: float = 60.0,
+    program: list[str] | None = None,
+    stdin: bytes = b"",
+    setup: Callable[[], None] | None = None,
+    during: Callable[["Watch"], None] | None = None,
+    env: dict[str, str | None] | None = None,
+) -> Finished:
+    """Run ``neocog WORDS`` in a folder of its own below ``folder`` and watch it to its end.
+
+    ``setup`` is called in the new process before the program, ``during`` a few times a second while
+    it runs. A variable of ``env`` that is None is taken away.
+    """
+    with tempfile.TemporaryDirectory(dir=folder, prefix="run-") as place:
+        here, temporary = Path(place, "here"), Path(place, "tmp")
+        here.mkdir()
+        temporary.mkdir()
+        variables = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+        variables |= {key: value for key, value in (env or {}).items() if value is not None}
+        for key in (key for key, value in (env or {}).items() if value is None):
+            variables.pop(key, None)
+        with (place / Path("in")).open("w+b") as given, (place / Path("out")).open("w+b") as out, \
+                (place / Path("err")).open("w+b") as err:  # fmt: skip
+            given.write(stdin)
+            given.seek(0)
+
+            def start() -> None:
+                resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
+                if setup is not None:
+                    setup()
+
+            began = time.monotonic()
+            process = subprocess.Popen(
+                [*(program or python("-m", "neocog")), *words], cwd=here, env=variables,
+                stdin=given, stdout=out, stderr=err, start_new_session=True, preexec_fn=start,
+            )  # fmt: skip
+            watch = Watch(process)
+            watch.until_done(began + limit, during)
+            seconds = time.monotonic() - began
+            left = watch.end()
+            texts = []
+            for stream in (out, err):
+                stream.seek(0)
+                texts.append(stream.read().decode(errors="backslashreplace"))
+        left += [f"left {path.name} in the temporary folder" for path in temporary.iterdir()
+                 if path.suffix != ".lock" or path.stat().st_size]  # fmt: skip
+        left += [f"left {path.name} in the current folder" for path in here.iterdir()]
+        return Finished(name, process.returncode, texts[0], texts[1], watch.peak_mb,
+                        seconds, limit, left)  # fmt: skip
+
+
+class Watch:
+    """The processes of a command: those of its session."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.peak_mb = 0.0
+        self.session = process.pid
+
+    def pids(self) -> list[int]:
+        """Return the processes of the session that are alive, the first one first."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError, IndexError):
+                about = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                if int(about[3]) == self.session and about[0] != "Z":
+                    found.append(int(name))
+        return sorted(found)
+
+    def command(self, pid: int) -> str:
+        """Return the command line of a process."""
+        with suppress(OSError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return ""
+
+    def until_done(self, end: float, during: Callable[["Watch"], None] | None) -> None:
+        """Wait for the command, and end it at a time or where a process grows too large."""
+        while self.process.poll() is None:
+            self._measure()
+            if during is not None:
+                during(self)
+            if time.monotonic() > end or self.peak_mb > _END_MB:
+                self._kill()
+            time.sleep(0.03)
+
+    def _measure(self) -> None:
+        for pid in self.pids():
+            with suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if most := re.search(r"VmHWM:\s*(\d+)", status):
+                    self.peak_mb = max(self.peak_mb, int(most[1]) / 1e3)
+
+    def _kill(self) -> None:
+        for pid in self.pids():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> list[str]:
+        """Wait for processes that are left; end them and tell of them."""
+        end = time.monotonic() + _GONE
+        while (left := self.pids()) and time.monotonic() < end:
+            time.sleep(0.03)
+        names = [f"left a process: {self.command(pid)[:80]}" for pid in left]
+        self._kill()
+        return names
+
+
+def records_of(text: str) -> tuple[list[dict[str, object]], list[str]]:
+    """Parse JSON lines strictly: the records, and what is wrong with the lines."""
+
+    def never(word: str) -> float:
+        raise ValueError(f"{word} in a record")
+
+    records, broken = [], []
+    for line in text.splitlines():
+        try:
+            records.append(json.loads(line, parse_constant=never))
+        except ValueError as error:
+            broken.append(f"a record that is none: {error}")
+    return records, broken
+
+
+def one_record_each(sources: Iterable[str], text: str) -> list[str]:
+    """What is wrong with a run's records: each input has one at least, and no other has any."""
+    records, broken = records_of(text)
+    found, wanted = {str(record["source"]) for record in records}, set(sources)
+    pages = [(record["source"], record["page"]) for record in records]
+    if missing := sorted(wanted - found):
+        broken.append(f"{len(missing)} inputs without a record, {missing[0][-60:]!r} among them")
+    if more := sorted(found - wanted):
+        broken.append(f"records of what was no input, {more[0][-60:]!r} among them")
+    if len(set(pages)) < len(pages):
+        broken.append("two records of one page")
+    return broken
+
+
+if sys.platform != "linux":  # /proc
+    raise ImportError("attacks are watched through /proc: needs Linux")

@@ -1,0 +1,210 @@
+"""Processes that are forked from one that has loaded what they need.
+
+They take no module from the current folder, hear no Ctrl-C, and end when their starter does.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import Any, NoReturn
+
+from neocog.errors import EndedEarly
+from neocog.messages import printable
+from neocog.programs import python
+
+_ANSWERS = 60.0  # seconds that it may take to load what is wanted, and then to fork
+_LINGERS = 5.0  # seconds that a process may take to end once its connection is closed
+
+
+class ForkServer:
+    """The process that others are forked from; it is started when the first is wanted.
+
+    Parameters
+    ----------
+    modules : sequence of str
+        What is loaded before.
+    variables : mapping, optional
+        Of the environment, beside those of this process.
+    """
+
+    def __init__(self, *modules: str, variables: Mapping[str, str] | None = None) -> None:
+        self._modules, self._variables = modules, dict(variables or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: Connection | None = None
+
+    def start(self) -> tuple[Connection, int]:
+        """Fork a process; return a connection to it, and its number.
+
+        It waits for what `pack` gives, to be sent over the connection with ``send_bytes``.
+
+        Raises
+        ------
+        EndedEarly
+            If that cannot be done, though the server was started anew.
+        """
+        for again in (True, False):
+            try:
+                ours, theirs = Pipe()
+                with theirs:
+                    return ours, self._forked(theirs)
+            except (OSError, EOFError) as error:
+                self._forget()
+                if not again:
+                    why = str(error) or "what starts them ended"
+                    raise EndedEarly(f"worker processes cannot be started: {why}") from None
+        raise AssertionError
+
+    def end_of(self, number: int) -> int | None:
+        """Wait for the end of a process whose connection is closed; return its exit code.
+
+        One that lingers is killed; None where nobody knows.
+        """
+        with suppress(OSError, EOFError):
+            if self._link is not None:
+                self._link.send(number)
+                return self._answer()
+        return None
+
+    def close(self) -> None:
+        """End all that was forked, and the server."""
+        if self._link is not None:
+            self._link.close()
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LINGERS)
+        self._forget()
+
+    def _forget(self) -> None:
+        """End the server alone."""
+        process, link, self._process, self._link = self._process, self._link, None, None
+        if link is not None:
+            link.close()
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _forked(self, theirs: Connection) -> int:
+        """Have a process forked that gets a connection; return its number."""
+        if self._link is None or self._process is None:
+            self._link, own = Pipe()
+            self._process = self._begin(own)
+        self._link.send(None)
+        send_handle(self._link, theirs.fileno(), self._process.pid)
+        return self._answer()
+
+    def _begin(self, link: Connection) -> "subprocess.Popen[bytes]":
+        code = "from neocog.forkserver import main; main()"
+        with link:
+            return subprocess.Popen(
+                python("-c", code, str(link.fileno()), *self._modules),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # what decoders print is no record
+                env=os.environ | self._variables,
+                pass_fds=[link.fileno()],
+                start_new_session=True,  # Ctrl-C is for the process that writes
+            )
+
+    def _answer(self) -> int:
+        assert self._link is not None
+        if not self._link.poll(_ANSWERS):
+            raise TimeoutError(f"what starts them did not answer for {_ANSWERS:.0f} s")
+        answer: int | str = self._link.recv()
+        if isinstance(answer, str):
+            raise EndedEarly(f"worker processes cannot be started: {answer}")
+        return answer
+
+
+def pack(target: Callable[..., None], *args: Any) -> bytes:
+    """Pack what a forked process is to do: ``target(connection, *args)``.
+
+    It finds the modules that this process finds, but none of the current folder.
+    """
+    path = [place for place in sys.path if os.path.isabs(place)]
+    return pickle.dumps((path, pickle.dumps((target, args))))
+
+
+def main() -> None:
+    """Fork a process for each connection that comes; the body of the server."""
+    link = Connection(int(sys.argv[1]))
+    children: set[int] = set()
+    with suppress(OSError, EOFError):
+        trouble = _load(sys.argv[2:])
+        while True:
+            number = link.recv()
+            if number is None:
+                link.send(_fork(link, children, trouble))
+            else:
+                children.discard(number)
+                link.send(_end_of(number, _LINGERS))
+    for child in children:  # who started them is no more, or wants no more of them
+        _end_of(child, 0.0)
+
+
+def _load(modules: list[str]) -> str | None:
+    """Import modules; return why that cannot be done."""
+    try:
+        for module in modules:
+            import_module(module)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return None
+
+
+def _fork(link: Connection, children: set[int], trouble: str | None) -> int | str:
+    with Connection(recv_handle(link)) as connection:
+        if trouble is not None:
+            return trouble
+        try:
+            number = os.fork()
+        except OSError as error:
+            return str(error)
+        if number == 0:
+            link.close()
+            _run(connection)
+        children.add(number)
+        return number
+
+
+def _run(connection: Connection) -> NoReturn:
+    """Do what is asked for; the body of a forked process."""
+    code = 1
+    try:
+        sys.path[:], wanted = pickle.loads(connection.recv_bytes())
+        target, args = pickle.loads(wanted)
+        target(connection, *args)
+        code = 0
+    except (ConnectionError, EOFError):  # nobody is there any more
+        pass
+    except BaseException as error:
+        tell(error)
+    finally:
+        os._exit(code)
+
+
+def tell(error: BaseException) -> None:
+    """Say on stderr, in a line, what ends a process that nobody foresaw."""
+    what = printable(f"{type(error).__name__}: {error}".partition("\n")[0])
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"neocog: a worker process failed: {what}", file=sys.stderr, flush=True)
+
+
+def _end_of(number: int, patience: float) -> int:
+    """Wait for a forked process, end it where that takes too long, and return its exit code."""
+    end = time.monotonic() + patience
+    done, status = os.waitpid(number, os.WNOHANG)
+    while not done and time.monotonic() < end:
+        time.sleep(0.005)
+        done, status = os.waitpid(number, os.WNOHANG)
+    if not done:
+        os.kill(number, signal.SIGKILL)
+        _, status = os.waitpid(number, 0)
+    return os.waitstatus_to_exitcode(status)

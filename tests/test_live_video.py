@@ -1,0 +1,421 @@
+"""Videos and streams of strangers: read, refused in one line, or lost; all within bounds."""
+
+import base64
+import os
+import shutil
+import signal
+import ssl
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, repeat
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from neocog.batch.reader import Reader
+from neocog.errors import InputError
+from neocog.live.capture import Capture, Notice
+from neocog.live.frames import Frame, Handoff
+from neocog.live.pipeline import Pipeline
+from neocog.live.player import MAX_PIXELS, MEMORY
+from neocog.live.sources import FolderSource, SourceLost, open_source
+from neocog.live.video import Stream, VideoFile
+from tests.live_support import RawServer, Scripted, clip, picture, save_video
+from tests.support import run, tiny_model
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
+SILENCE = 0.5
+
+Sent = Iterable[bytes]
+
+
+def jpeg(text: str = "471", size: tuple[int, int] = (320, 240)) -> bytes:
+    return cv2.imencode(".jpg", picture(text, size=size))[1].tobytes()
+
+
+JPEG = jpeg()
+
+
+def part(data: bytes, *, kind: bytes = b"Content-Type: image/jpeg\r\n", told: bool = True) -> bytes:
+    length = b"Content-Length: %d\r\n" % len(data) if told else b""
+    return b"--frame\r\n" + kind + length + b"\r\n" + data + b"\r\n"
+
+
+def paced(*parts: bytes) -> Iterator[bytes]:
+    """Such parts over and over, 50 a second."""
+    for number in count():
+        yield parts[number % len(parts)]
+        time.sleep(0.02)
+
+
+def plain(request: bytes) -> Sent:
+    return [HEAD + b"\r\n", *[part(JPEG)] * 3]
+
+
+def good(request: bytes) -> Iterator[bytes]:
+    yield from plain(request)
+    yield from paced(part(JPEG))
+
+
+def chunked(request: bytes) -> Iterator[bytes]:
+    yield HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    yield from paced(b"%x\r\n%b\r\n" % (len(part(JPEG)), part(JPEG)))
+
+
+def redirected(request: bytes) -> Sent:
+    if b"/there" in request:
+        return good(request)
+    return [b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"]
+
+
+def authenticated(request: bytes) -> Sent:
+    if base64.b64encode(b"me:my secret") in request:
+        return good(request)
+    wanted = b"WWW-Authenticate: Basic realm=x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    return [b"HTTP/1.1 401 Unauthorized\r\n" + wanted]
+
+
+def forms(head: bytes, *parts: bytes) -> Callable[[bytes], Iterator[bytes]]:
+    def send(request: bytes) -> Iterator[bytes]:
+        yield head + b"\r\n"
+        yield from paced(*parts)
+
+    return send
+
+
+GOOD: dict[str, Callable[[bytes], Sent]] = {
+    "plain": good,
+    "no lengths": forms(HEAD, part(JPEG, told=False)),
+    "chunked": chunked,
+    "redirected": redirected,
+    "authenticated": authenticated,
+    "dashes": forms(HEAD.replace(b"=frame", b"=--frame"), part(JPEG)),
+    "quotes": forms(HEAD.replace(b"=frame", b'="frame"'), part(JPEG)),
+    "line feeds": forms(HEAD.replace(b"\r\n", b"\n"), part(JPEG).replace(b"\r\n", b"\n", 4)),
+    "no types": forms(HEAD, part(JPEG, kind=b"")),
+    "other types": forms(HEAD, part(JPEG, kind=b"Content-Type: image/jpg\r\n")),
+    "broken ones": forms(HEAD, part(JPEG), part(b"broken")),
+}
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[[Callable[[bytes], Sent]], RawServer]]:
+    servers: list[RawServer] = []
+
+    def serve(send: Callable[[bytes], Sent]) -> RawServer:
+        servers.append(RawServer(send))
+        return servers[-1]
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+Serve = Callable[[Callable[[bytes], Sent]], RawServer]
+
+
+@pytest.mark.parametrize("form", GOOD)
+def test_streams_of_all_forms_are_read(served: Serve, form: str) -> None:
+    address = served(GOOD[form]).address.replace("//", "//me:my%20secret@")
+    source = Stream(address)
+    assert source.open() == "320x240, MJPEG over HTTP"
+    for _ in range(3):
+        assert source.grab()
+        assert source.retrieve().shape == (240, 320, 3)
+    source.close()
+
+
+def test_pictures_of_a_stream_may_change_their_size(served: Serve) -> None:
+    large = part(jpeg(size=(400, 300)))
+    source = Stream(served(forms(HEAD, *[part(JPEG)] * 9, *[large] * 9)).address)
+    source.open()
+    seen = set()
+    for _ in range(30):
+        source.grab()
+        seen.add(source.retrieve().shape)
+    source.close()
+    assert seen == {(240, 320, 3), (300, 400, 3)}
+
+
+def bytewise(data: bytes) -> Iterator[bytes]:
+    for byte in data:
+        yield bytes([byte])
+        time.sleep(0.2)
+
+
+def after(*more: Iterable[bytes]) -> Callable[[bytes], Iterator[bytes]]:
+    """Pictures enough to open it, then what is no picture."""
+
+    def send(request: bytes) -> Iterator[bytes]:
+        yield from plain(request)
+        for one in more:
+            yield from one
+
+    return send
+
+
+def garbage() -> bytes:
+    return np.random.default_rng(0).integers(0, 256, 2**20, dtype=np.uint8).tobytes()
+
+
+def large_jpeg(side: int = 30000) -> bytes:
+    """A JPEG that its header says to be so large."""
+    start = JPEG.index(b"\xff\xc0") + 5
+    return JPEG[:start] + struct.pack(">HH", side, side) + JPEG[start + 4 :]
+
+
+BEGINNING = b"--frame\r\nContent-Type: image/jpeg\r\n"
+LOST: dict[str, Callable[[bytes], Sent]] = {
+    "endless continue": lambda _: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 9),
+    "endless headers": lambda _: repeat(b"X-A: %b\r\n" % (b"a" * 999)),
+    "endless header": lambda _: repeat(b"a" * 2**16),
+    "endless redirects": lambda _: [b"HTTP/1.1 302 F\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"],
+    "to a file": lambda _: [b"HTTP/1.1 302 F\r\nLocation: file:///etc/passwd\r\n\r\n"],
+    "a byte now and then": lambda _: bytewise(HEAD + b"\r\n" + part(JPEG)),
+    "a byte of a picture": after(bytewise(part(JPEG))),
+    "garbage": lambda _: [HEAD + b"\r\n", *[garbage()] * 200],
+    "garbage later": after(repeat(garbage(), 200)),
+    "no end": after([BEGINNING + b"\r\n"], repeat(b"\n--fram" * 9999)),
+    "no beginning": after(repeat(b"x" * 2**16)),
+    "boundaries": after(repeat(b"--frame\r\n" * 999)),
+    "empty": after(repeat(part(b"") * 99)),
+    "broken": after(paced(part(b"\xff\xd8broken\xff\xd9"))),
+    "a length": after([BEGINNING + b"Content-Length: 2147483000\r\n\r\n"], repeat(b"x" * 2**20)),
+    "large": after(paced(part(large_jpeg()))),
+    "large at once": forms(HEAD, part(large_jpeg())),
+    "cut": lambda _: [],
+    "cut later": plain,
+    "no stream": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html></html>"],
+    "escapes": lambda _: [b"HTTP/1.1 404 \x1b[31m\xc2\x9b\r\nContent-Length: 0\r\n\r\n"],
+}
+
+
+def most_memory(pid: int) -> int:
+    """Bytes that a process had at most until now."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return 1024 * int(line.split()[1])
+    return 0  # a zombie
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("attack", LOST)
+def test_what_is_no_stream_is_lost_soon_and_takes_little(served: Serve, attack: str) -> None:
+    source = Stream(served(LOST[attack]).address, silence=SILENCE)
+    start, told, memory = time.monotonic(), "", 0
+    try:
+        source.open()
+        while True:
+            assert source._child is not None
+            memory = max(memory, most_memory(source._child.pid))
+            source.grab()
+            source.retrieve()
+    except InputError as error:  # SourceLost is one
+        told = str(error)
+    source.close()
+    assert time.monotonic() - start < 10
+    assert memory < MEMORY
+    assert told.isprintable()
+
+
+def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("neocog.live.capture._FIRST_WAIT", 0.02)
+    frame = picture("1")
+    source = Scripted([*[frame, SourceLost("gone")] * 5, frame])
+    times: list[float] = []
+    out: Handoff[Frame] = Handoff(newest=False, depth=99)
+
+    def tell(notice: Notice) -> None:
+        times.append(time.monotonic())
+
+    capture = Capture(source, out, tell=tell)
+    capture.start()
+    capture.join(10)
+    waits = np.diff(times)[1::2]  # from each loss to the return
+    assert len(waits) == 5
+    assert (waits > 0.02 * 2.0 ** np.arange(5) - 0.005).all()
+
+
+def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
+    server = served(after(bytewise(part(JPEG))))
+    reader = Reader(tiny_model(), device="cpu")
+    with Pipeline(Stream(server.address, silence=30), reader) as pipeline:
+        while pipeline.source._child is None:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        time.sleep(1.0)
+        start = time.monotonic()
+        pipeline.stop()
+        assert time.monotonic() - start < 1.5
+    assert not pipeline.capture.is_alive()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGSTOP")
+def test_a_decoder_that_hangs_is_ended(tmp_path: Path) -> None:
+    save_video(tmp_path / "a.avi", clip(("1", 5)))
+    source = VideoFile(tmp_path / "a.avi")
+    source.open()
+    child = source._child
+    assert child is not None
+    child.limit = 0.5
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(SourceLost, match="its decoder ended"):
+        source.grab()
+    source.close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_server_that_nobody_vouches_for_gets_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, paper = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", paper,
+         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(paper, key)
+    server = RawServer(good, context)
+    address = f"https://localhost:{server.port}/"
+    try:
+        with pytest.raises(InputError, match="no stream"):
+            Stream(address).open()
+        monkeypatch.setenv("SSL_CERT_FILE", str(paper))
+        source = Stream(address)
+        assert source.open() == "320x240, MJPEG over HTTP"
+        source.close()
+    finally:
+        server.close()
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        "name", ["2026-11-22T12:30:05.mp4", "http:127.0.0.1:8097", "concat:a|b", "a%03d.avi", "-"]
+    )
+    def test_a_file_is_a_file_whatever_its_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        save_video(tmp_path / "a.avi", clip(("1", 3)))
+        (tmp_path / "a.avi").rename(tmp_path / name)
+        monkeypatch.chdir(tmp_path)
+        source = open_source(name)
+        assert source.open() == "320x240, 25 frames a second"
+        assert [source.grab() for _ in range(4)] == [True, True, True, False]
+
+    @pytest.mark.parametrize("name", ["list.m3u8", "list.avi", "list.ffconcat", "list.mpd"])
+    def test_a_list_opens_neither_network_nor_files(
+        self, tmp_path: Path, served: Serve, name: str
+    ) -> None:
+        save_video(tmp_path / "a.avi", clip(("1", 3)))
+        server = served(good)
+        hls = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{}\n#EXT-X-ENDLIST\n"
+        for target in ("a.avi", server.address):
+            text = f"ffconcat version 1.0\nfile {target}\n" if "concat" in name else hls
+            if name.endswith(".mpd"):
+                text = f"<MPD><Period><AdaptationSet><BaseURL>{target}</BaseURL></AdaptationSet>"
+            (tmp_path / name).write_text(text.format(target))
+            with pytest.raises(InputError, match="no video that can be decoded"):
+                open_source(tmp_path / name).open()
+        assert not server.connected
+
+    def test_a_recording_may_have_the_time_in_its_name(self, tmp_path: Path, model: str) -> None:
+        save_video(tmp_path / "a.avi", clip(("1", 3)))
+        words = [sys.executable, str(ROOT / "app.py"), "live", "a.avi", "--headless",
+                 "--model", model, "--device", "cpu", "--record", "12:30:05.mp4"]  # fmt: skip
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+        assert cv2.VideoCapture(str(tmp_path / "12:30:05.mp4")).grab()
+
+    def test_large_frames_are_refused_by_their_header(self, tmp_path: Path) -> None:
+        save_video(tmp_path / "a.avi", [np.zeros((5000, 8000, 3), np.uint8)])
+        with pytest.raises(InputError, match="8000 x 5000 pixels, at most 33,554,432"):
+            open_source(tmp_path / "a.avi").open()
+
+    @pytest.mark.parametrize("side", [6000, 30000])
+    @pytest.mark.parametrize("suffix", [".jpg", ".png"])
+    def test_large_pictures_are_refused_by_their_header(
+        self, tmp_path: Path, suffix: str, side: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        data = bytearray(cv2.imencode(suffix, picture("1"))[1].tobytes())
+        if suffix == ".png":
+            data[16:24] = struct.pack(">II", side, side)
+            data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+        else:
+            data = bytearray(large_jpeg(side))
+        (tmp_path / f"a{suffix}").write_bytes(data)
+        monkeypatch.setattr(cv2, "imdecode", lambda *words: pytest.fail("it was decoded"))
+        source = FolderSource(tmp_path)
+        source.open()
+        with pytest.raises(InputError, match="pixels"):
+            source.grab()
+        assert MAX_PIXELS < 6000**2
+
+    def test_names_reach_a_terminal_escaped(self, tmp_path: Path, model: str) -> None:
+        path = tmp_path / "a\x1b[31m\u202e.avi"
+        save_video(tmp_path / "a.avi", clip(("1", 3)))
+        (tmp_path / "a.avi").rename(path)
+        result = run("live", path, "--model", model, "--device", "cpu", "--headless")
+        assert result.exit_code == 0
+        assert r"a\x1b[31m\u202e.avi: 320x240" in result.stderr
+
+
+def children(pid: int) -> list[int]:
+    """Ids of the processes that a process started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(one) for task in tasks for one in (task / "children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("number", "stopped"),
+    [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)],
+)
+def test_signals_end_a_run_with_a_recording_that_can_be_played(
+    served: Serve, tmp_path: Path, model: str, number: signal.Signals, stopped: bool
+) -> None:
+    """Also where its search process and its decoder hang."""
+    words = [sys.executable, str(ROOT / "app.py"), "live", served(good).address, "--headless",
+             "--model", model, "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
+    with subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "471\n"
+        started = children(process.pid)
+        assert started
+        if stopped:
+            for one in started:
+                os.kill(one, signal.SIGSTOP)
+        process.send_signal(number)
+        start = time.monotonic()
+        assert process.wait(20) == (130 if number == signal.SIGINT else 128 + number)
+        assert time.monotonic() - start < 6
+        told = process.stderr.read()
+    assert "Traceback" not in told
+    assert told.count("\n") == 2
+    assert not any(Path(f"/proc/{one}").exists() for one in started)
+    assert cv2.VideoCapture(str(tmp_path / "a.mp4")).grab()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_are_no_trouble(tmp_path: Path, model: str, closed: str) -> None:
+    save_video(tmp_path / "a.avi", clip(("471", 14)))
+    words = f"live a.avi --headless --model {model} --device cpu --jsonl a.jsonl --record b.avi"
+    done = subprocess.run(
+        f"{sys.executable} {ROOT / 'app.py'} {words} {closed}",
+        shell=True, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (6 if ">&-" in closed.replace("2>&-", "") else 0)
+    assert '"text":"471"' in (tmp_path / "a.jsonl").read_text()
+    assert cv2.VideoCapture(str(tmp_path / "b.avi")).grab()

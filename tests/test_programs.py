@@ -1,0 +1,80 @@
+"""Nothing of the folder that a stranger filled is ever run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neocog import programs
+from tests.support import save_page
+
+ROOT = Path(__file__).resolve().parent.parent
+STRANGERS = (
+    "numpy queue typing signal cupy cv2 PIL typer rich struct socket pickle multiprocessing "
+    "subprocess neocog_x pathlib threading random json ray inspect safetensors"
+).split()
+# (What runpy imports before it runs anything, as contextlib, only `python -P -m` keeps out.)
+MAIN = "import sys; from neocog.__main__ import main; sys.exit(main())"  # what pip installs
+COMMANDS = {
+    "command": [sys.executable, "-P", "-c", MAIN, "read", "."],
+    "-E": [sys.executable, "-P", "-E", "-c", MAIN, "read", "."],
+    "-m": [sys.executable, "-m", "neocog", "read", "."],
+    "app": [sys.executable, str(ROOT / "app.py"), "read", "."],
+    "names": [sys.executable, "-P", "-c", MAIN, "read", "-"],
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder of 14 pictures, and of modules that leave a mark when they are run."""
+    for number in range(14):
+        save_page(tmp_path / f"{number:02}.png", str(number))
+    for name in STRANGERS:
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')"
+        )
+    return tmp_path
+
+
+@pytest.mark.parametrize("way", COMMANDS)
+def test_no_module_of_the_folder_is_run(way: str, hostile: Path, model: str) -> None:
+    words = [*COMMANDS[way], "--model", model, "--format", "jsonl", "--workers", "2"]
+    names = "".join(f"{number:02}.png\n" for number in range(14))
+    surroundings = {**os.environ, "PYTHONPATH": ":/no/such"}  # its empty name is the folder
+    done = subprocess.run(
+        words, cwd=hostile, env=surroundings, input=names, capture_output=True, text=True
+    )
+    ran = hostile / "ran"
+    assert not ran.exists(), ran.read_text()
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 14), done.stderr
+
+
+def test_a_copy_beside_hostile_modules_is_run_without_them(hostile: Path, model: str) -> None:
+    (hostile / "app.py").write_bytes((ROOT / "app.py").read_bytes())
+    (hostile / "neocog").symlink_to(ROOT / "neocog")
+    words = [sys.executable, "-I", "app.py", "read", ".", "--model", model, "--workers", "2"]
+    done = subprocess.run(words, cwd=hostile, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (hostile / "ran").exists()
+
+
+def test_our_programs_find_this_neocog(tmp_path: Path) -> None:
+    code = "import neocog, sys; print(neocog.__file__, *sys.argv[1:], *sys.path, sep='\\n')"
+    words = programs.python("-c", code, "a b", "-c")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    home, *rest = done.stdout.splitlines()
+    assert home == str(ROOT / "neocog" / "__init__.py")
+    assert rest[:2] == ["a b", "-c"]
+    assert str(tmp_path) not in rest
+    words = programs.python("-m", "neocog.live.process", "x")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert "invalid literal for int() with base 10: 'x'" in done.stderr  # it came so far
+
+
+def test_importing_neocog_imports_nothing_else() -> None:
+    code = "import sys; old = set(sys.modules); import neocog; print(*set(sys.modules) - old)"
+    words = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"neocog", "neocog.errors"}

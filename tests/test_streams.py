@@ -1,0 +1,202 @@
+"""Standard streams that are closed, full or left, Ctrl-C at any time, and words of strangers."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import run, save_page
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+
+COMMAND = shlex.join([sys.executable, "-m", "neocog"])
+
+
+def shell(words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run words of a shell in which ``neocog`` is the command."""
+    script = f'neocog() {{ {COMMAND} "$@"; }}; {words}'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture
+def read(model: str, tmp_path: Path) -> str:
+    """A command that reads three pictures in this process."""
+    for number in range(3):
+        save_page(tmp_path / f"{number}.png", str(number))
+    return f"neocog read {tmp_path}/?.png --device cpu --workers 0 --model {model}"
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    done = shell(f"{read} -o {out} {closed}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [json.loads(line)["text"] for line in out.read_text().splitlines()] == ["0", "1", "2"]
+
+
+def test_messages_for_a_closed_stderr_go_nowhere(read: str, tmp_path: Path) -> None:
+    done = shell(f"{read} {tmp_path}/none.png --format jsonl 2>&-")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 4)
+    assert all(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("to", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("what", ["models list", "--help", "--version", ""])
+def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str) -> None:
+    done = shell(f"neocog {what} {to}" if what else f"{read} {to}")
+    assert done.returncode == 6
+    why = "Bad file descriptor" if to == ">&-" else "No space left on device"
+    assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written stands\n"
+
+
+@pytest.mark.parametrize("what", ["models list", "--help"])
+def test_who_reads_stdout_may_leave(what: str) -> None:
+    done = shell(f"neocog {what} | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_full_stderr_does_not_change_the_exit_code(read: str, tmp_path: Path) -> None:
+    assert shell(f"{read} {tmp_path}/none.png 2>/dev/full").returncode == 1
+
+
+def test_names_from_a_closed_stdin(model: str) -> None:
+    done = shell(f"neocog read - --model {model} <&-")
+    told = "neocog: -: the list cannot be read on (bad file descriptor); give it whole\n"
+    assert (done.returncode, done.stderr) == (6, told)
+
+
+def test_an_error_of_the_system_is_no_quiet_end(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("neocog.batch.request.read_all", broken)
+    result = run("read", "a.png", "--model", model)
+    assert (result.exit_code, result.stderr) == (6, "neocog: Broken pipe\n")
+
+
+@pytest.mark.parametrize("part", range(0, 8, 2))
+def test_ctrl_c_while_modules_are_imported(part: int, read: str, tmp_path: Path) -> None:
+    """It comes with the Nth module after Python's own, as if by chance."""
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import os, signal, sys
+class Finder:
+    left = {3 + 40 * part}
+    def find_spec(self, name, path=None, target=None):
+        if hasattr(sys.modules.get("neocog.interrupts"), "leave"):
+            Finder.left -= 1
+            if not Finder.left:
+                os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+""")
+    done = shell(read, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
+    assert (done.returncode, done.stderr) == (130, "neocog: interrupted\n")
+
+
+def test_ctrl_c_of_a_background_job_stays_ignored(read: str) -> None:
+    done = shell(f"trap '' INT; {read} & sleep 0.3; kill -INT $!; wait $!")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- words of strangers -------------------------------------------------------------------------
+
+BAD = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nneocog: all is well"
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
+def test_no_name_reaches_a_terminal_as_it_is(form: str, model: str, tmp_path: Path) -> None:
+    good = save_page(tmp_path / f"{BAD}.png", "7")
+    bad = tmp_path / f"bad{BAD}.png"
+    bad.write_bytes(b"none")
+    for words in ([good, bad], [tmp_path / f"@{BAD}"], ["-o", tmp_path / BAD / "x", good]):
+        result = run("read", *words, "--model", model, "--format", form)
+        for text in (result.stdout, result.stderr):
+            assert not set(text) & set("\x1b\x07\x9b\u202e\x7f")
+            assert "\nneocog: all" not in text
+    result = run("read", good, "--model", model, "--format", "jsonl")
+    assert json.loads(result.stdout)["source"] == str(good)
+
+
+def test_nor_do_options_and_commands() -> None:
+    for words in (["read", f"--{BAD}"], [BAD], ["models", "show", BAD], ["models", BAD]):
+        result = run(*words)
+        assert result.exit_code != 0
+        assert not set(result.stderr) & set("\x1b\x07\x9b\u202e\x7f")
+        assert "owned" in result.stderr
+
+
+def test_stdout_of_any_command_obeys_nobody_on_a_terminal(tmp_path: Path) -> None:
+    import pty
+
+    code = f"""
+import sys
+from neocog.cli.streams import open_streams
+open_streams()
+print({BAD!r})
+"""
+    main, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=terminal)
+    os.close(terminal)
+    assert process.wait(30) == 0
+    shown = os.read(main, 2**16).decode()
+    os.close(main)
+    assert shown == "\\x1b]0;owned\\x07\\x9b31m\\u202egnp.exe\\x7f\r\nneocog: all is well\r\n"
+
+
+# --- pages for people ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--report", "--save-overlay"])
+def test_a_full_disk_for_pictures_changes_no_record(option: str, read: str, tmp_path: Path) -> None:
+    out, other = tmp_path / "out.jsonl", tmp_path / "other.jsonl"
+    place = tmp_path / "seen"
+    assert shell(f"{read} -o {other}").returncode == 0
+    limit = -(-other.stat().st_size // 1024)  # of a file, in KiB: more than the records need
+    done = shell(f"ulimit -f {limit}; {read} -o {out} {option} {place}")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == (1 if option == "--report" else 3)
+    assert all("File too large" in line and option in line for line in lines)
+    assert out.read_bytes() == other.read_bytes()
+
+
+def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    picture = save_page(tmp_path / "a.png", "1")
+    monkeypatch.setattr("neocog.batch.report.atomic_write", full)
+    monkeypatch.setattr("neocog.batch.sinks.Sink.finish", interrupted)
+    result = run("read", picture, "--model", model, "--report", tmp_path / "r.html")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines() == [
+        f"neocog: {tmp_path}/r.html: cannot be written (No space left on device); "
+        "give another --report",
+        "neocog: interrupted",
+    ]
+
+
+def test_ctrl_c_in_the_whole_group_is_one_line(read: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        ["bash", "-c", f'neocog() {{ exec {COMMAND} "$@"; }}; {read} -o {tmp_path}/o.jsonl'],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(0.4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) in ((130, "neocog: interrupted\n"), (0, ""))

@@ -1,0 +1,300 @@
+"""What a picture would cost is told by its header, and what would cost too much is refused."""
+
+import io
+import re
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from neocog.errors import InputError
+from neocog.vision import tiff
+from neocog.vision.decode import check_size, decode, decode_clear, is_light
+from neocog.vision.header import MAX_BYTES, MAX_SCANS, headers
+
+
+def file_of(picture: Image.Image, kind: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def paper(width: int = 60, height: int = 40, mode: str = "RGB") -> Image.Image:
+    picture = Image.new("L", (width, height), 255)
+    picture.paste(20, (5, 5, 20, 15))
+    return picture.convert(mode)
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    check = struct.pack(">I", zlib.crc32(name + data))
+    return struct.pack(">I", len(data)) + name + data + check
+
+
+def directory(*tags: tuple[int, int, int, int], following: int = 0) -> bytes:
+    """A TIFF directory of tags: number, type, count, value."""
+    packed = b"".join(struct.pack("<HHII", *tag) for tag in sorted(tags))
+    return struct.pack("<H", len(tags)) + packed + struct.pack("<I", following)
+
+
+def tiff_of(width: int, height: int, *more: tuple[int, int, int, int], following: int = 0) -> bytes:
+    told = {256: (256, 4, 1, width), 257: (257, 4, 1, height), 258: (258, 3, 1, 8),
+            259: (259, 3, 1, 1), 262: (262, 3, 1, 1), 273: (273, 4, 1, 8), 277: (277, 3, 1, 1),
+            278: (278, 4, 1, height), 279: (279, 4, 1, width * height)}  # fmt: skip
+    told.update((tag[0], tag) for tag in more)
+    return b"II*\0" + struct.pack("<I", 8) + directory(*told.values(), following=following)
+
+
+def sparse_webp() -> bytes:
+    frames = [paper(mode="RGBA"), paper(mode="RGBA").rotate(90)]
+    data = bytearray(file_of(frames[0], "WEBP", save_all=True, append_images=frames[1:]))
+    data[24:30] = (11_499).to_bytes(3, "little") * 2
+    return bytes(data)
+
+
+def many_scans(scans: int) -> bytes:
+    """A progressive JPEG that goes over the same coefficients again and again."""
+    whole = file_of(paper(3000, 2000), "JPEG", progressive=True)
+    return whole[:-2] + b"\xff\xda\0\x08\1\1\0\1\x3f\0" * scans + whole[-2:]
+
+
+def many_chunks() -> bytes:
+    whole = file_of(paper(), "PNG")
+    return whole[:33] + chunk(b"abCd", b"") * 20_000 + whole[33:]
+
+
+def many_segments() -> bytes:
+    whole = file_of(paper(), "JPEG")
+    return whole[:2] + b"\xff\xfe\0\2" * 20_000 + whole[2:]
+
+
+def many_remarks() -> bytes:
+    whole = file_of(paper(mode="P"), "GIF")
+    at = whole.index(b",", 13)
+    return whole[:at] + b"!\xfe\1x\0" * 20_000 + whole[at:]
+
+
+def tags_over_tags(begin: bytes = b"") -> bytes:
+    """Tags of which each takes all that follows."""
+    count = 3000
+    tags = directory(*((1000 + tag, 7, 50_000 - 12 * count, 8) for tag in range(count)))
+    return begin + b"II*\0" + struct.pack("<I", 8) + tags + bytes(13_000)
+
+
+def jpeg_with(segment: bytes) -> bytes:
+    whole = file_of(paper(), "JPEG")
+    return whole[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + whole[20:]
+
+
+def jp2_of(side: int, tile: int, parts: int = 3) -> bytes:
+    said = struct.pack(">H8IH", 0, side, side, 0, 0, tile, tile, 0, 0, parts) + b"\7\1\1" * parts
+    return b"\xff\x4f\xff\x51" + struct.pack(">H", len(said) + 2) + said
+
+
+BOMBS = {
+    "a WebP of a large canvas": (sparse_webp(), "GB to decode"),
+    "scan over scan": (many_scans(5000), "layers"),
+    "endless chunks": (many_chunks(), "chunks"),
+    "endless segments": (many_segments(), "segments"),
+    "endless remarks": (many_remarks(), "blocks"),
+    "EXIF in a JPEG": (jpeg_with(tags_over_tags(b"Exif\0\0")), "same bytes"),
+    "a large JPEG 2000": (jp2_of(11_000, 11_000), "GB to decode"),
+    "tile by tile": (jp2_of(400_000, 1), "pixels"),
+    "many components": (jp2_of(100, 100, 9000), "components"),
+    "one huge tile": (
+        tiff_of(10, 10, (259, 3, 1, 5), (322, 4, 1, 60_000), (323, 4, 1, 60_000), (324, 4, 1, 8)),
+        "GB to decode",
+    ),
+    "strips upon strips": (tiff_of(9000, 9000, (273, 4, 9000, 8)), "layers"),
+    "a size told twice": (
+        b"II*\0\x08\0\0\0" + directory((256, 4, 1, 5), (256, 4, 1, 9**9), (257, 4, 1, 5)), "twice",
+    ),
+    "tags in a TIFF": (tags_over_tags(), "same bytes"),
+    "a plain PPM": (b"P3\n9000 9000\n255\n", "pixels"),
+    "an odd maximum": (b"P5 9000#x\n 9000 254\n", "pixels"),
+    "a packed BMP": (
+        b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, 9000, -9000, 1, 8, 1) + bytes(20), "pixels",
+    ),
+    "a wide GIF frame": (b"GIF89a\1\0\1\0\0\0\0," + struct.pack("<4H", *[2**16 - 1] * 4), "pixels"),
+    "a wide PNG": (file_of(paper(), "PNG")[:16] + struct.pack(">2I", 2**30, 2**30), "pixels"),
+    "a JPEG of nothing": (b"\xff\xd8\xff", "cut short"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_would_cost_too_much_is_refused_by_its_header(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("it came to a decoder"))
+    data, says = BOMBS[name]
+    start = time.process_time()
+    for take in (lambda: list(decode(data, long_side=1024)), lambda: check_size(data)):
+        with pytest.raises(InputError, match=says) as caught:
+            take()
+        assert re.fullmatch(r"[ -~]{20,200}", str(caught.value))
+    with pytest.raises(InputError, match=says):
+        decode_clear(data)
+    assert not is_light(data)
+    assert time.process_time() - start < 0.5
+
+
+def test_exif_elsewhere_is_looked_at_too() -> None:
+    exif = tags_over_tags()
+    whole = file_of(paper(), "PNG")
+    text = b"Raw profile type exif\0\0\nexif\n%8d\n%s\n" % (len(exif), exif.hex().encode())
+    packed = text[:23] + zlib.compress(text[23:])
+    for data in (
+        whole[:33] + chunk(b"eXIf", exif) + whole[33:],
+        whole[:33] + chunk(b"zTXt", packed) + whole[33:],
+        file_of(paper(), "WEBP", exif=exif),
+    ):
+        with pytest.raises(InputError, match="same bytes"):
+            list(decode(data))
+
+
+def test_pages_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [paper(mode="L") for _ in range(4)]
+    data = file_of(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+
+    def read(data: bytes) -> Iterator[int | str]:
+        try:
+            yield from (page.index for page in decode(data))
+        except InputError as error:
+            yield str(error)
+
+    assert list(read(data)) == [0, 1, 2, 3]
+    monkeypatch.setattr(tiff, "MAX_PAGES", 2)
+    assert list(read(data)) == [0, 1, "the file has more than 2 pages; split it"]
+    loop = tiff_of(60, 40, following=8) + bytes(2400)
+    assert list(read(loop)) == [0, "page 1 of the file is one that came before it"]
+
+
+LIGHT = {
+    "JPEG": file_of(paper(4000, 3000), "JPEG"),
+    "JPEG of several scans": file_of(paper(4000, 3000, "L"), "JPEG", progressive=True),
+    "PNG": file_of(paper(2000, 3000), "PNG"),
+    "GIF": file_of(paper(mode="P"), "GIF"),
+    "BMP": file_of(paper(), "BMP"),
+    "PPM": file_of(paper(), "PPM"),
+    "TIFF": file_of(paper(), "TIFF", compression="tiff_lzw"),
+    "WebP": file_of(paper(), "WEBP"),
+}
+HEAVY = {
+    "PNG": file_of(Image.new("1", (9000, 9000)), "PNG"),
+    "TIFF of pages": file_of(paper(), "TIFF", save_all=True, append_images=[paper()]),
+    "TIFF of JPEG": file_of(paper(), "TIFF", compression="jpeg"),
+    "JPEG 2000": file_of(paper(), "JPEG2000"),
+    "scans": many_scans(MAX_SCANS - 20),
+    "text": b"no picture",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", [*LIGHT, *HEAVY])
+def test_what_any_process_may_decode(name: str, tmp_path: Path) -> None:
+    for pictures, light in ((LIGHT, True), (HEAVY, False)):
+        if name in pictures:
+            (tmp_path / "a").write_bytes(pictures[name])
+            assert is_light(pictures[name]) is light
+            assert is_light(tmp_path / "a") is light
+            times = [time.process_time()]
+            for _ in range(20):
+                is_light(tmp_path / "a")
+                times.append(time.process_time())
+            assert min(b - a for a, b in pairwise(times)) < 1e-3
+    assert not is_light(tmp_path / "missing")
+
+
+def test_sizes_of_frames() -> None:
+    for kind in ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "JPEG2000"):
+        data = file_of(paper(), kind)
+        (header,) = headers(io.BytesIO(data))
+        assert (header.width, header.height) == (60, 40)
+        check_size(data, max_pixels=2400)
+        with pytest.raises(InputError, match="60 x 40 pixels, at most 2,399"):
+            check_size(data, max_pixels=2399)
+
+
+MEASURE = """
+import sys
+import cv2, numpy
+from neocog.errors import InputError
+from neocog.vision.decode import decode
+from neocog.vision.header import headers
+def at(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+list(decode(sys.argv[2]))
+before = at("VmRSS")
+try:
+    pages = [page.grey.shape for page in decode(sys.argv[1], long_side=1024)]
+    assert pages and max(pages[0]) == 1024
+    told = next(headers(open(sys.argv[1], "rb"))).cost(1024)
+except InputError:
+    told = 0
+print(at("VmHWM") - before, told)
+"""
+
+
+def taken(path: Path) -> tuple[int, int]:
+    """Bytes that decoding takes at its peak, and those told by the header, 0 if it is refused."""
+    small = path.with_name("small.png")
+    paper().save(small)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path), str(small)],
+        capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    peak, told = map(int, done.stdout.split())
+    return peak, told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_sparse_webp_takes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.webp").write_bytes(sparse_webp())
+    peak, told = taken(tmp_path / "a.webp")
+    assert told == 0
+    assert peak < 2**25
+
+
+def large(kind: str, path: Path) -> None:
+    """Write the largest page of a kind that is taken, or one of 108 million pixels."""
+    side = {"WEBP": (7700, 7700), "JPEG2000": (6500, 6500)}.get(kind.split()[0], (12_000, 9000))
+    mode = kind.split()[1]
+    if mode in ("F", "I;16"):
+        array = np.full(side[::-1], 200, np.float32 if mode == "F" else np.uint16)
+        picture = Image.fromarray(array)
+    else:
+        picture = Image.new(mode, side, "white")
+    options = {"JPEG": {"progressive": True, "subsampling": 0}, "TIFF": {"strip_size": 2**30}}
+    if kind == "TIFF RGB packed":
+        options["TIFF"] = {"compression": "tiff_lzw", "strip_size": 2**30}
+    picture.save(path, kind.split()[0], **options.get(kind.split()[0], {}))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    "kind",
+    ["JPEG L", "JPEG RGB", "JPEG CMYK", "PNG 1", "PNG L", "PNG P", "PNG RGB", "PNG RGBA",
+     "PNG I;16", "TIFF F", "TIFF RGB", "TIFF RGB packed", "BMP RGB", "PPM RGB", "GIF P",
+     "WEBP RGB", "JPEG2000 RGB"],
+)  # fmt: skip
+def test_the_largest_pages(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    large(kind, path)
+    peak, told = taken(path)
+    assert peak <= 1.1 * told <= 1.1 * MAX_BYTES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_page_of_108_million_pixels(tmp_path: Path) -> None:
+    large("JPEG L", tmp_path / "large")
+    peak, told = taken(tmp_path / "large")
+    assert peak <= told < MAX_BYTES
