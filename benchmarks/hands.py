@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.record import write_results
+from benchmarks.ship import LEARNED
 from benchmarks.spread import spread
 from neocog.bench.evaluate import NO_ANSWER, confusion_of
 from neocog.errors import InputError, UsageError
@@ -30,8 +31,6 @@ from neocog.network.decision import answers
 from neocog.network.model import Model, load_model
 from neocog.network.odds import of_lone_digits
 
-LEARNED = ("mnist", "hands/free/pendigits", "hands/free/swiss", "hands/free/bhmsds",
-           "hands/free/optdigits")  # fmt: skip
 MARKS, SEED = 1000, 33
 REFUSED = 0.005  # share of validation digits refused where marks are counted
 
