@@ -5,10 +5,12 @@
 DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
 hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
 apart of each set that is learned from, and marks held back. Digits stand on their own: no digit is
-the answer at odds of 100 to 1 only, and then a wrong one.
+the answer at odds of 100 to 1 only, and then a wrong one. --what says what these models are
+("ships", "before", "seed"): tables are made by it. Rows of other models stay in the file.
 """
 
 import argparse
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -89,6 +91,13 @@ def measure(name: str, *, sets: dict[str, Digits], marks: np.ndarray, gpu: bool)
     return rows, float(((passed.label >= 0) & (passed.p >= p)).mean())
 
 
+def merged(path: Path, rows: list[dict[str, Any]], passed: dict[str, Any]) -> Any:
+    """Rows and shares of marks with those of other models that a result file holds already."""
+    old = json.loads(path.read_text()) if path.is_file() else {"rows": [], "passed": {}}
+    kept = [row for row in old["rows"] if row["model"] not in passed]
+    return kept + rows, old["passed"] | passed
+
+
 def leading(confusion: np.ndarray, count: int = 3) -> str:
     """The mistakes that happen most often, the digit written first."""
     wrong = confusion[:, :NO_ANSWER] * (1 - np.eye(10, dtype=np.int64))
@@ -105,6 +114,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--what", default="ships", choices=("ships", "before", "seed"))
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
@@ -119,7 +129,7 @@ def main() -> None:
     work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
     rows, passed = [], {}
     for own, marks_passed in spread(work, args.models, args.jobs):
-        rows += own
+        rows += [row | {"what": args.what} for row in own]
         passed[own[0]["model"]] = marks_passed
         for row in own:
             print(f"{row['model']:30} {row['set']:24} {row['digits']:6} right {row['right']:.2%}  "
@@ -127,6 +137,7 @@ def main() -> None:
         kept = [row["right"] for row in own if row["set"].endswith("kept apart")]
         print(f"{own[0]['model']:30} mean of those kept apart {np.mean(kept):.3%}, marks that pass "
               f"{marks_passed:.2%}", flush=True)  # fmt: skip
+    rows, passed = merged(args.output, rows, passed)
     write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, passed=passed, gpu=args.gpu)
 
 

@@ -3,8 +3,9 @@
     python benchmarks/ship.py DATA MODEL.safetensors -o models --name neocog --command "..."
 
 The temperature and the table of thresholds are set on the digits kept apart of all sets that were
-learned from (DATA/mnist and those of DATA/hands/free), with the numbers that the file holds. ``benchmarks/cards.py`` then measures it. Both write the digests of
-all model files of the folder into its SHA256SUMS, with which ``neocog models verify`` compares.
+learned from (DATA/mnist and those of DATA/hands/free), with the numbers that the file holds.
+``benchmarks/cards.py`` then measures it. Both write the digests of all model files of the folder
+into its SHA256SUMS, with which ``neocog models verify`` compares.
 """
 
 import argparse
