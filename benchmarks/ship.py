@@ -23,9 +23,9 @@ from neocog.network.arrays import module_of_device
 from neocog.network.model import from_bytes, load_model, to_bytes
 from neocog.network.registry import SUFFIX, SUMS
 
-#: Sets that the shipped models learn from.
-LEARNED = ("mnist", "hands/free/pendigits", "hands/free/swiss", "hands/free/bhmsds",
-           "hands/free/optdigits")  # fmt: skip
+#: Sets that the shipped models learn from, and how often each is shown.
+LEARNED = {"mnist": 5.0, "hands/free/pendigits": 2.5, "hands/free/swiss": 2.5,
+           "hands/free/bhmsds": 0.6, "hands/free/optdigits": 0.5}  # fmt: skip
 #: What their cards say of these, and whom they thank.
 LEARNED_FROM = (
     "MNIST (LeCun, Cortes, Burges); Pen-Based Recognition of Handwritten Digits (Alpaydin, "
