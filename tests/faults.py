@@ -29,4 +29,4 @@ def _do(name: str) -> None:
     if "odd" in name:
         raise KeyboardInterrupt
     if "large" in name:
-        bytearray(MEMORY)
+        bytearray(MEMORY + 2**28)

@@ -150,14 +150,14 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
 def is_light(source: Source) -> bool:
     """Whether, by its header, a picture takes 0.3 seconds and 300 MB at most to decode.
 
-    Any process may decode it; others are left to one that can be ended. False also of what is no
-    picture, or cannot be opened.
+    Any process may decode it; others are left to one that can be ended. What is no picture is
+    light: it is refused by its header.
     """
     try:
         with _opened(source) as stream:
             return next(headers(stream)).is_light
     except InputError:
-        return False
+        return True
 
 
 def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
