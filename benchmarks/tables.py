@@ -134,15 +134,16 @@ def hands_short(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def hands_seeds(result: dict[str, Any]) -> dict[str, Any]:
-    """The default's three seeds, and the mean of each set."""
+    """The default's three seeds on the sets that all of them read, and their mean."""
     titles = {row["model"]: row["model"] for row in result["rows"]
               if row["what"] != "before" and row["model"].startswith("neocog@")}  # fmt: skip
     table = by_set(result, titles)
-    for row in table["rows"]:
+    rows = [row for row in table["rows"] if row.keys() >= titles.keys()]
+    for row in rows:
         own = [r["right"] for r in result["rows"]
                if r["set"] == row["set"] and r["model"] in titles]  # fmt: skip
         row["mean"] = f"{sum(own) / len(own):.2%}"
-    return table | {"columns": table["columns"] | {"mean": "mean"}}
+    return table | {"rows": rows, "columns": table["columns"] | {"mean": "mean"}}
 
 
 def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
