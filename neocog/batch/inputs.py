@@ -14,7 +14,8 @@ from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, Us
 
 STDIN = "-"
 
-_LONGEST = 2**16  # bytes of a name in a list: twice the longest that any system takes
+MAX_NAME = 2**16
+"""Bytes of a name in a list: twice the longest that any system takes."""
 
 
 class Item(NamedTuple):
@@ -225,12 +226,12 @@ def _names(word: str, stream: IO[bytes], null: bool) -> Iterator[str]:
     read = getattr(stream, "read1", stream.read)
     rest = b""
     try:
-        while block := read(_LONGEST):
+        while block := read(MAX_NAME):
             *names, rest = (rest + block).split(end)
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
-            if len(rest) > _LONGEST:
+            if len(rest) > MAX_NAME:
                 raise UsageError(
-                    f"{word}: a name of more than {_LONGEST} bytes came; wanted names, each with a "
+                    f"{word}: a name of more than {MAX_NAME} bytes came; wanted names, each with a "
                     f"{what} behind it"
                 )
     except OSError as error:
