@@ -137,8 +137,9 @@ def watched(
             for stream in (out, err):
                 stream.seek(0)
                 texts.append(stream.read().decode(errors="backslashreplace"))
-        left += [f"left {path.name} in the temporary folder" for path in temporary.iterdir()
-                 if path.suffix != ".lock" or path.stat().st_size]  # fmt: skip
+        left += [f"left {path.name} in the temporary folder" for path in temporary.rglob("*")
+                 if path != temporary / f"neocog-{os.getuid()}"  # of locks, which are empty
+                 and (path.suffix != ".lock" or path.stat().st_size)]  # fmt: skip
         left += [f"left {path.name} in the current folder" for path in here.iterdir()]
         return Finished(name, process.returncode, texts[0], texts[1], watch.peak_mb,
                         seconds, limit, left)  # fmt: skip

@@ -221,19 +221,19 @@ def _listed(name: str, null: bool) -> Iterator[str]:
 
 
 def _names(word: str, stream: IO[bytes], null: bool) -> Iterator[str]:
-    """Names that end with a line, or with a zero byte; none is waited for once it is whole."""
-    end, what = (b"\0", "zero byte") if null else (b"\n", "line end")
+    """Names that end with a line, or with a zero byte; none is waited for once it is whole.
+
+    Of one that is longer than any system takes a part is kept: it is told of as any other that
+    cannot be opened, and the names behind it are read.
+    """
+    end = b"\0" if null else b"\n"
     read = getattr(stream, "read1", stream.read)
     rest = b""
     try:
         while block := read(MAX_NAME):
             *names, rest = (rest + block).split(end)
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
-            if len(rest) > MAX_NAME:
-                raise UsageError(
-                    f"{word}: a name of more than {MAX_NAME} bytes came; wanted names, each with a "
-                    f"{what} behind it"
-                )
+            rest = rest[:MAX_NAME]
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise EndedEarly(f"{word}: the list cannot be read on ({why}); give it whole") from None

@@ -10,10 +10,11 @@ from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.tasks import Block, Task
 from neocog.errors import InputError, NeocogError
-from neocog.messages import printable
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
+
+_LONG = 4096  # letters of a name; no system takes a longer one
 
 ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""
@@ -138,4 +139,7 @@ def about(reading: PageReading, form: Form) -> str | None:
         said = "taken for no writing, most marks are too doubtful; --min-p 0 shows them"
     elif misfit:
         said = "does not fit the pattern"
-    return None if said is None else f"{printable(reading.source)}: {said}"
+    source = reading.source
+    if len(source) > _LONG:
+        source = f"{source[:40]}... ({len(source)} letters)"
+    return None if said is None else f"{source}: {said}"

@@ -207,7 +207,7 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
         try:
             stream = path.open("rb")
         except OSError as error:
-            if path.is_dir():
+            if isinstance(error, IsADirectoryError | PermissionError) and path.is_dir():
                 name = printable(path.name)
                 raise InputError(f"{name} is a folder where a picture file was wanted") from None
             reason = error.strerror or "it cannot be opened"

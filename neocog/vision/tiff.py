@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple
 
 from neocog.errors import InputError
 
-MAX_PAGES = 10_000
+MAX_PAGES = 2500
 """Pages of a TIFF that are read; the record of the next one says so."""
 
 _MOST_TAGS = 2**12  # of a directory; a hundred are many
