@@ -8,6 +8,7 @@ hold.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -147,15 +148,31 @@ def run(name: str, attack: Attack, model: str) -> Outcome:
         return attack(Path(folder), model)
 
 
+def save(path: Path, rows: list[dict[str, object]]) -> None:
+    """Write the rows that there are."""
+    columns = {
+        "kind": "what was tried",
+        "tried": "attacks",
+        "held": "held",
+        "peak_mb": "largest process, MB",
+        "seconds": "seconds",
+    }
+    write_results(path, rows, columns=columns)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kinds", nargs="+", choices=list(attacks()), help="only these: a trial")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay"
+    )
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rows = []
+    if args.kinds and args.output.exists():
+        rows = json.loads(args.output.read_text())["rows"]
     with tempfile.TemporaryDirectory() as place:
         model = str(Path(place, "tiny.safetensors"))
         tiny_model().save(model)
@@ -165,21 +182,13 @@ def main() -> int:
             outcome = run(name, attack, model)
             for line in outcome.broken:
                 print(f"{name}: {line}", flush=True)
-            rows.append(outcome.row())
+            rows = [row for row in rows if row["kind"] != outcome.kind] + [outcome.row()]
+            save(args.output, rows)
             print(
                 f"{name}: {outcome.tried} tried, {outcome.held} held, "
                 f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",
                 flush=True,
             )
-    if not args.kinds:
-        columns = {
-            "kind": "what was tried",
-            "tried": "attacks",
-            "held": "held",
-            "peak_mb": "largest process, MB",
-            "seconds": "seconds",
-        }
-        write_results(args.output, rows, columns=columns)
     return 1 if any(row["broken"] for row in rows) else 0
 
 
