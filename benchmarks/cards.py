@@ -25,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.record import write_results
-from benchmarks.ship import write_sums
+from benchmarks.ship import LEARNED_FROM, write_sums
 from benchmarks.spread import spread
 from neocog.batch.reader import Reader
 from neocog.bench.report import Sets, find_sets, measure, write
@@ -33,7 +33,6 @@ from neocog.network.model import Model, Precision, from_bytes, load_model, to_by
 from neocog.network.registry import SUMS, find_model
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
-LEARNED_FROM = "MNIST, the last 5 000 training digits kept apart"
 LARGEST = 4 * 2**20
 #: What the card calls the sets.
 _SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}

@@ -1,15 +1,16 @@
 """Learns networks by gradient, several at once on one GPU, in slices of a few minutes.
 
     python benchmarks/finetune.py DATA -o OUT --jobs 40/160/100:0 40/160/100:1 26/78/70:0 \
-        --minutes 8 [--reject 20] [--augmentation pages] [--rate 0.06]
+        --minutes 8 [--sets mnist:4 hands/swiss:2] [--reject 20] [--augmentation pages]
 
-DATA holds mnist/. A job is planes (K2/K3/K4) and a seed, and may name settings of its own:
-``40/160/100:3:rate=0.03,augmentation=strokes,elastic=2``. Each has a folder in OUT with its start,
-checkpoint, curves and ``model.safetensors``: the best model so far by validation or, with
-``last=1``, the last. Variants and marks lie in OUT as well, a file for each choice of them. The
-same command again goes on: with what a kill left, or, where the slice ended, with another cycle
-from there; with --cycle 24 one cycle takes several slices, each of which leaves a model.
---minutes is the time of the whole command, starts and last measurement among it. --starts makes
+DATA holds the sets. A job is planes (K2/K3/K4) and a seed, and may name settings of its own and a
+model to go on from: ``40/160/100:3:rate=0.03,elastic=2,start=models/neocog.safetensors``. Each
+has a folder in OUT with its start, checkpoint, curves and ``model.safetensors``: the best model so
+far by validation or, with ``last=1``, the last. Variants and marks lie in OUT as well, a file for
+each choice of them. The same command again goes on: with what a kill left, or, where the slice
+ended, with another cycle from there; with --cycle 24 one cycle takes several slices, each of which
+leaves a model. --minutes is the time of the whole command, starts and last measurement among it.
+--starts makes
 the starts alone (no GPU needed). --test reads the test digits too, --speed times a few steps.
 """
 
@@ -27,11 +28,9 @@ from typing import Any, get_args, get_type_hints
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
+_VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
-_CHANGED = (
-    "none", "geometry", "strokes", "pages", "none,coarse=1", "none,blur=2",
-    "none,far=1,far_shift=8",
-)  # fmt: skip
+_CHANGED = ("geometry", "pages", "none,blur=2")
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,11 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         rate=args.rate,
         marks=args.marks,
         variants=args.variants,
+        lean=args.lean,
+        smoothing=args.smoothing,
+        varied=args.varied,
+        pool=args.pool,
+        last=args.last,
         precision=args.precision,
         save_every=args.save_every,
         compiled=args.compile,
@@ -80,6 +84,8 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         key, _, value = change.partition("=")
         if key == "augmentation":
             how = value
+        elif key == "start":
+            settings = replace(settings, soft_share=0.0)
         elif key in Settings.__slots__:
             settings = replace(settings, **{key: value_of(key, value)})
         else:
@@ -110,25 +116,34 @@ def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
     UsageError
         If the one there is of other planes, digits, seed or ``--reject``.
     """
-    from neocog.learning.datasets import open_digits
     from neocog.learning.start import check_start, described, recipe_of, start_model
     from neocog.network.model import load_model
 
+    named = re.search(r"(?:^|,)start=([^,]+)", job.changes)
+    if named:
+        return load_model(named[1])
     path = folder / "start.safetensors"
-    digits = open_digits(args.data / "mnist", split="learning")
+    mix = mix_of(args, "learning")
     recipe = recipe_of("finetuned", job.planes)
     if (recipe.limits or (0,))[0] < 33:
         recipe = recipe_of("finetuned-small", job.planes)
     given: dict[str, Any] = {"seed": job.seed, "reject": args.reject}
     if path.exists():
         start = load_model(path)
-        check_start(path, start, described(recipe, digits.images, digits.labels, **given))
+        check_start(path, start, described(recipe, mix.digest, **given))
         return start
-    start_model(recipe, digits.images, digits.labels, **given).save(path)
+    start_model(recipe, mix, **given).save(path)
     return load_model(path)
 
 
-def pools_of(folder: Path, settings: Any, digits: Any, kept: Any, *, marks: bool) -> Any:
+def mix_of(args: argparse.Namespace, split: str) -> Any:
+    """The sets that are learned from, or what of them is kept apart."""
+    from neocog.learning.mix import open_mix
+
+    return open_mix([str(args.data / words) for words in args.sets], split=split)
+
+
+def pools_of(folder: Path, settings: Any, mix: Any, kept: Any, *, marks: bool) -> Any:
     """Draw variants and marks, or read them where the same were drawn before.
 
     ``marks`` says whether the model has planes that reject.
@@ -138,25 +153,23 @@ def pools_of(folder: Path, settings: Any, digits: Any, kept: Any, *, marks: bool
     from neocog.files import atomic_write
     from neocog.learning.lessons import Pools
 
-    path = folder / _name_of_pools(settings, digits, kept, marks=marks)
+    path = folder / _name_of_pools(settings, mix, kept, marks=marks)
     if path.exists():
         with np.load(path) as found:
             return Pools(**found)
-    validation = (kept.images, kept.labels)
-    pools = Pools.draw(digits.images, digits.labels, validation, settings, marks=marks)
+    jobs = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    pools = Pools.draw(mix, kept, settings, marks=marks, jobs=jobs)
     with atomic_write(path) as stream:
-        np.savez_compressed(stream, **asdict(pools))
+        np.savez(stream, **asdict(pools))
     return pools
 
 
-def _name_of_pools(settings: Any, digits: Any, kept: Any, *, marks: bool) -> str:
+def _name_of_pools(settings: Any, mix: Any, kept: Any, *, marks: bool) -> str:
     """Name all that pools follow from: seed, size, whether there are any, and the digits."""
-    from neocog.learning.datasets import digest
-
     parts = [f"pools-seed{settings.seed}", str(settings.pool)]
     parts += ["variants"] * (settings.variants > 0)
     parts += ["marks"] * (marks and settings.marks > 0)
-    parts += [digest(own.images, own.labels) for own in (digits, kept)]
+    parts += [own.digest for own in (mix, kept)]
     return re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-") + ".npz"
 
 
@@ -169,10 +182,9 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     folder = args.output / job.name
     folder.mkdir(parents=True, exist_ok=True)
     start = start_of(job, folder, args)
-    digits = open_digits(args.data / "mnist", split="learning")
-    kept = open_digits(args.data / "mnist", split="validation")
+    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     settings = settings_of(job, args)
-    drawn = pools_of(args.output, settings, digits, kept, marks=start.classes > LABELS)
+    drawn = pools_of(args.output, settings, mix, kept, marks=start.classes > LABELS)
     if args.starts:
         print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
         return
@@ -185,9 +197,8 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
 
     run = Finetuner(
         start,
-        digits.images,
-        digits.labels,
-        (kept.images, kept.labels),
+        mix,
+        kept,
         settings,
         device=args.device,
         folder=folder,
@@ -199,37 +210,34 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     end = begun + 60 * args.minutes - _RESERVE
     model = run.run(stop=end) if args.cycle else run.run(end=end)
     steps = run.position.step - first
+    saved = model.save(folder / "model.safetensors")
     result = {
+        "model": saved.id,
         "job": job.words(),
         "steps": run.position.step,
         "steps_per_second": round(steps / max(time.monotonic() - ready, 1e-9), 1),
         "validation": model.card["validation_accuracy"],
-        "validation_pairs": pairs(model, kept, args.device),
+        "sets": by_set(model, kept, args.device),
         **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
-        **{f"validation_{how}": changed(model, kept, how, args.device) for how in _CHANGED},
+        **{
+            f"validation_{how}": changed(model, kept.hands[0].digits, how, args.device)
+            for how in _CHANGED
+        },
         **as_variants(model, kept, args.device),
     }
     if args.test:
         test = open_digits(args.data / "mnist", split="test")
         result["test"] = run.accuracy(model, test.images, test.labels)
-    saved = model.save(folder / "model.safetensors")
-    result["model"] = saved.id
     (folder / "result.json").write_text(json.dumps(result))
     print(json.dumps(result), flush=True)
 
 
-def pairs(model: Any, digits: Any, device: str) -> float:
-    """Share of digits read right if the same planes are read by interpolating pairs."""
-    import torch
-
-    from neocog.learning.torch_network import Network
-    from neocog.network.decision import labels_of
-
-    network = Network(replace(model, rule="pairs")).to(device).freeze()
-    shown = torch.tensor(digits.images, device=device)
-    with torch.no_grad():
-        scores = torch.cat([network(part).cpu() for part in shown.split(500)]).numpy()
-    return float((labels_of(scores) == digits.labels).mean())
+def by_set(model: Any, kept: Any, device: str) -> dict[str, Any]:
+    """Figures of each set of digits kept apart."""
+    return {
+        hand.digits.name: figures(model, hand.digits.images, hand.digits.labels, "none", device)
+        for hand in kept.hands
+    }
 
 
 def changed(model: Any, digits: Any, how: str, device: str) -> dict[str, float]:
@@ -241,7 +249,7 @@ def as_variants(model: Any, digits: Any, device: str) -> dict[str, Any]:
     """Figures of digits as coarse scanners and cameras hand them over."""
     from neocog.learning.variants import variants
 
-    seen, labels = variants(len(digits), digits.images, digits.labels, seed=1)
+    seen, labels = variants(_VARIANTS, digits, seed=1)
     return {"variants": figures(model, seen, labels, "none", device)}
 
 
@@ -277,23 +285,19 @@ def _words(figures: dict[str, float]) -> str:
 
 def speed(job: Job, args: argparse.Namespace) -> None:
     """Time steps by precision, compiled or not, alone on the GPU."""
-    from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
 
     folder = args.output / job.name
     folder.mkdir(parents=True, exist_ok=True)
     start = start_of(job, folder, args)
-    digits = open_digits(args.data / "mnist", split="learning")[:5000]
-    kept = digits[:100]
+    digits = mix_of(args, "learning").first(5000)
+    kept = digits.first(100)
     for precision in ("fp32", "tf32", "bf16"):
         for compiled in (False, True):
             settings = replace(
                 settings_of(job, args), precision=precision, compiled=compiled, pool=600
             )
-            run = Finetuner(
-                start, digits.images, digits.labels, (kept.images, kept.labels), settings,
-                device=args.device,
-            )  # fmt: skip
+            run = Finetuner(start, digits, kept, settings, device=args.device)
             words = "compiled" if compiled else "as it is"
             times = run.step_times(30)
             print(f"{job.planes} batch {args.batch} {precision} {words}: {times}", flush=True)
@@ -316,6 +320,13 @@ def main() -> int:
     parser.add_argument("--reject", type=int, default=REJECTING, help="planes for what is no digit")
     parser.add_argument("--marks", type=float, default=usually.marks, help="share of a batch")
     parser.add_argument("--variants", type=float, default=usually.variants, help="share of a batch")
+    parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
+    parser.add_argument("--pool", type=int, default=usually.pool)
+    parser.add_argument("--lean", type=float, default=usually.lean)
+    parser.add_argument("--smoothing", type=float, default=usually.smoothing)
+    parser.add_argument("--varied", type=float, default=usually.varied,
+                        help="how much of the changes variants and marks get")  # fmt: skip
+    parser.add_argument("--last", action="store_true", help="keep the network at the end")
     parser.add_argument("--augmentation", default=USUAL)
     parser.add_argument("--precision", default=usually.precision)
     parser.add_argument("--save-every", type=int, default=usually.save_every)
@@ -325,6 +336,7 @@ def main() -> int:
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--gpus", type=int, default=1, help="over which the jobs are dealt")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="all jobs together")
     parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     try:
@@ -340,10 +352,10 @@ def main() -> int:
     except NeocogError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return error.exit_code
-    return _all(args.jobs, begun, args.gpus)
+    return _all(args.jobs, begun, args.gpus, args.cores)
 
 
-def _all(jobs: list[Job], begun: float, gpus: int) -> int:
+def _all(jobs: list[Job], begun: float, gpus: int, cores: int) -> int:
     """Run this command once for each job, all at the same time."""
     words, others = sys.argv[1:], []
     if "--jobs" in words:
@@ -352,13 +364,14 @@ def _all(jobs: list[Job], begun: float, gpus: int) -> int:
         others = words[:at] + words[end:]
     else:
         others = words
-    threads = str(max(1, (os.cpu_count() or 1) // len(jobs)))
+    threads = str(max(1, cores // len(jobs)))
     command = [sys.executable, os.path.abspath(__file__), *others, "--begun", str(begun)]
     running = []
+    there = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
     for i, job in enumerate(jobs):
         environment = os.environ | {"OMP_NUM_THREADS": threads}
         if gpus > 1:
-            environment["CUDA_VISIBLE_DEVICES"] = str(i % gpus)
+            environment["CUDA_VISIBLE_DEVICES"] = there.split(",")[i % gpus]
         running.append(subprocess.Popen([*command, "--jobs", job.words()], env=environment))
     return max(process.wait() for process in running)
 

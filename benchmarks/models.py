@@ -2,8 +2,8 @@
 
     python benchmarks/models.py DATA [NAME ...] -o models [--gpu]
 
-DATA holds mnist/ and usps/. Weights are those of the command that the card names; what the card
-says of accuracy is measured on the file as it is shipped (``benchmarks/cards.py``).
+DATA holds mnist/, hands/free/ and usps/. Weights are those of the command that the card names; what
+the card says of accuracy is measured on the file as it is shipped (``benchmarks/cards.py``).
 """
 
 import argparse
@@ -14,31 +14,32 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cards import write_card
+from benchmarks.ship import LEARNED, LEARNED_FROM, write_sums
 from neocog.bench.report import find_sets
-from neocog.learning.datasets import open_digits
+from neocog.learning.mix import open_mix
 from neocog.learning.recipes import RECIPES, train
 from neocog.network.arrays import module_of_device
 from neocog.network.model import Model
 
-#: name -> digits learned from (the first ones of MNIST's 55 000)
-SHIPPED = {"fukushima": 3000}
+#: name -> digits learned from (drawn from all sets by their weights)
+SHIPPED = {"fukushima": 2000}
 
 
 def make(name: str, data: Path, *, gpu: bool) -> Model:
     """Train one model; its card says from what and how."""
-    count = SHIPPED[name]
-    learning = open_digits(data / "mnist", split="learning")[:count]
-    kept = open_digits(data / "mnist", split="validation")
+    count, sets = SHIPPED[name], [f"{data / at}:{often:g}" for at, often in LEARNED.items()]
+    mix = open_mix(sets, split="learning").first(count)
     model = train(
         RECIPES[name],
-        learning.images,
-        learning.labels,
-        validation=(kept.images, kept.labels),
+        mix.images,
+        mix.labels,
+        validation=open_mix(sets, split="validation"),
         xp=module_of_device("cuda" if gpu else "cpu"),
     )
+    words = " ".join(f"--data {at}:{often:g}" for at, often in LEARNED.items())
     about = {
-        "data": "MNIST, the last 5 000 training digits kept apart for the temperature",
-        "command": f"neocog train --data MNIST --recipe {name} --seed 0 --limit {count} "
+        "data": LEARNED_FROM,
+        "command": f"neocog train {words} --recipe {name} --seed 0 --limit {count} "
         "--precision fp16" + " --device cuda" * gpu,
     }
     return replace(model, card=model.card | about)
@@ -61,6 +62,7 @@ def main() -> None:
         make(name, args.data, gpu=args.gpu).save(path, precision="fp16")
         saved = write_card(path, sets, device="cuda" if args.gpu else "cpu")
         print(saved.id, saved.planes, saved.card["accuracy"], flush=True)
+    write_sums(args.output)
 
 
 if __name__ == "__main__":

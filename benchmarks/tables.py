@@ -109,6 +109,43 @@ def models(result: dict[str, Any]) -> dict[str, Any]:
     return result | about | {"columns": columns, "formats": shares}
 
 
+def hands(result: dict[str, Any]) -> dict[str, Any]:
+    """How the models that ship read each set of digits by hands of many countries."""
+    return result | {"rows": [row for row in result["rows"] if row["what"] == "ships"]}
+
+
+def by_set(result: dict[str, Any], titles: dict[str, str]) -> dict[str, Any]:
+    """A row for each set, a column for each of some models: read right (called no digit)."""
+    rows: dict[str, dict[str, Any]] = {}
+    for row in result["rows"]:
+        if row["model"] in titles:
+            own = rows.setdefault(row["set"], {"set": row["set"], "digits": row["digits"]})
+            own[row["model"]] = f"{row['right']:.2%} ({row['refused']:.2%})"
+    columns = {"set": "set", "digits": "digits", **titles}
+    return result | {"rows": list(rows.values()), "columns": columns, "formats": {}}
+
+
+def hands_short(result: dict[str, Any]) -> dict[str, Any]:
+    """The models that ship beside the default before."""
+    what = {row["model"]: row["what"] for row in result["rows"]}
+    titles = {model: f"{model}, before" for model, own in what.items()
+              if own == "before" and model.startswith("neocog@")}  # fmt: skip
+    return by_set(result, titles | {model: model for model, own in what.items() if own == "ships"})
+
+
+def hands_seeds(result: dict[str, Any]) -> dict[str, Any]:
+    """The default's three seeds on the sets that all of them read, and their mean."""
+    titles = {row["model"]: row["model"] for row in result["rows"]
+              if row["what"] != "before" and row["model"].startswith("neocog@")}  # fmt: skip
+    table = by_set(result, titles)
+    rows = [row for row in table["rows"] if row.keys() >= titles.keys()]
+    for row in rows:
+        own = [r["right"] for r in result["rows"]
+               if r["set"] == row["set"] and r["model"] in titles]  # fmt: skip
+        row["mean"] = f"{sum(own) / len(own):.2%}"
+    return table | {"rows": rows, "columns": table["columns"] | {"mean": "mean"}}
+
+
 def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
     """Accuracy of each shipped model under each corruption, mean of its strengths."""
     rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
@@ -199,6 +236,9 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "gpu-decisions": ("gpu", gpu_decisions),
     "gpu-layers": ("gpu", gpu_layers),
     "models": ("models", models),
+    "hands": ("hands", hands),
+    "hands-short": ("hands", hands_short),
+    "hands-seeds": ("hands", hands_seeds),
     "systems": ("slayer", systems),
     "models-robustness": ("models", models_robustness),
     "models-risk": ("models", models_risk),

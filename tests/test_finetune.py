@@ -21,6 +21,7 @@ from neocog.learning.augment import augment  # noqa: E402
 from neocog.learning.card import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
+from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
 from neocog.learning.recipes import score  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
@@ -34,6 +35,7 @@ from neocog.network.model import Model, from_bytes, to_bytes  # noqa: E402
 from neocog.network.u0 import u0_from_digits  # noqa: E402
 
 Set = tuple[np.ndarray, np.ndarray]
+_PARTS = slice(160), slice(160, None)
 QUICK = Settings(
     epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=4, mean=0.9, precision="fp32",
     augmentation=PRESETS["strokes"],
@@ -54,13 +56,12 @@ def digits() -> Set:
 @pytest.fixture(scope="module")
 def start(digits: Set) -> Model:
     recipe = recipe_of("finetuned", "5/9/20")
-    return start_model(recipe, *digits, reject=2, count=100)
+    return start_model(recipe, Mix.of(*digits), reject=2, count=100)
 
 
 def begin(start: Model, digits: Set, settings: Settings = QUICK, **more: object) -> Finetuner:
-    images, labels = digits
-    kept = images[160:], labels[160:]
-    return Finetuner(start, images[:160], labels[:160], kept, settings, **more)  # type: ignore[arg-type]
+    learned, kept = (Mix.of(*(array[part] for array in digits)) for part in _PARTS)
+    return Finetuner(start, learned, kept, settings, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_any_number_of_cores_gives_the_same_start(
 
     monkeypatch.setattr(top, "compete_within_labels", told)
     with threadpool_limits(2, user_api="blas"):
-        again = start_model(recipe_of("finetuned", "5/9/20"), *digits, reject=2, count=100)
+        again = start_model(recipe_of("finetuned", "5/9/20"), Mix.of(*digits), reject=2, count=100)
     assert held == [{1}, {1}]  # of the digits' planes, and of those that reject
     assert to_bytes(again) == to_bytes(start)
 
@@ -445,11 +446,13 @@ import sys, torch
 torch.set_num_threads(1)
 from neocog.learning.datasets import open_digits
 from neocog.learning.finetune import Finetuner
+from neocog.learning.mix import Mix
 from neocog.learning.settings import Settings
 from neocog.network.model import load_model
 d = open_digits("sklearn", split="train")[:260]
 run = Finetuner(
-    load_model(sys.argv[1]), d.images[:160], d.labels[:160], (d.images[160:], d.labels[160:]),
+    load_model(sys.argv[1]), Mix.of(d.images[:160], d.labels[:160]),
+    Mix.of(d.images[160:], d.labels[160:]),
     Settings(epochs=1, batch=20, rate=0.03, pool=40, marks=0.2, save_every=2, precision="fp32"),
     folder=sys.argv[2],
 )

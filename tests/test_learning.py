@@ -12,6 +12,7 @@ from neocog.errors import UsageError
 from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature
 from neocog.learning.datasets import open_digits
+from neocog.learning.mix import Mix
 from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, Recipe, score, train, train_family
 from neocog.network import reference, shares
@@ -34,7 +35,7 @@ def quick(name: str) -> object:
 
 def learn(name: str, digits: tuple[np.ndarray, np.ndarray], *, seed: int = 0, xp=np) -> Model:  # type: ignore[no-untyped-def]
     images, labels = digits
-    kept = (images[160:], labels[160:])
+    kept = Mix.of(images[160:], labels[160:])
     return train(quick(name), images[:160], labels[:160], seed=seed, validation=kept, xp=xp)  # type: ignore[arg-type]
 
 
@@ -60,7 +61,7 @@ def test_a_model_has_a_table_of_errors(digits: tuple[np.ndarray, np.ndarray]) ->
     assert Reader(from_bytes(to_bytes(model), source="m"), max_error=0.5).policy.min_p > 0
     assert {"p", "error", "marks"} < set(rejection["table"][0])
     images, labels = digits
-    kept = (images[160:], labels[160:])
+    kept = Mix.of(images[160:], labels[160:])
     (bare,) = train_family(
         [quick("neocog-small")],  # type: ignore[list-item]
         images[:160],
@@ -70,7 +71,7 @@ def test_a_model_has_a_table_of_errors(digits: tuple[np.ndarray, np.ndarray]) ->
     )
     assert bare.temperature == model.temperature
     assert bare.card == {k: v for k, v in model.card.items() if k != "rejection"}
-    assert bare.temperature == best_temperature(score(model, kept[0]), kept[1])
+    assert bare.temperature == best_temperature(score(model, kept.images), kept)
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -91,7 +92,7 @@ def test_blank_digits_teach_nothing() -> None:
 
 def test_no_answer_is_never_right(digits: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = digits[0][:80], digits[1][:80]
-    blank = (np.zeros((20, 28, 28), np.uint8), np.zeros(20, np.int64))
+    blank = Mix.of(np.zeros((20, 28, 28), np.uint8), np.zeros(20, np.int64))
     model = train(quick("neocog"), images, labels, validation=blank)  # type: ignore[arg-type]
     assert model.card["validation_accuracy"] == 0
 
@@ -250,7 +251,9 @@ def test_temperature_is_the_likeliest() -> None:
     scores = rng.random((4000, 10))
     p = np.exp(scores / 0.1)
     labels = (p.cumsum(1) / p.sum(1, keepdims=True) > rng.random((4000, 1))).argmax(1)
-    assert best_temperature(scores, labels) == pytest.approx(0.1, rel=0.1)
+    assert best_temperature(
+        scores, Mix.of(np.zeros((4000, 28, 28), np.uint8), labels)
+    ) == pytest.approx(0.1, rel=0.1)
 
 
 @pytest.mark.gpu

@@ -64,6 +64,17 @@ def test_the_command_learns_by_gradient(first: tuple[Path, Path, Result]) -> Non
     assert (run / "checkpoint.safetensors").exists()
 
 
+def test_several_sets_may_be_learned_from(data: Path, tmp_path: Path) -> None:
+    result = train(data, tmp_path / "m.safetensors", *NEW, "--data", f"{data}:2.5")
+    assert result.exit_code == 0, result.output
+    assert "110 digits of" in result.stderr  # of both sets without those kept apart
+    assert load_model(tmp_path / "m.safetensors").card["finetuning"]["pictures"] == 110
+    assert_refused(
+        train(data, tmp_path / "n.safetensors", *NEW, "--data", f"{data}:0"),
+        "wanted a weight above 0, as in mnist:2",
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -11,16 +11,22 @@ pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
 from benchmarks.finetune import Job, pools_of, start_of
 from neocog.errors import UsageError
-from neocog.learning.datasets import open_digits
+from neocog.learning.datasets import Digits, open_digits
+from neocog.learning.mix import Hand, Mix
 from neocog.learning.settings import Settings
 from tests.test_cli import write_idx
+
+
+def mix_of(digits: Digits) -> Mix:
+    return Mix((Hand(digits),))
+
 
 QUICK = Settings(pool=30, batch=20, marks=0.2, variants=0.2)
 
 
 def test_pools_are_drawn_anew_where_others_are_wanted(tmp_path: Path) -> None:
     digits = open_digits("sklearn", split="train")
-    shown, kept = digits[:60], digits[60:100]
+    shown, kept = mix_of(digits[:60]), mix_of(digits[60:100])
     first = pools_of(tmp_path, QUICK, shown, kept, marks=True)
     (path,) = tmp_path.iterdir()
     again = pools_of(tmp_path, replace(QUICK, marks=0.3, rate=1.0), shown, kept, marks=True)
@@ -37,7 +43,7 @@ def test_pools_are_drawn_anew_where_others_are_wanted(tmp_path: Path) -> None:
     assert sizes(shown, variants=0.0) == (0, 30)
     assert sizes(shown, marks=False) == (30, 0)
     assert sizes(shown, pool=12) == (12, 12)
-    assert sizes(shown[:20]) == (20, 20)
+    assert sizes(mix_of(digits[:5])) == (20, 20)  # four times a digit at most
     assert sizes(shown, seed=1) == (30, 30)
     assert len(list(tmp_path.iterdir())) == 6
 
@@ -45,13 +51,13 @@ def test_pools_are_drawn_anew_where_others_are_wanted(tmp_path: Path) -> None:
 def test_a_file_of_pools_is_whole_or_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digits = open_digits("sklearn", split="train")[:60]
+    digits = mix_of(open_digits("sklearn", split="train")[:60])
 
     def fails(stream: object, **arrays: object) -> None:
         stream.write(b"half")  # type: ignore[attr-defined]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(np, "savez_compressed", fails)
+    monkeypatch.setattr(np, "savez", fails)
     with pytest.raises(KeyboardInterrupt):
         pools_of(tmp_path, QUICK, digits, digits, marks=True)
     assert not list(tmp_path.iterdir())
@@ -63,7 +69,7 @@ def test_a_kept_start_has_the_planes_that_are_asked_for(
     monkeypatch.setattr("neocog.learning.start.MARKS", 30)
     (tmp_path / "mnist").mkdir()
     write_idx(tmp_path / "mnist", "train", 60)
-    args, job = Namespace(data=tmp_path, reject=1), Job("4/6/10", 0)
+    args, job = Namespace(data=tmp_path, reject=1, sets=["mnist"]), Job("4/6/10", 0)
     start = start_of(job, tmp_path, args)
     assert start.planes[2] == 11
     assert start_of(job, tmp_path, args).id == start.id

@@ -11,7 +11,7 @@ from neocog.batch.policy import Policy, parse_share, threshold_for
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.learning.calibrate import calibrated, risk_row, risk_table, threshold_of
-from neocog.learning.datasets import Digits
+from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
 
 
@@ -87,7 +87,7 @@ def test_the_reader_takes_its_thresholds_from_the_card() -> None:
 
 def test_a_calibrated_model_knows_its_risks() -> None:
     images = np.concatenate([digits_of("0123456789")] * 3)
-    model = calibrated(tiny_model(), Digits(images, np.tile(np.arange(10), 3), "drawn"))
+    model = calibrated(tiny_model(), Mix.of(images, np.tile(np.arange(10), 3)))
     rejection = model.card["rejection"]
     assert rejection["digits"] == rejection["marks"] == 30
     assert rejection["table"][0]["errors"] == 0

@@ -11,7 +11,7 @@ from neocog.cli.progress import Counter
 from neocog.learning.settings import Settings, augmentation
 
 if TYPE_CHECKING:
-    from neocog.learning.datasets import Digits
+    from neocog.learning.mix import Mix
     from neocog.network.model import Model
 
 _PANEL = "Recipes by gradient"
@@ -59,6 +59,15 @@ Variants = Annotated[
         "--variants",
         min=0,
         help="Share of a step that coarse scanners and the reader would hand over.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Pool = Annotated[
+    int,
+    typer.Option(
+        "--pool",
+        min=0,
+        help="Variants, and marks, that are drawn beforehand.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -142,6 +151,7 @@ class Options:
     lean: float
     marks: float
     variants: float
+    pool: int
     augmentation: str
     checkpoints: str | None
     start: str | None
@@ -150,7 +160,7 @@ class Options:
 
 
 def learn(
-    name: str, digits: "Digits", validation: "Digits | None", *, seed: int, options: Options
+    name: str, mix: "Mix", validation: "Mix | None", *, seed: int, options: Options
 ) -> "Model":
     """Learn a start and fine-tune it.
 
@@ -168,6 +178,9 @@ def learn(
     device = _device(options.device, name)
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
+    from neocog.learning.lessons import Pools
+    from neocog.network.engine import cores
+    from neocog.network.spec import LABELS
 
     settings = Settings(
         seed=seed,
@@ -179,6 +192,7 @@ def learn(
         marks=options.marks,
         last=options.last,
         variants=options.variants,
+        pool=options.pool,
         augmentation=augmentation(options.augmentation),
         precision="fp32" if device == "cpu" else "tf32",
     )
@@ -186,16 +200,17 @@ def learn(
         settings = replace(settings, soft_share=0.0)
     settings.check()
     folder = _folder(options.checkpoints)
-    start, data = _start(name, digits, folder, seed=seed, options=options)
+    start, data = _start(name, mix, folder, seed=seed, options=options)
+    marks = start.classes > LABELS
     run = Finetuner(
         start,
-        digits.images,
-        digits.labels,
-        (validation.images, validation.labels),
+        mix,
+        validation,
         settings,
         device=device,
         folder=folder,
         report=_report,
+        pools=Pools.draw(mix, validation, settings, marks=marks, jobs=cores()),
     )
     if folder is not None:  # not before it is sure that it can be learned from
         _keep(folder, data)
@@ -209,7 +224,7 @@ def learn(
 
 
 def _start(
-    name: str, digits: "Digits", folder: Path | None, *, seed: int, options: Options
+    name: str, mix: "Mix", folder: Path | None, *, seed: int, options: Options
 ) -> "tuple[Model, bytes]":
     """What learning begins with, and its file: one kept before, the one named, or a new one."""
     from neocog.errors import UsageError
@@ -223,8 +238,7 @@ def _start(
     named = load_model(options.start) if options.start is not None else None
     if kept is not None and place is not None:
         if named is None:
-            images, labels = digits.images, digits.labels
-            given = described(recipe, images, labels, seed=seed, reject=options.reject)
+            given = described(recipe, mix.digest, seed=seed, reject=options.reject)
             check_start(place, kept, given)
         elif kept.id != named.id:
             raise UsageError(
@@ -234,9 +248,7 @@ def _start(
         return kept, place.read_bytes()
     if named is not None and options.start is not None:
         return named, find_model(options.start).read_bytes()
-    made = start_model(
-        recipe, digits.images, digits.labels, seed=seed, reject=options.reject, progress=Counter
-    )
+    made = start_model(recipe, mix, seed=seed, reject=options.reject, progress=Counter)
     data = to_bytes(made)
     return from_bytes(data, source=name), data
 

@@ -15,7 +15,7 @@ from neocog.learning.settings import REJECTING, USUAL
 from neocog.messages import tell
 
 if TYPE_CHECKING:
-    from neocog.learning.datasets import Digits
+    from neocog.learning.mix import Mix
     from neocog.learning.recipes import Recipe
     from neocog.network.model import Model
 
@@ -34,12 +34,13 @@ def _list(wanted: bool) -> None:
 
 
 Data = Annotated[
-    str,
+    list[str],
     typer.Option(
         "--data",
-        metavar="PATH",
+        metavar="PATH[:WEIGHT]",
         help="Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), "
-        "or of folders 0 to 9 with a picture per digit; or the name mnist.",
+        "or of folders 0 to 9 with a picture per digit; or the name mnist. Given several times, "
+        "sets are shown as often as their weights say: --data mnist:2 --data SWISS.",
     ),
 ]
 Output = Annotated[
@@ -52,7 +53,12 @@ Seed = Annotated[
     int, typer.Option("--seed", min=0, max=2**32 - 1, help="Fixes the order of the digits.")
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="Learn from so many digits, the first.")
+    int | None,
+    typer.Option(
+        "--limit",
+        min=1,
+        help="Learn from so many digits: the first, of several sets drawn by weight.",
+    ),
 ]
 Split = Annotated[
     str,
@@ -99,6 +105,7 @@ def train(
     lean: finetune.Lean = finetune.USUALLY.lean,
     marks: finetune.Marks = finetune.USUALLY.marks,
     variants: finetune.Variants = finetune.USUALLY.variants,
+    pool: finetune.Pool = finetune.USUALLY.pool,
     augmentation: finetune.Changes = USUAL,
     checkpoints: finetune.Checkpoints = None,
     start: finetune.Start = None,
@@ -110,7 +117,7 @@ def train(
     gradient on the same number of threads (OMP_NUM_THREADS) and without --minutes, which goes by
     the clock. On a GPU the figures of two runs differ slightly.
     """
-    from neocog.learning.datasets import open_digits
+    from neocog.learning.mix import open_mix
     from neocog.learning.start import STARTS
 
     numbers = _precision(precision)
@@ -119,36 +126,37 @@ def train(
     follow = None if by_gradient else _follow(recipe, device)
     finetune.check_given(context, recipe, by_gradient=by_gradient)
     place = _place(output)
-    digits = open_digits(data, split=split)[:limit]
-    tell(f"{len(digits)} digits of {digits.name}, recipe {recipe}, seed {seed}")
+    mix = open_mix(data, split=split).first(limit)
+    names = ", ".join(hand.digits.name for hand in mix.hands)
+    tell(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}")
     apart = _validation(data, split)
     if follow is None:
         options = finetune.Options(
-            planes, epochs, minutes, batch, rate, reject, lean, marks, variants, augmentation,
+            planes, epochs, minutes, batch, rate, reject, lean, marks, variants, pool, augmentation,
             checkpoints, start, last, device,
         )  # fmt: skip
-        model = finetune.learn(recipe, digits, apart, seed=seed, options=options)
+        model = finetune.learn(recipe, mix, apart, seed=seed, options=options)
     else:
-        model = follow(digits, apart, seed)
+        model = follow(mix, apart, seed)
     saved = replace(model, name=Path(place).stem).save(place, precision=numbers)
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
 
-def _follow(name: str, device: str) -> "Callable[[Digits, Digits | None, int], Model]":
+def _follow(name: str, device: str) -> "Callable[[Mix, Mix | None, int], Model]":
     """Return what learns by a recipe without gradients, once it is sure that it can."""
     from neocog.batch.device import learning_module
     from neocog.learning.recipes import train as learn
 
     xp, chosen = learning_module(device), _recipe(name)
 
-    def follow(digits: "Digits", apart: "Digits | None", seed: int) -> "Model":
+    def follow(mix: "Mix", apart: "Mix | None", seed: int) -> "Model":
         return learn(
             chosen,
-            digits.images,
-            digits.labels,
+            mix.images,
+            mix.labels,
             seed=seed,
-            validation=(apart.images, apart.labels) if apart else None,
+            validation=apart,
             progress=Counter,
             on_stage=_stage,
             xp=xp,
@@ -198,14 +206,14 @@ def _place(output: str) -> str:
     return place
 
 
-def _validation(data: str, split: str) -> "Digits | None":
+def _validation(data: list[str], split: str) -> "Mix | None":
     """The digits that set the probabilities, if there are some that are not learned from."""
     from neocog.errors import InputError
-    from neocog.learning.datasets import open_digits
+    from neocog.learning.mix import open_mix
 
     if split == "learning":
         try:
-            return open_digits(data, split="validation")
+            return open_mix(data, split="validation")
         except InputError as error:
             reason = str(error)
     else:

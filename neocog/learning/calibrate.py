@@ -11,7 +11,7 @@ from neocog.network.decision import answers, labels_of
 from neocog.network.odds import of_lone_digits
 
 if TYPE_CHECKING:
-    from neocog.learning.datasets import Digits
+    from neocog.learning.mix import Mix
     from neocog.network.decision import Answers
     from neocog.network.model import Model
 
@@ -25,20 +25,20 @@ _COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.9965, 0.996, 0.995, 0.99, 0.98,
 _SEED = 4  # of the marks that thresholds are seen against
 
 
-def best_temperature(scores: Scores, labels: Labels) -> float:
-    """Return the temperature T for which softmax(score / T) is the likeliest.
+def best_temperature(scores: Scores, shown: "Mix") -> float:
+    """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets.
 
     Parameters
     ----------
     scores : ndarray, shape (N, 10) or (N, 11)
         Scores of UC4.
-    labels : ndarray of int, shape (N,)
-        What was shown; 10 for no digit.
+    shown : Mix
+        What was shown.
     """
     s = scores.astype(np.float64)
     s = s - s.max(axis=1, keepdims=True)
-    own = s[np.arange(len(labels)), labels]
-    loss = [np.mean(np.log(np.exp(s / t).sum(axis=1)) - own / t) for t in _TRIED]
+    own = s[np.arange(len(s)), shown.labels]
+    loss = [np.mean(shown.means(np.log(np.exp(s / t).sum(axis=1)) - own / t)) for t in _TRIED]
     return round(float(_TRIED[int(np.argmin(loss))]), 5)
 
 
@@ -126,7 +126,7 @@ def threshold_of(table: tuple[RiskRow, ...], coverage: float) -> float:
 
 def calibrated(
     model: "Model",
-    digits: "Digits",
+    shown: "Mix",
     *,
     table: bool = True,
     xp: Any = np,
@@ -137,8 +137,8 @@ def calibrated(
     Parameters
     ----------
     model : Model
-    digits : Digits
-        Digits that nothing was learned from: MNIST's last 5 000 training digits.
+    shown : Mix
+        Digits that nothing was learned from, of each set that was learned from.
     table : bool
         Whether the table is made, for which as many marks that are no digits are read as well.
     xp : module
@@ -149,22 +149,25 @@ def calibrated(
     from neocog.learning.negatives import negatives
     from neocog.learning.recipes import score
 
-    labels = digits.labels.astype(np.int64)
-    own = score(model, digits.images, xp, tell)
-    temperature = best_temperature(own, labels)
-    right = round(float((labels_of(own) == labels).mean()), 5)
+    images, labels = shown.images, shown.labels
+    own = score(model, images, xp, tell)
+    temperature = best_temperature(own, shown)
+    right = [round(part, 5) for part in shown.means(labels_of(own) == labels)]
     card = {k: v for k, v in model.card.items() if k != "rejection"}
-    card["validation_accuracy"] = right
+    card["validation_accuracy"] = round(float(np.mean(right)), 5)
+    if len(right) > 1:
+        card["validation_sets"] = dict(zip(shown.names, right, strict=True))
     set_anew = replace(model, temperature=temperature, card=card)
     if not table:
         return set_anew
-    drawn, _, _ = negatives(len(digits), digits.images, labels, seed=_SEED)
+    first = shown.hands[0].digits
+    drawn, _, _ = negatives(len(first), first.images, first.labels, seed=_SEED)
     found, marks = (
         of_lone_digits(answers(part, temperature=temperature), set_anew)
         for part in (own, score(model, drawn, xp))
     )
     card["rejection"] = {
-        "digits": len(digits),
+        "digits": len(labels),
         "marks": len(drawn),
         "table": [row.to_dict() for row in risk_table(found, labels, marks)],
     }

@@ -33,6 +33,7 @@ from neocog.learning.formats import (
     read_class_folders,
     read_idx,
     read_labels_csv,
+    read_lines,
     read_sklearn,
     read_usps,
 )
@@ -46,6 +47,8 @@ __all__ = [
     "fetched_mnist",
     "open_dataset",
     "open_digits",
+    "place_of",
+    "rows_of_part",
 ]
 
 Split = Literal["train", "test", "validation", "learning"]
@@ -55,6 +58,8 @@ SETS = ("mnist", "usps", "photos", "strings")  # folders of a folder of sets
 VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
 _TEST = ("t10k-images", "test-images", "zip.test")  # how files of a test part begin
 VALIDATION_SHARE = 12  # and never more than a twelfth of a smaller set
+_WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
+WRITERS_SHARE = 5  # of writers, a fifth is kept apart
 
 
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
@@ -66,7 +71,8 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
         A file, a folder, or one of the names ``sklearn`` and ``mnist``.
     split : {"train", "test", "validation", "learning"}, optional
         The part to read. ``validation`` is the last 5 000 training digits, ``learning`` the
-        training digits before them. Without it: the test part where there is one, else all.
+        training digits before them; where a file tells the writers, it is digits of other
+        writers. Without it: the test part where there is one, else all.
         A set without parts may be learned from as a whole; it has no test or validation part.
 
     Raises
@@ -136,6 +142,47 @@ def fetched_mnist() -> Path | None:
     except OSError:
         return None
     return folder if there else None
+
+
+def place_of(path: str | Path) -> Path | None:
+    """Return the folder of a set; None if it is a file or a name that stands for no folder."""
+    folder = Path(path)
+    if str(path) == "mnist" and not folder.exists():
+        return fetched_mnist()
+    return folder if folder.is_dir() else None
+
+
+def rows_of_part(
+    folder: Path, labels: NDArray[np.int64], split: str | None
+) -> NDArray[np.int64] | None:
+    """Return which training digits a part holds, if a file beside them tells who wrote each.
+
+    The validation part is the last fifth of the writers, in the order in which they begin; of one
+    writer, or of some that are not told apart, the last fifth of each label.
+
+    Raises
+    ------
+    InputError
+        If there is not one writer for each of the training digits' labels.
+    """
+    files = [folder / name for name in (_WRITERS, f"{_WRITERS}.gz") if (folder / name).is_file()]
+    if not files or split not in ("learning", "validation"):
+        return None
+    writers = read_lines(files[0])
+    if len(writers) != len(labels):
+        raise InputError(
+            f"{files[0]}: {len(writers)} writers of {len(labels)} digits; wanted one each"
+        )
+    names, first, own = np.unique(writers, return_index=True, return_inverse=True)
+    if len(names) > 1:
+        turn = np.argsort(np.argsort(first))[own]
+        kept = turn >= len(names) - -(-len(names) // WRITERS_SHARE)
+    else:
+        kept = np.zeros(len(labels), bool)
+        for label in range(10):
+            rows = np.flatnonzero(labels == label)
+            kept[rows[len(rows) - len(rows) // WRITERS_SHARE :]] = True
+    return np.flatnonzero(kept == (split == "validation"))
 
 
 def _split(name: str | None) -> Split | None:
@@ -234,6 +281,9 @@ def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
     # where both a plain and a gz file lie there, the plain one comes first and is faster
     digits = read_idx(folder / found[0])
     part = split or found[0].partition("-")[0].replace("t10k", "test")
+    rows = rows_of_part(folder, digits.labels, split)
+    if rows is not None:
+        return Digits(digits.images[rows], digits.labels[rows], f"{folder.name} {part}")
     return _part(Digits(digits.images, digits.labels, f"{folder.name} {part}"), split)
 
 

@@ -28,8 +28,8 @@ from neocog.learning.checkpoint import (
     save_checkpoint,
     save_curves,
 )
-from neocog.learning.datasets import digest
 from neocog.learning.lessons import Digits, Labels, Lessons, Pools
+from neocog.learning.mix import Mix
 from neocog.learning.precision import Exactly, prepare
 from neocog.learning.settings import Position, Settings
 from neocog.learning.trainable import Trainable
@@ -55,11 +55,11 @@ class Finetuner:
     ----------
     start : Model
         What it starts from.
-    images, labels : ndarray
-        Digits (N, 28, 28) uint8 to learn from, and what they are.
-    validation : (images, labels)
-        Digits that the run is measured on; they choose the epoch that is kept, unless it is the
-        last.
+    mix : Mix
+        Sets of digits to learn from.
+    validation : Mix
+        Digits that the run is measured on, by the mean over their sets; they choose the epoch that
+        is kept, unless it is the last.
     settings : Settings
     device : str
         Of PyTorch: ``"cpu"``, ``"cuda"``.
@@ -86,9 +86,8 @@ class Finetuner:
     def __init__(
         self,
         start: Model,
-        images: Digits,
-        labels: Labels,
-        validation: tuple[Digits, Labels],
+        mix: Mix,
+        validation: Mix,
         settings: Settings,
         *,
         device: str = "cpu",
@@ -101,8 +100,8 @@ class Finetuner:
         self.settings, self.device, self._another = settings, torch.device(device), another
         self._origin = {
             "start": id_of(start),
-            "digits": digest(images, labels),
-            "validation": digest(*validation),
+            "digits": mix.digest,
+            "validation": validation.digest,
             "seed": settings.seed,
         }
         self._start = start
@@ -127,8 +126,7 @@ class Finetuner:
             betas=(0.9, 0.99),
         )
         self.lessons = Lessons(
-            images,
-            labels,
+            mix,
             validation,
             settings,
             marks=start.classes > LABELS,
@@ -210,9 +208,9 @@ class Finetuner:
             steps=self.position.step,
             epochs=round(self.position.step / self.lessons.epoch_steps, 1),
             pictures=len(self.lessons),
-            accuracy=_accuracy(scores, self.lessons.answers),
+            accuracy=_accuracy(scores, self.lessons.validation),
         )
-        temperature = best_temperature(scores, self.lessons.answers)
+        temperature = best_temperature(scores, self.lessons.validation)
         return replace(model, temperature=temperature, card=card, version="")
 
     def accuracy(self, model: Model, images: Digits, labels: Labels) -> float:
@@ -220,7 +218,7 @@ class Finetuner:
         network = Trainable(model).to(self.device).eval()
         with Exactly():
             scores = self._scores(network, torch.tensor(images, device=self.device))
-        return round(_accuracy(scores, labels), 5)
+        return round(float((labels_of(scores) == labels).mean()), 5)
 
     def step_times(self, count: int) -> str:
         """Return milliseconds of a step and of its batch, and the memory held, in words.
@@ -277,9 +275,9 @@ class Finetuner:
 
     # --- measuring --------------------------------------------------------------------------------
 
-    def _end_epoch(self, losses: list[Tensor]) -> None:
+    def _end_epoch(self, steps: list[Tensor]) -> None:
         place = self.position
-        mean = float(torch.stack(losses).mean())
+        mean = float(torch.stack(steps).mean())
         if not math.isfinite(mean):
             raise NeocogError(
                 f"the loss is {mean} near step {place.step}; begin anew with a rate below "
@@ -287,9 +285,12 @@ class Finetuner:
             )
         place.epoch += 1
         scores = self._scores(self.mean, self.lessons.shown)
-        accuracy = _accuracy(scores, self.lessons.answers)
+        validation = self.lessons.validation
+        accuracy = _accuracy(scores, validation)
         logits = torch.from_numpy(scores) / float(self.mean.temperature.exp())
-        loss = float(functional.cross_entropy(logits, torch.from_numpy(self.lessons.answers)))
+        answers = torch.from_numpy(self.lessons.answers)
+        losses = functional.cross_entropy(logits, answers, reduction="none").numpy()
+        loss = float(np.mean(validation.means(losses)))
         figures = {
             "epoch": place.step / self.lessons.epoch_steps,
             "step": place.step,
@@ -393,5 +394,6 @@ def _put(network: Any, values: dict[str, Tensor]) -> None:
         parameter.copy_(values[name])
 
 
-def _accuracy(scores: NDArray[np.float32], labels: Labels) -> float:
-    return float((labels_of(scores) == labels).mean())
+def _accuracy(scores: NDArray[np.float32], validation: Mix) -> float:
+    """Share read right, the mean over the sets."""
+    return float(np.mean(validation.means(labels_of(scores) == validation.labels)))

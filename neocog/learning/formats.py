@@ -154,6 +154,22 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
     return np.frombuffer(body, np.uint8).reshape(shape)
 
 
+def read_lines(path: Path) -> NDArray[np.str_]:
+    """Read the lines of a text, plain or gz: a writer for each digit, say.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as UTF-8.
+    """
+    with _opened(path) as stream:
+        raw = _read(stream, None, path)
+    try:
+        return np.array(raw.decode().splitlines(), dtype=np.str_)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text, where a name a line is wanted") from error
+
+
 # --- USPS -------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""What each step of gradient learning shows: digits in turn, variants and marks at random."""
+"""What each step of gradient learning shows: digits, variants and marks, drawn at random."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning.augment import augment
+from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
 from neocog.learning.settings import Settings
 from neocog.learning.variants import variants
@@ -19,6 +20,8 @@ Digits = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 _HELD_MARKS = 1000  # held-back marks that are measured with
+_OFTEN = 4  # variants, and marks, for a digit at most
+_SOURCE = 20_000  # digits of a mix that marks are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Pools:
     Attributes
     ----------
     variants : ndarray of uint8, shape (V, 28, 28)
-        Digits as scanners and cameras hand them over.
+        Digits by other pens, as scanners and cameras hand them over.
     answers : ndarray of int64, shape (V,)
         What they are.
     marks : ndarray of uint8, shape (M, 28, 28)
@@ -44,21 +47,19 @@ class Pools:
 
     @classmethod
     def draw(
-        cls,
-        images: Digits,
-        labels: Labels,
-        validation: tuple[Digits, Labels],
-        settings: Settings,
-        *,
-        marks: bool,
+        cls, mix: Mix, validation: Mix, settings: Settings, *, marks: bool, jobs: int = 1
     ) -> "Pools":
         """Draw those that the settings, and a model with planes that reject, have use for."""
-        seed, most = settings.seed, min(settings.pool, len(images))
+        seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
         count = most if settings.variants else 0
-        seen, answers = variants(count, images, labels, seed=seed)
+        seen, answers = variants(count, mix, seed=seed, jobs=jobs)
         count = most if marks and settings.marks else 0
-        learned, _, _ = negatives(count, images, labels, seed=seed)
-        held, _, _ = negatives(min(_HELD_MARKS, count), *validation, seed=seed, held=True)
+        source = mix.some(min(_SOURCE, len(mix)), seed=seed) if len(mix.hands) > 1 else mix
+        learned, _, _ = negatives(count, source.images, source.labels, seed=seed, jobs=jobs)
+        first = validation.hands[0].digits
+        held, _, _ = negatives(
+            min(_HELD_MARKS, count), first.images, first.labels, seed=seed, held=True
+        )
         return cls(seen, answers, learned, held)
 
 
@@ -69,10 +70,8 @@ class Lessons:
 
     Parameters
     ----------
-    images, labels : ndarray
-        Digits (N, 28, 28) uint8 to learn from, and what they are.
-    validation : (images, labels)
-        Digits that are measured with.
+    mix, validation : Mix
+        Digits to learn from, and digits that are measured with.
     settings : Settings
     marks : bool
         Whether marks that are no digits are learned from as well.
@@ -97,9 +96,8 @@ class Lessons:
 
     def __init__(
         self,
-        images: Digits,
-        labels: Labels,
-        validation: tuple[Digits, Labels],
+        mix: Mix,
+        validation: Mix,
         settings: Settings,
         *,
         marks: bool,
@@ -107,11 +105,14 @@ class Lessons:
         pools: Pools | None = None,
     ) -> None:
         self._settings, self._device = settings, device
-        self._digits = self._tensor(images)
-        self._labels = self._tensor(labels.astype(np.int64))
-        self.shown, self.answers = self._tensor(validation[0]), validation[1].astype(np.int64)
+        self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
+        self._sizes = self._tensor(np.array(mix.sizes))
+        self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
+        self._shares = self._tensor(mix.shares)
+        self.validation = validation
+        self.shown, self.answers = self._tensor(validation.images), validation.labels
         self._per_step = settings.batch
-        pools = pools or Pools.draw(images, labels, validation, settings, marks=marks)
+        pools = pools or Pools.draw(mix, validation, settings, marks=marks)
         self._variants: tuple[Tensor, Tensor] | None = None
         if len(pools.variants):
             self._per_step -= settings.pictures(settings.variants)
@@ -120,32 +121,30 @@ class Lessons:
         if len(pools.marks):
             self._per_step -= settings.pictures(settings.marks)
             self._marks, self.held = self._tensor(pools.marks), self._tensor(pools.held)
-        if len(images) < self._per_step:
+        if len(mix) < self._per_step:
             raise UsageError(
-                f"{len(images)} digits came, fewer than the {self._per_step} of a step; "
+                f"{len(mix)} digits came, fewer than the {self._per_step} of a step; "
                 "give more digits or a smaller batch"
             )
         self._generator = torch.Generator(device=device)
-        self._order: tuple[int, Tensor] = (-1, None)
 
     def __len__(self) -> int:
         return len(self._digits)
 
     @property
     def epoch_steps(self) -> int:
-        """Steps that show each digit once (a last part smaller than a step is left out)."""
+        """Steps that show as many digits as there are."""
         return len(self) // self._per_step
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
-        epoch, turn = divmod(step, self.epoch_steps)
-        if self._order[0] != epoch:
-            rng = np.random.default_rng([self._settings.seed, 7, epoch])
-            self._order = epoch, self._tensor(rng.permutation(len(self)))
-        n = self._per_step
-        chosen = self._order[1][turn * n : (turn + 1) * n]
-        digits, labels = self._digits[chosen], self._labels[chosen]
         self._generator.manual_seed(self._settings.seed * 1_000_003 + step)
+        chosen = self._chosen(self._per_step)
+        digits, labels = self._digits[chosen], self._labels[chosen]
+        how, parts = self._settings.augmentation, []
+        if self._settings.varied != 1:
+            parts = [augment(digits, how, self._generator)]
+            digits, how = digits[:0], how.times(self._settings.varied)
         if self._variants is not None:
             drawn = self._drawn(len(self._variants[0]), self._settings.variants)
             digits = torch.cat([digits, self._variants[0][drawn]])
@@ -154,7 +153,17 @@ class Lessons:
             drawn = self._drawn(len(self._marks), self._settings.marks)
             digits = torch.cat([digits, self._marks[drawn]])
             labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
-        return augment(digits, self._settings.augmentation, self._generator), labels
+        if len(digits):
+            parts.append(augment(digits, how, self._generator))
+        return torch.cat(parts) if len(parts) > 1 else parts[0], labels
+
+    def _chosen(self, count: int) -> Tensor:
+        """Return places of digits, their sets drawn by weight."""
+        which = torch.multinomial(self._shares, count, replacement=True, generator=self._generator)
+        part = torch.rand(
+            count, generator=self._generator, device=self._device, dtype=torch.float64
+        )
+        return self._first[which] + (part * self._sizes[which]).long()
 
     def _drawn(self, pool: int, share: float) -> Tensor:
         """Return places in a pool, for a share of the batch."""

@@ -2,20 +2,22 @@
 
 Letters and signs of fonts that cv2 and Pillow carry, written as by hand; strokes, spots, pieces
 and pairs of digits (:mod:`neocog.learning.marks`). Each is drawn as ink and brought to 28 x 28 by
-the same function that brings found ink there. Letters, signs and pieces that pass for a digit (O,
-l, /, ...) are left out. Other kinds and fonts are *held back*: nothing is learned from them
-(:mod:`neocog.learning.marks.held`).
+the same function that brings found ink there, or its strokes keep their width. Letters, signs and
+pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held back*:
+nothing is learned from them (:mod:`neocog.learning.marks.held`).
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.learning.blocks import in_blocks
 from neocog.learning.marks import glyphs, remains, spots, strokes
 from neocog.learning.marks.held import HELD
-from neocog.learning.marks.source import Digits, Draw, Source
+from neocog.learning.marks.source import AS_WRITTEN, Digits, Draw, Source, as_written
 from neocog.vision.normalise import SIDE, normalise
 
+_BLOCK = 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
 
 #: Kinds to learn from, with their shares.
@@ -30,7 +32,13 @@ KINDS: dict[Draw, float] = {
 
 
 def negatives(
-    count: int, digits: Digits, labels: NDArray[np.int64], *, seed: int, held: bool = False
+    count: int,
+    digits: Digits,
+    labels: NDArray[np.int64],
+    *,
+    seed: int,
+    held: bool = False,
+    jobs: int = 1,
 ) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
     """Draw marks that are no digits.
 
@@ -44,6 +52,8 @@ def negatives(
         The same gives the same marks.
     held : bool
         Draw the kinds and fonts that are held back.
+    jobs : int
+        Processes that draw.
 
     Returns
     -------
@@ -60,15 +70,29 @@ def negatives(
     """
     if not len(digits):
         raise UsageError("no digits came; wanted some to break and to join")
-    kinds = HELD if held else KINDS
-    draws, shares = list(kinds), np.array(list(kinds.values()))
     source = Source(digits, labels)
-    rng = np.random.default_rng([seed, int(held), 11])
-    kind = rng.choice(len(draws), size=count, p=shares / shares.sum())
-    marks = np.zeros((count, SIDE, SIDE), np.uint8)
+    parts = in_blocks(_block, count, _BLOCK, source, seed, held, jobs=jobs)
+    marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return marks, kind, tuple(draw.__name__ for draw in _kinds(held))
+
+
+def _kinds(held: bool) -> dict[Draw, float]:
+    return HELD if held else KINDS
+
+
+def _block(
+    source: Source, seed: int, held: bool, number: int, size: int
+) -> tuple[Digits, NDArray[np.int64]]:
+    kinds = _kinds(held)
+    draws, shares = list(kinds), np.array(list(kinds.values()))
+    rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])
+    kind = rng.choice(len(draws), size=size, p=shares / shares.sum())
+    marks = np.zeros((size, SIDE, SIDE), np.uint8)
     for i, k in enumerate(kind):
         for _ in range(20):
-            marks[i] = normalise(draws[k](rng, source))
+            ink = draws[k](rng, source)
+            other_form = not held and rng.random() < AS_WRITTEN
+            marks[i] = as_written(ink) if other_form else normalise(ink)
             if marks[i].sum() > _LEAST:
                 break
-    return marks, kind.astype(np.int64), tuple(draw.__name__ for draw in draws)
+    return marks, kind.astype(np.int64)

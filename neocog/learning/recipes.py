@@ -17,7 +17,7 @@ from neocog.errors import UsageError
 from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
 from neocog.learning.edges import edge_references
-from neocog.learning.formats import Digits as Labelled
+from neocog.learning.mix import Mix
 from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
@@ -45,7 +45,7 @@ def train(
     labels: Labels,
     *,
     seed: int = 0,
-    validation: tuple[Digits, Labels] | None = None,
+    validation: Mix | None = None,
     progress: Progress | None = None,
     on_stage: OnStage | None = None,
     xp: Any = np,
@@ -62,7 +62,7 @@ def train(
         0 .. 9.
     seed : int
         Fixes the order of the digits and every other choice.
-    validation : (images, labels), optional
+    validation : Mix, optional
         Digits kept apart, on which the scale of the probabilities and the table of errors at each
         threshold are set (:func:`neocog.learning.calibrate.calibrated`).
     progress : callable, optional
@@ -99,7 +99,7 @@ def train_family(
     labels: Labels,
     *,
     seed: int = 0,
-    validation: tuple[Digits, Labels] | None = None,
+    validation: Mix | None = None,
     progress: Progress | None = None,
     on_stage: OnStage | None = None,
     table: bool = True,
@@ -114,7 +114,8 @@ def train_family(
         if not isinstance(recipe, Recipe):
             raise UsageError(f"recipe {recipe!r} came; wanted a Recipe, such as RECIPES['neocog']")
     images, labels = _labelled(images, labels)
-    validation = validation and _labelled(*validation)
+    if validation is not None:
+        _labelled(validation.images, validation.labels)
     below = {replace(r, name="", about="", rule="strongest", **_TOP_DEFAULTS) for r in recipes}
     if len(below) != 1:
         raise UsageError("the recipes of a family must agree in everything below US4")
@@ -128,7 +129,7 @@ def train_family(
         with one_blas_thread():
             model = training.model(recipe, maps, labels)
         if validation is not None:
-            model = training.calibrated(model, *validation, table=table)
+            model = training.calibrated(model, validation, table=table)
         yield model
 
 
@@ -237,9 +238,9 @@ class _Training:
             maps, labels, spec, threshold=spec.learning_threshold, passes=recipe.passes
         )
 
-    def calibrated(self, model: Model, images: Digits, labels: Labels, *, table: bool) -> Model:
+    def calibrated(self, model: Model, kept: Mix, *, table: bool) -> Model:
         """Set the model's probabilities on digits kept apart, and tell of it."""
-        kept, tell = Labelled(images, labels, "validation"), self._progress("validation")
+        tell = self._progress("validation")
         model = calibrated(model, kept, table=table, xp=self.xp, tell=tell)
         right = model.card["validation_accuracy"]
         self._on_stage("UC4", {"validation": right, "temperature": model.temperature})

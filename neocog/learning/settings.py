@@ -174,6 +174,8 @@ class Settings:
         Longest gradient.
     augmentation : Augmentation
         How digits and marks are changed.
+    varied : float
+        How much of it variants and marks get, which are varied already.
     last : bool
         Keep the running mean at the end, not the best epoch by validation: where what is no digit
         counts as well, which validation digits do not show.
@@ -205,6 +207,7 @@ class Settings:
     pool: int = 20_000
     clip: float = 1.0
     augmentation: Augmentation = PRESETS[USUAL]
+    varied: float = 1.0
     last: bool = False
     save_every: int = 2000
     precision: str = "tf32"
@@ -229,6 +232,8 @@ class Settings:
             )
         if not math.isfinite(self.lean):
             raise UsageError(f"lean {self.lean}; wanted a finite number")
+        if not 0 <= self.varied < math.inf:
+            raise UsageError(f"varied {self.varied}; wanted a number, 0 or more")
         self._check_shares()
 
     def _check_shares(self) -> None:

@@ -12,9 +12,9 @@ from neocog.errors import UsageError
 from neocog.jsontext import to_json
 from neocog.learning import top
 from neocog.learning.checkpoint import check_same
-from neocog.learning.datasets import digest
+from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
-from neocog.learning.recipes import Digits, Labels, Progress, Recipe, train
+from neocog.learning.recipes import Digits, Progress, Recipe, train
 from neocog.network.engine import Engine
 from neocog.network.model import Model
 from neocog.network.shares import one_blas_thread
@@ -82,8 +82,7 @@ def recipe_of(name: str, planes: str | None = None) -> Recipe:
 
 def start_model(
     recipe: Recipe,
-    images: Digits,
-    labels: Labels,
+    mix: Mix,
     *,
     seed: int = 0,
     reject: int = 0,
@@ -96,8 +95,8 @@ def start_model(
     ----------
     recipe : Recipe
         How; see :func:`recipe_of`.
-    images, labels : ndarray
-        Digits (N, 28, 28) uint8 and what they are.
+    mix : Mix
+        Digits; of several sets, by their weights.
     seed : int
         Chooses the digits and their order.
     reject : int
@@ -107,9 +106,13 @@ def start_model(
     progress : callable, optional
         As for :func:`neocog.learning.recipes.train`.
     """
-    told = described(recipe, images, labels, seed=seed, reject=reject)
-    chosen = np.random.default_rng([seed, 5]).permutation(len(images))[:count]
-    images, labels = images[chosen], labels[chosen].astype(np.int64)
+    told = described(recipe, mix.digest, seed=seed, reject=reject)
+    if len(mix.hands) > 1:
+        digits = mix.some(count, seed=seed)
+        images, labels = digits.images, digits.labels
+    else:
+        chosen = np.random.default_rng([seed, 5]).permutation(len(mix))[:count]
+        images, labels = mix.images[chosen], mix.labels[chosen]
     model = train(recipe, images, labels, seed=seed, progress=progress)
     model = replace(model, card=model.card | told)
     if not reject:
@@ -129,15 +132,13 @@ def start_model(
     return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, none]))
 
 
-def described(
-    recipe: Recipe, images: Digits, labels: Labels, *, seed: int, reject: int
-) -> dict[str, Any]:
-    """Return what a start follows from, as its card tells it; parameters of :func:`start_model`."""
+def described(recipe: Recipe, digits: str, *, seed: int, reject: int) -> dict[str, Any]:
+    """Return what a start follows from, as its card tells it; ``digits`` is a mix's digest."""
     told = {
         "recipe": asdict(recipe),
         "seed": seed,
         "reject": reject,
-        "learned_from": digest(images, labels),
+        "learned_from": digits,
     }
     known: dict[str, Any] = json.loads(to_json(told))
     return known

@@ -1,83 +1,197 @@
-"""Digits as coarse scanners and the reader of pages hand them over: further pictures to learn.
+"""Digits as other pens, papers, scanners and the reader of pages hand them over: more to learn.
 
-A digit is written with a finer or broader pen, seen by few pixels (8 to 20 a side, as with old
-scanners) or by a camera (14 to 70, out of focus, with noise), and brought to 28 x 28 by the very
-function that brings every found digit there. Only the digits that are learned from are looked at.
-A few are drawn: ones with an up-stroke and sevens with a bar, which most of Europe writes, and
-zeros that close or do not.
+A digit is written with a finer or broader pen, by the path of the pen where that is known; its ink
+runs dry or spreads, a rule or a piece of its neighbour is left beside it; it is seen as it is, by
+few pixels (8 to 20 a side, as with old scanners) or by a camera (14 to 70, out of focus, with
+noise), and brought to 28 x 28 by the very function that brings every found digit there, or without
+a change to its strokes. A few are drawn: ones with an up-stroke and sevens with a bar, which most
+of Europe writes, and zeros that close or do not. Only digits that are learned from are looked at.
 """
 
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.blocks import in_blocks
 from neocog.learning.formats import enlarged
-from neocog.vision.normalise import normalise
+from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
+from neocog.learning.mix import Mix
+from neocog.learning.strokes import written
+from neocog.vision.normalise import normalise, stroke_width
 
 Digits = NDArray[np.uint8]
 Labels = NDArray[np.integer]
 Ink = NDArray[np.float32]
 
 #: Pixels a side of coarse scanners.
-GRIDS = (8, 8, 9, 10, 11, 12, 14, 16, 16, 20)
+GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)
 _WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
-_COARSE = 0.5  # share of coarse scanners
-_DRAWN = 0.06  # share of digits that are drawn, in place of one that was written
-_CANVAS = 96
+_HIGH = 64  # long side of a digit in the field that it is written in
+_BLOCK = 2000
+#: Shares of digits that are drawn in place of one that was written, and written anew by the path
+#: of the pen where it is known.
+_DRAWN, _BY_PATH = 0.05, 0.8
+#: Shares of those that are bent as by another hand, whose ink is uneven, and that are not alone.
+_BENT, _UNEVEN, _CROWDED = 0.6, 0.2, 0.12
+#: Shares that are seen as they are, by coarse scanners, and (the rest) by cameras.
+_CLEAN, _COARSE = 0.4, 0.2
+_LEAST = 25 * 255  # a picture with less ink is seen again
 
 
 def variants(
-    count: int, images: Digits, labels: Labels, *, seed: int = 0
+    count: int, mix: Mix, *, seed: int = 0, jobs: int = 1
 ) -> tuple[Digits, NDArray[np.int64]]:
     """Return ``count`` variants of digits, chosen and changed at random, and what they are.
 
     Parameters
     ----------
     count : int
-        How many; each digit comes about equally often.
-    images, labels : ndarray
+        How many; sets come as often as their weights say.
+    mix : Mix
         Digits (N, 28, 28) uint8, ink 255 on 0, and what they are.
     seed : int
         The same seed gives the same variants.
+    jobs : int
+        Processes that draw.
     """
-    rng = np.random.default_rng([seed, 11])
-    turns = -(-count // max(len(images), 1))
-    orders = [np.zeros(0, np.int64), *(rng.permutation(len(images)) for _ in range(turns))]
-    chosen = np.concatenate(orders)[:count]
-    made, answers = np.zeros((count, 28, 28), np.uint8), labels[chosen].astype(np.int64)
-    for place, which in enumerate(chosen):
-        ink = _cropped(images[which])
+    made, answers = zip(*in_blocks(_block, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
+    return np.concatenate(made), np.concatenate(answers)
+
+
+def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray[np.int64]]:
+    rng = np.random.default_rng([seed, 11, number])
+    made, answers = np.zeros((size, 28, 28), np.uint8), np.zeros(size, np.int64)
+    for place, (which, at) in enumerate(zip(*mix.draw(size, rng), strict=True)):
+        hand = mix.hands[which]
+        answers[place] = hand.digits.labels[at]
         if rng.random() < _DRAWN:
-            answers[place] = rng.choice((0, 1, 7))
-            ink = _drawn(int(answers[place]), rng)
-        if ink is None:
-            made[place] = images[which]
+            answers[place] = rng.choice((0, 0, 1, 7))
+            ink = _on_field(_drawn(int(answers[place]), rng))
+        elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
+            ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
+        else:
+            ink = _on_field(_cropped(hand.digits.images[at]))
+            if rng.random() < _BENT:
+                ink = by_hand(ink, rng, 0.6)
+        if ink.max() < 0.5:
+            made[place] = hand.digits.images[at]
             continue
-        seen = _scanned(ink, rng) if rng.random() < _COARSE else _photographed(ink, rng)
-        made[place] = normalise(seen)
+        if rng.random() < _UNEVEN:
+            ink = _uneven(ink, rng)
+        if rng.random() < _CROWDED:
+            other = mix.hands[int(rng.integers(len(mix.hands)))].digits.images
+            ink = _crowded(ink, other[rng.integers(len(other))], rng)
+        for _ in range(4):
+            made[place] = _seen(ink, rng)
+            if made[place].sum() > _LEAST:
+                break
+        else:
+            made[place] = as_written(ink)
     return made, answers
 
 
-def _cropped(digit: Digits) -> Ink | None:
-    rows, columns = (np.flatnonzero((digit > 77).any(axis=axis)) for axis in (1, 0))
+def _on_field(ink: Ink | None) -> Ink:
+    """Lay a digit into the middle of the field, its long side _HIGH."""
+    field = np.zeros((FIELD, FIELD), np.float32)
+    if ink is not None:
+        large = _resized(ink, _HIGH)
+        top, left = ((FIELD - side) // 2 for side in large.shape)
+        field[top : top + large.shape[0], left : left + large.shape[1]] = large
+    return field
+
+
+def _uneven(ink: Ink, rng: np.random.Generator) -> Ink:
+    """Ink that spreads here and runs dry there: strokes wide and thin, at times broken."""
+    sigma = rng.uniform(0.8, 2.0)
+    soft = cv2.GaussianBlur(ink, (0, 0), sigma)
+    cells = int(rng.integers(3, 9))
+    wish = rng.normal(0, rng.uniform(0.03, 0.1), (cells, cells)).astype(np.float32)
+    level = cv2.resize(wish, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC)
+    level = level + np.float32(rng.uniform(0.2, 0.5) * min(1.0, 2 * float(soft.max())))
+    changed: Ink = np.clip((soft - level) * rng.uniform(4, 10) + 0.5, 0, 1)
+    (pieces, holes), (before, had) = _parts(changed), _parts(ink)
+    return changed if 1 < pieces <= before + 1 and holes == had else ink
+
+
+def _parts(ink: Ink) -> tuple[int, int]:
+    """How many pieces of ink, and of paper, hang together: what tells a digit from others."""
+    dark = (ink > 0.5).astype(np.uint8)
+    return cv2.connectedComponents(dark)[0], cv2.connectedComponents(1 - dark)[0]
+
+
+def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
+    """A rule or the edge of a box, a piece of the neighbour, or specks beside a digit."""
+    rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
     if not len(rows):
-        return None
-    inside = digit[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return inside.astype(np.float32) / np.float32(255)
+        return ink
+    top, bottom, left, right = (int(v) for v in (rows[0], rows[-1], columns[0], columns[-1]))
+    field, kind = ink.copy(), rng.random()
+    if kind < 0.5:  # below or above, seldom at the side
+        grey, pen = rng.uniform(0.5, 1), int(rng.integers(1, 4))
+        if rng.random() < 0.75:
+            low = rng.random() < 0.7
+            y = v = float(bottom + rng.integers(-4, 9) if low else top - rng.integers(-2, 9))
+            x, u = int(left - rng.integers(-15, 13)), int(right + rng.integers(-15, 13))
+        else:
+            before = rng.random() < 0.5
+            x = u = int(left - rng.integers(2, 10) if before else right + rng.integers(2, 10))
+            high = rng.uniform(0.15, 0.45) * (bottom - top)
+            y = top + rng.uniform(-0.1, 0.9) * (bottom - top)
+            v = y + high
+        tilt = int(rng.integers(-2, 3))
+        cv2.line(field, (x, int(y - tilt)), (u, int(v + tilt)), grey, pen, cv2.LINE_AA)
+    elif kind < 0.8:
+        piece = _cropped(other)
+        if piece is not None:
+            piece = _resized(piece, bottom - top + 1)
+            part = piece[:, : max(1, round(piece.shape[1] * rng.uniform(0.05, 0.15)))]
+            at = right + int(rng.integers(1, 6))
+            if rng.random() < 0.5:
+                part = piece[:, -part.shape[1] :]
+                at = left - int(rng.integers(1, 6)) - part.shape[1]
+            begin = max(0, min(FIELD - len(part), top + int(rng.integers(-8, 9))))
+            at = max(0, min(FIELD - part.shape[1], at))
+            place = field[begin : begin + len(part), at : at + part.shape[1]]
+            np.maximum(place, part[:, : place.shape[1]], out=place)
+    else:
+        for _ in range(int(rng.integers(1, 5))):
+            at, row = int(rng.integers(left - 6, right + 7)), int(rng.integers(top - 6, bottom + 7))
+            cv2.circle(
+                field, (at, row), int(rng.integers(0, 3)), rng.uniform(0.5, 1), -1, cv2.LINE_AA
+            )
+    return field
+
+
+def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
+    """As it is, by a coarse scanner or by a camera; then in MNIST's form."""
+    body, how = inside(ink), rng.random()
+    if body is None:
+        body = ink
+    if rng.random() < 0.06:  # stretched to its box, as some forms' cells are
+        side = max(body.shape)
+        body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
+    if how < _COARSE:
+        body = _scanned(body, rng)
+    elif how > _COARSE + _CLEAN:
+        body = _photographed(body, rng)
+    return as_written(body) if rng.random() < AS_WRITTEN else normalise(body)
+
+
+def _cropped(digit: Digits) -> Ink | None:
+    return inside(digit.astype(np.float32) / np.float32(255))
 
 
 def _drawn(digit: int, rng: np.random.Generator) -> Ink | None:
     """A 0 that may not close, a 1 with an up-stroke, a 7 with a bar or none: drawn by a pen."""
-    import cv2
-
     if digit == 0:
         lines, shaking = _zero(rng), 0.004
     else:
         lines, shaking = _strokes(digit, rng), 0.02
-    canvas = np.zeros((_CANVAS, _CANVAS), np.uint8)
-    size = 0.7 * _CANVAS
-    offset = np.array([0.5 * _CANVAS + 0.2 * size * (digit > 0), 0.15 * _CANVAS])
+    canvas = np.zeros((FIELD, FIELD), np.uint8)
+    size = 0.7 * FIELD
+    offset = np.array([0.5 * FIELD + 0.2 * size * (digit > 0), 0.15 * FIELD])
     for line in lines:
         shaky = np.array(line) * size + offset + rng.normal(0, shaking * size, (len(line), 2))
         points = np.round(8 * shaky).astype(np.int32)
@@ -91,7 +205,12 @@ def _zero(rng: np.random.Generator) -> list[Any]:
     wide, tilt = rng.uniform(0.25, 0.48), rng.uniform(-0.1, 0.35)
     begin, gap = np.deg2rad(rng.uniform(-100, -20)), np.deg2rad(rng.uniform(-30, 30))
     angle = begin + np.linspace(0, 2 * np.pi - gap, 40)
-    x, y = wide * np.cos(angle), 0.5 + 0.5 * np.sin(angle)
+    round_ = np.ones(40)
+    if rng.random() < 0.4:  # its end turns inwards
+        angle = begin + np.linspace(0, 2 * np.pi + np.deg2rad(rng.uniform(10, 80)), 40)
+        inwards = np.clip((np.linspace(0, 1, 40) - 0.75) / 0.25, 0, 1)
+        round_ = 1 - rng.uniform(0.15, 0.6) * inwards**1.5
+    x, y = wide * round_ * np.cos(angle), 0.5 + 0.5 * round_ * np.sin(angle)
     drift = np.cumsum(rng.normal(0, 0.006, (40, 2)), axis=0)
     return [np.stack([x - tilt * (y - 0.5), y], axis=1) + drift]
 
@@ -123,7 +242,8 @@ def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:
     pixels = int(rng.choice(GRIDS))
     fine = pixels * _WITHIN
     written = _resized(ink, fine - int(rng.integers(0, _WITHIN)))
-    written = _pen(written, rng.uniform(-0.03, 0.05) * fine)
+    more = max(rng.uniform(-0.03, 0.03) * fine, 0.8 * _WITHIN - stroke_width(written))
+    written = _pen(written, more)
     if rng.random() < 0.7:
         written = (written > rng.uniform(0.4, 0.6)).astype(np.float32)
     field = np.zeros((fine, fine), np.float32)
@@ -138,13 +258,14 @@ def _scanned(ink: Ink, rng: np.random.Generator) -> Ink:
 
 def _photographed(ink: Ink, rng: np.random.Generator) -> Ink:
     """Seen by a camera, and what of it is darker than the paper."""
-    import cv2
-
     size = int(rng.integers(14, 71))
     written = np.pad(_resized(ink, size), 4)
-    written = _pen(written, rng.uniform(-0.03, 0.06) * size)
+    written = _pen(written, rng.uniform(-0.03, 0.04) * size)
     sigma = size * rng.uniform(0.005, 0.04)
-    seen = cv2.GaussianBlur(written, (0, 0), max(sigma, 0.2))
+    sigma = max(min(sigma, 0.6 * stroke_width(written)), 0.2)
+    seen: NDArray[Any] = cv2.GaussianBlur(written, (0, 0), sigma)
+    dark = float(seen[written > 0.5 * written.max()].mean())
+    seen = seen / max(dark, 0.2)
     seen = seen + rng.normal(0, rng.uniform(0, 0.08), seen.shape)
     low, high = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9)
     return np.asarray(np.clip((seen - low) / (high - low), 0, 1), np.float32)
@@ -152,8 +273,6 @@ def _photographed(ink: Ink, rng: np.random.Generator) -> Ink:
 
 def _resized(ink: Ink, side: int) -> Ink:
     """Enlarge or shrink so that the longer side is ``side``."""
-    import cv2
-
     scale = side / max(ink.shape)
     height, width = (max(1, round(length * scale)) for length in ink.shape)
     method = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
@@ -164,8 +283,6 @@ def _resized(ink: Ink, side: int) -> Ink:
 
 def _pen(ink: Ink, more: float) -> Ink:
     """Widen (or thin, where negative) every stroke by so many pixels; within the same field."""
-    import cv2
-
     reach = round(abs(more))
     if not reach:
         return ink

@@ -9,12 +9,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.vision.normalise import BOX, STROKE, normalise
+
 Ink = NDArray[np.floating[Any]]
 Line = NDArray[np.float64]
 Digits = NDArray[np.uint8]
 Random = np.random.Generator
 
 FIELD = 96  # side of the field that marks are drawn in
+AS_WRITTEN = 0.4  # share of what is learned whose strokes keep their width
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,21 @@ def draw_lines(rng: Random, lines: Sequence[Line], pen: int | None = None) -> In
         points = np.round((0.15 + 0.7 * line) * FIELD).astype(np.int32)
         cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
     return field.astype(np.float32) / 255
+
+
+def inside(ink: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Return the part of a field that holds its ink; None if there is none."""
+    rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+
+
+def as_written(ink: Ink) -> Digits:
+    """Bring ink into MNIST's form as sets of digits do, its strokes as wide as they are."""
+    body = inside(ink.astype(np.float32))
+    long = max((ink if body is None else body).shape)
+    return normalise(ink, stroke=STROKE / BOX * long)
 
 
 def turned(line: Line, angle: float) -> Line:

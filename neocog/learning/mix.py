@@ -1,0 +1,163 @@
+"""Several sets of digits to learn from, each with a weight: ``mnist:4``, ``hands/swiss:2``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError, UsageError
+from neocog.learning.datasets import digest, open_digits, place_of, rows_of_part
+from neocog.learning.formats import Digits
+from neocog.learning.strokes import FILE, Strokes, read_strokes
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """One set of a mix.
+
+    Attributes
+    ----------
+    digits : Digits
+    weight : float
+        How often its digits are shown, against those of the other sets.
+    strokes : Strokes, optional
+        The paths of a pen that wrote them, to be drawn with other pens.
+    rows : ndarray of int, optional
+        Where each digit stands among the paths.
+    """
+
+    digits: Digits
+    weight: float = 1.0
+    strokes: Strokes | None = None
+    rows: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Digits of several sets, one set after the other."""
+
+    hands: tuple[Hand, ...]
+
+    @classmethod
+    def of(cls, images: NDArray[np.uint8], labels: NDArray[Any], name: str = "digits") -> "Mix":
+        """Return a mix of one set."""
+        return cls((Hand(Digits(images, labels.astype(np.int64), name)),))
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """All digits, (N, 28, 28)."""
+        return _one([hand.digits.images for hand in self.hands])
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """What they are, (N,)."""
+        return _one([hand.digits.labels for hand in self.hands]).astype(np.int64)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Digits of each set."""
+        return tuple(len(hand.digits) for hand in self.hands)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sets, without those of their parts."""
+        return tuple(hand.digits.name.partition(" ")[0] for hand in self.hands)
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """How often a digit of each set is shown; their sum is 1."""
+        weights = np.array([hand.weight for hand in self.hands])
+        shares: NDArray[np.float64] = weights / weights.sum()
+        return shares
+
+    @property
+    def digest(self) -> str:
+        """Tell a mix from others: digits and weights."""
+        told = digest(self.images, self.labels)
+        weights = ":".join(f"{hand.weight:g}" for hand in self.hands)
+        return told if len(self.hands) == 1 else f"{told} {weights}"
+
+    def means(self, values: NDArray[Any]) -> list[float]:
+        """Return the mean of each set, of a value for each digit."""
+        ends = np.cumsum(self.sizes)[:-1]
+        return [float(part.mean()) for part in np.split(values, ends)]
+
+    def draw(
+        self, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw digits by the weights of their sets: the set of each, and its place in the set."""
+        which = rng.choice(len(self.hands), size=count, p=self.shares)
+        places = (rng.random(count) * np.array(self.sizes)[which]).astype(np.int64)
+        return which, places
+
+    def first(self, count: int | None) -> "Mix":
+        """Return a mix of so many digits at most: the first of one set, drawn from several."""
+        if count is None or count >= len(self):
+            return self
+        digits = self.hands[0].digits[:count] if len(self.hands) == 1 else self.some(count)
+        return Mix((Hand(digits),))
+
+    def some(self, count: int, *, seed: int = 0) -> Digits:
+        """Return digits drawn by the weights of their sets."""
+        which, places = self.draw(count, np.random.default_rng([seed, 12]))
+        rows = np.cumsum((0, *self.sizes))[which] + places
+        return Digits(self.images[rows], self.labels[rows], " + ".join(self.names))
+
+
+def open_mix(data: Sequence[str], *, split: str | None = "learning") -> Mix:
+    """Read sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens.
+
+    Parameters
+    ----------
+    data : sequence of str
+        As for :func:`neocog.learning.datasets.open_digits`; the weight is 1 where none is given.
+    split : str, optional
+        The part to read of each.
+
+    Raises
+    ------
+    UsageError
+        If a weight is no number above 0.
+    InputError
+        If a set cannot be read.
+    """
+    return Mix(tuple(_hand(*_weighted(words), split) for words in data))
+
+
+def _weighted(words: str) -> tuple[str, float]:
+    path, colon, number = words.rpartition(":")
+    if not colon or Path(words).exists():
+        return words, 1.0
+    try:
+        weight = float(number)
+    except ValueError:
+        return words, 1.0  # a place with a colon in its name
+    if not 0 < weight < np.inf:
+        raise UsageError(f"data {words!r}: wanted a weight above 0, as in mnist:2")
+    return path, weight
+
+
+def _hand(path: str, weight: float, split: str | None) -> Hand:
+    digits = open_digits(path, split=split)
+    folder = place_of(path)
+    if folder is None or not (folder / FILE).is_file():
+        return Hand(digits, weight)
+    strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
+    rows = rows_of_part(folder, whole, split)
+    if rows is None:
+        rows = np.arange(len(whole))
+    if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
+        raise InputError(
+            f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it"
+        )
+    return Hand(digits, weight, strokes, rows)
+
+
+def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

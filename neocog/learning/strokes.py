@@ -1,0 +1,216 @@
+"""The path of a pen, drawn again with any pen: wide or fine, round or flat, pressed or worn.
+
+A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same digits:
+``points`` (P, 2) int16, x to the right and y down, the long side of a digit 0 .. 1000; stroke j is
+``points[stroke_start[j]:stroke_start[j + 1]]``, and digit i has the strokes ``sample_start[i]`` to
+``sample_start[i + 1] - 1``.
+"""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+
+FILE = "strokes.npz"
+FIELD = 96
+"""Side of the field that a digit is drawn in; the digit is 0.7 of it high or wide."""
+
+_FINE = 2  # working pixels per pixel of the field
+_LONG = 1000.0  # long side of a digit in the file
+_WIDTHS = (1 / 50, 1 / 6)  # width of the pen, as a share of the digit's long side
+_FINEST = 1 / 60
+
+Ink = NDArray[np.float32]
+Line = NDArray[np.float64]
+Random = np.random.Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Strokes:
+    """Paths of many digits.
+
+    Attributes
+    ----------
+    points : ndarray of int16, shape (P, 2)
+    strokes, samples : ndarray of int, shapes (S + 1,) and (N + 1,)
+        Where strokes begin among the points, and digits among the strokes.
+    """
+
+    points: NDArray[np.int16]
+    strokes: NDArray[np.int32]
+    samples: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.samples) - 1
+
+    def lines(self, which: int) -> list[Line]:
+        """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
+        first, last = self.samples[which], self.samples[which + 1]
+        parts = [
+            self.points[self.strokes[j] : self.strokes[j + 1]] / _LONG for j in range(first, last)
+        ]
+        return _fitted([part for part in parts if len(part)])
+
+
+def read_strokes(path: Path) -> Strokes:
+    """Read a file of pen strokes.
+
+    Raises
+    ------
+    InputError
+        If the file is none, or its parts do not fit together.
+    """
+    try:
+        with np.load(path) as found:
+            points, strokes, samples = (
+                found[name] for name in ("points", "stroke_start", "sample_start")
+            )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path}: not a file of pen strokes ({reason}); wanted points, stroke_start and "
+            "sample_start"
+        ) from None
+    fits = points.ndim == 2 and points.shape[1:] == (2,) and len(samples) > 0 and len(strokes) > 0
+    for starts, count in ((samples, len(strokes) - 1), (strokes, len(points))):
+        fits = (
+            fits and starts[0] == 0 and starts[-1] == count and bool((np.diff(starts) >= 0).all())
+        )
+    if not fits:
+        raise InputError(f"{path}: its strokes and points do not fit together; fetch it again")
+    return Strokes(points, strokes, samples)
+
+
+def written(lines: list[Line], rng: Random) -> Ink:
+    """Write strokes by another hand, with a pen that is chosen at random.
+
+    Parameters
+    ----------
+    lines : list of ndarray, each (n, 2)
+        See :meth:`Strokes.lines`.
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of float32, shape (FIELD, FIELD)
+        Ink 1 on paper 0.
+    """
+    import cv2
+
+    least = _FINEST if rng.random() < 0.1 else _WIDTHS[0]
+    width = float(np.exp(rng.uniform(np.log(least), np.log(_WIDTHS[1]))))
+    size = _FINE * FIELD
+    field = np.zeros((size, size), np.uint8)
+    pen = _PENS[rng.choice(len(_PENS), p=_OFTEN)]
+    moved = _fitted(_by_another_hand(lines, rng))
+    pen(field, [size * (0.5 + 0.7 * line) for line in moved], 0.7 * size * width, rng)
+    ink = cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
+    if rng.random() < 0.2:  # the grain of a pencil
+        grain = cv2.resize(rng.random((40, 40), np.float32), (FIELD, FIELD))
+        ink *= np.clip((grain - rng.uniform(0.1, 0.35)) * 6, rng.uniform(0.2, 0.8), 1)
+    return np.asarray(ink, np.float32)
+
+
+def _fitted(lines: list[Line]) -> list[Line]:
+    """Bring the long side to 1 and the middle to 0."""
+    if not lines:
+        return [np.zeros((1, 2))]
+    every = np.concatenate(lines)
+    low, high = every.min(axis=0), every.max(axis=0)
+    side = max(float((high - low).max()), 1e-6)
+    return [(line - (low + high) / 2) / side for line in lines]
+
+
+def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:
+    """Slant, stretch, turn and bend a path, let its ends miss or overshoot; round its corners."""
+    angle, slant = rng.normal(0, 0.1), rng.normal(0, 0.18)
+    wide = np.exp(rng.normal(0, 0.16))
+    cos, sin = np.cos(angle), np.sin(angle)
+    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -slant], [0, 1 / wide]])
+    waves, phases = rng.normal(0, 4, (3, 2)), rng.uniform(0, 2 * np.pi, 3)
+    reach = rng.normal(0, 0.02, (3, 2))
+    loose = rng.normal(0, 0.05, (2, 2)) if rng.random() < 0.4 else None
+    smooth, every = rng.choice([0, 0, 0, 1, 2]), rng.choice([1, 1, 2, 3])
+    moved = []
+    for line in lines:
+        bent = line @ turn.T
+        bent = bent + np.sin(bent @ waves.T + phases) @ reach
+        if loose is not None:
+            bent = bent + _of_ends(bent) @ loose
+        if every > 1 and len(bent) > 4 * every:
+            bent = np.concatenate([bent[:-1:every], bent[-1:]])
+        for _ in range(smooth):
+            bent[1:-1] = (bent[:-2] + 2 * bent[1:-1] + bent[2:]) / 4
+        moved.append(bent)
+    return moved
+
+
+def _of_ends(line: Line) -> Line:
+    """How near each point is to the begin and to the end of a line, (n, 2): 1 there."""
+    way = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
+    return np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)
+
+
+def _drawn(field: Any, points: Line, width: float) -> None:
+    import cv2
+
+    at = np.round(8 * points).astype(np.int32)
+    cv2.polylines(field, [at], False, 255, max(1, round(width)), cv2.LINE_AA, 3)
+
+
+def _round(field: Any, lines: list[Line], width: float, rng: Random) -> None:
+    """A ball pen or a felt pen; the ball may skip."""
+    skips = rng.random() < 0.15
+    for line in lines:
+        cuts = [len(line)]
+        if skips and len(line) > 12:
+            cuts = [int(rng.integers(4, len(line) - 4)), len(line)]
+        first = 0
+        for cut in cuts:
+            _drawn(field, line[first:cut], width)
+            first = min(cut + int(rng.integers(0, 3)), len(line) - 1)
+
+
+def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
+    """A pen that is pressed more here than there, or more on its way down (a pointed nib)."""
+    import cv2
+
+    nib = rng.random() < 0.4
+    depth = rng.uniform(0.2, 0.6)
+    for line in lines:
+        steps = np.diff(line, axis=0)
+        if not len(steps):
+            _drawn(field, line, width)
+            continue
+        if nib:
+            press = steps[:, 1] / np.maximum(np.hypot(*steps.T), 1e-6)
+        else:
+            beat = np.linspace(0, rng.uniform(2, 9), len(steps)) + rng.uniform(0, 6)
+            press = np.sin(beat)
+        widths = width * (1 - depth * (1 - press) / 2)
+        at = np.round(8 * line).astype(int).tolist()
+        for a, b, w in zip(at[:-1], at[1:], widths.tolist(), strict=True):
+            cv2.line(field, a, b, 255, max(2, round(w)), cv2.LINE_AA, 3)
+
+
+def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:
+    """A flat nib or marker: its edge keeps one direction, ends are cut straight."""
+    import cv2
+
+    angle = np.deg2rad(rng.uniform(-80, 80) if rng.random() < 0.3 else rng.uniform(-60, -20))
+    edge = 0.6 * width * np.array([np.cos(angle), np.sin(angle)])
+    for line in lines:
+        low, high = (np.round(8 * (line + side * edge)).astype(np.int32) for side in (-1, 1))
+        for i in range(len(line) - 1):
+            quad = np.stack([low[i], high[i], high[i + 1], low[i + 1]])
+            cv2.fillConvexPoly(field, quad, 255, cv2.LINE_AA, 3)
+        _drawn(field, line, width * 0.35)
+
+
+_PENS = (_round, _pressed, _flat)
+_OFTEN = (0.5, 0.3, 0.2)
