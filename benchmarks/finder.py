@@ -205,13 +205,17 @@ def times(finder: FinderModel) -> list[dict[str, Any]]:
             begin = time.perf_counter()
             find(grey, network)
             spent.append(1e3 * (time.perf_counter() - begin))
-        out.append({"size": f"{wide}x{high}", "median_ms": median(spent[2:]), "best_ms": min(spent)})
+        out.append(
+            {"size": f"{wide}x{high}", "median_ms": median(spent[2:]), "best_ms": min(spent)}
+        )
     cv2.setNumThreads(1)
     return out
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("finder")
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
@@ -233,7 +237,13 @@ def main() -> None:
         rows = list(pool.map(look, todo, chunksize=2))
     lines = summary(rows)
     wrong = [row for row in rows if row["read"] != row["expected"]]
-    result = {"finder": finder.id, "card": finder.card, "rows": lines, "times": timed, "wrong": wrong}
+    result = {
+        "finder": finder.id,
+        "card": finder.card,
+        "rows": lines,
+        "times": timed,
+        "wrong": wrong,
+    }
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     for line in [*lines, *timed]:

@@ -58,10 +58,8 @@ def _cropped(
     return crop.astype(np.float32), (inner[0], inner[1], max(1, inner[2]), max(1, inner[3]))
 
 
-def _paper(
-    crop: NDArray[np.float32], inner: tuple[int, int, int, int]
-) -> NDArray[np.float32]:
-    """The paper's grey: a plane through what lies around the box, strokes of neighbours left out."""
+def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
+    """The paper's grey: a plane through what lies around the box, without neighbours."""
     high, wide = crop.shape
     rows, columns = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j].astype(np.float32)
     around = np.ones(crop.shape, np.bool_)
@@ -86,7 +84,9 @@ def _paper(
 def _own(ink: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
     """Take away marks that lie outside the box for the most part."""
     x, y, wide, high = inner
-    count, labels, stats, _ = cv2.connectedComponentsWithStats((ink > 0.35).astype(np.uint8), connectivity=8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(
+        (ink > 0.35).astype(np.uint8), connectivity=8
+    )
     slack = max(1, round(0.06 * max(wide, high)))
     inside = np.zeros(ink.shape, np.bool_)
     inside[max(0, y - slack) : y + high + slack, max(0, x - slack) : x + wide + slack] = True

@@ -52,6 +52,8 @@ class FinderSettings:
         Share of the union of two boxes from which they are one mark.
     inside : float
         Share of the smaller of two boxes from which they are one mark.
+    most : int
+        Boxes of one page that are looked at, the best: a page of noise takes no longer.
     """
 
     long_side: int = 1600
@@ -62,6 +64,7 @@ class FinderSettings:
     largest: float = 150.0
     overlap: float = 0.4
     inside: float = 0.75
+    most: int = 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,8 @@ def normalised(grey: Grey) -> Maps:
 
     g = grey.astype(np.float32)
     window = (WINDOW, WINDOW)
-    mean = np.asarray(cv2.blur(g, window))
-    square = np.asarray(cv2.sqrBoxFilter(g, cv2.CV_32F, window))
+    mean = np.asarray(cv2.blur(g, window), np.float32)
+    square = np.asarray(cv2.sqrBoxFilter(g, cv2.CV_32F, window), np.float32)
     square -= mean * mean
     np.maximum(square, 0, out=square)
     square += np.float32(FLOOR**2)
@@ -222,13 +225,15 @@ def decode(
     boxes = np.concatenate([middle - size / 2, size]).T
     scores = 1 / (1 + np.exp(-np.maximum(at[0], at[1])))
     return Finding(
-        boxes[keep].astype(np.float32), scores[keep].astype(np.float32), kinds[keep].astype(np.int64)
+        boxes[keep].astype(np.float32),
+        scores[keep].astype(np.float32),
+        kinds[keep].astype(np.int64),
     )
 
 
 def merged(found: Finding, settings: FinderSettings) -> Finding:
     """Of marks that overlap keep the best, best first."""
-    order = np.argsort(-found.scores, kind="stable")
+    order = np.argsort(-found.scores, kind="stable")[: settings.most]
     found = found[order]
     left, top = found.boxes[:, 0], found.boxes[:, 1]
     right, bottom = left + found.boxes[:, 2], top + found.boxes[:, 3]
@@ -246,4 +251,3 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
         same |= common > settings.inside * np.minimum(area, area[i])
         alive &= ~same
     return found[np.array(kept, np.int64)]
-

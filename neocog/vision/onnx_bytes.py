@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 
 _OPSET, _IR = 13, 8
 _FLOAT = 1  # TensorProto.FLOAT
-_RESIZE = (("coordinate_transformation_mode", "asymmetric"), ("mode", "nearest"), ("nearest_mode", "floor"))  # fmt: skip
+_RESIZE = {
+    "coordinate_transformation_mode": "asymmetric",
+    "mode": "nearest",
+    "nearest_mode": "floor",
+}
 _SCALES = "scales"
 
 
@@ -36,10 +40,11 @@ def onnx_bytes(
     """
     output = nodes[-1]["output"]
     scales = np.array([1, 1, 2, 2], np.float32)
+    weights = {**tensors, _SCALES: scales}
     graph = b"".join([
         *(_message(1, _node(node)) for node in nodes),
         _text(2, "finder"),
-        *(_message(5, _tensor(name, value)) for name, value in {**tensors, _SCALES: scales}.items()),
+        *(_message(5, _tensor(name, value)) for name, value in weights.items()),
         _message(11, _value("x", shape)),
         _message(12, _value(output, (shape[0], "C", "h", "w"))),
     ])  # fmt: skip
@@ -58,7 +63,7 @@ def _node(node: Mapping[str, Any]) -> bytes:
         attributes = _whole("axis", 1)
     elif node["op"] == "Resize":
         inputs += ["", _SCALES]
-        attributes = b"".join(_word(name, value) for name, value in _RESIZE)
+        attributes = b"".join(_word(name, value) for name, value in _RESIZE.items())
     begin = b"".join(_text(1, name) for name in inputs) + _text(2, node["output"])
     return begin + _text(3, node["output"]) + _text(4, node["op"]) + attributes
 
@@ -70,7 +75,8 @@ def _tensor(name: str, value: NDArray[np.float32]) -> bytes:
 
 def _value(name: str, shape: Iterable[int | str]) -> bytes:
     sides = b"".join(
-        _message(1, _integer(1, side) if isinstance(side, int) else _text(2, side)) for side in shape
+        _message(1, _integer(1, side) if isinstance(side, int) else _text(2, side))
+        for side in shape
     )
     kind = _message(1, _integer(1, _FLOAT) + _message(2, sides))
     return _text(1, name) + _message(2, kind)

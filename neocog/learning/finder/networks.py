@@ -51,16 +51,14 @@ class Part(Protocol):
         """Append what it does to ``x``."""
 
 
-class ConvNorm(nn.Module):
+class ConvNorm(nn.Module):  # type: ignore[misc]
     """A convolution, batch normalisation, and a rectifier if wanted."""
 
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
                  rectify: bool = True, padding: int | None = None) -> None:  # fmt: skip
         super().__init__()
         self.padding = kernel // 2 if padding is None else padding
-        self.conv = nn.Conv2d(
-            planes, out, kernel, stride, self.padding, groups=groups, bias=False
-        )
+        self.conv = nn.Conv2d(planes, out, kernel, stride, self.padding, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(out)
         self.rectify = rectify
 
@@ -79,7 +77,7 @@ class ConvNorm(nn.Module):
         return g.add("Relu", x) if self.rectify else x
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """x + W2 relu(W1 d(x)), d a depthwise kernel and W1, W2 1x1: wide views at little cost."""
 
     def __init__(self, planes: int, inner: int, kernel: int = 5) -> None:
@@ -111,7 +109,7 @@ def _all(parts: Any, g: Graph, x: str) -> str:
     return x
 
 
-class PlainFront(nn.Module):
+class PlainFront(nn.Module):  # type: ignore[misc]
     """Strided convolutions to a quarter, an eighth and a sixteenth of the side."""
 
     planes = (24, 32, 48)
@@ -142,7 +140,7 @@ class PlainFront(nn.Module):
         return a, b, _all(self.sixteenth, g, b)
 
 
-class SLayer(nn.Module):
+class SLayer(nn.Module):  # type: ignore[misc]
     """S-cells (Ikeda 2011, eq. 1) with learned reference vectors, thresholds and gain.
 
     u_S = theta/(1 - theta) max(0, (1 + q e) / (1 + theta q v) - 1), e = sum c X u with
@@ -182,7 +180,9 @@ class SLayer(nn.Module):
             a, theta, q = self._weights()
             e = F.conv2d(u, a, stride=self.stride, padding=self.padding)
             energy = (u * u).sum(1, keepdim=True)
-            v = torch.sqrt(F.conv2d(energy, self.c, stride=self.stride, padding=self.padding) + 1e-6)
+            v = torch.sqrt(
+                F.conv2d(energy, self.c, stride=self.stride, padding=self.padding) + 1e-6
+            )
             ratio = (1 + q * e) / (1 + theta * q * v)
             return theta / (1 - theta) * F.relu(ratio - 1)
 
@@ -202,7 +202,7 @@ class SLayer(nn.Module):
         return g.add("Relu", depth)
 
 
-class CLayer(nn.Module):
+class CLayer(nn.Module):  # type: ignore[misc]
     """C-cells: a blur and the average of 2x2 cells as one kernel, stride 2, square root."""
 
     def __init__(self, planes: int, kernel: int, scale: float) -> None:
@@ -225,7 +225,7 @@ class CLayer(nn.Module):
         return g.add("Sqrt", x)
 
 
-class NeocogFront(nn.Module):
+class NeocogFront(nn.Module):  # type: ignore[misc]
     """UG, US1/UC1 of the specification, densely over the page, then learned US2/UC2 .. US4."""
 
     planes = (36, 36, 48)
@@ -265,14 +265,20 @@ class NeocogFront(nn.Module):
         return g.add("Concat", uc1, us2), us3, us4
 
 
-class Head(nn.Module):
+class Head(nn.Module):  # type: ignore[misc]
     """From the three maps to what is told of every place, at a quarter of the side."""
 
     def __init__(self, planes: tuple[int, int, int]) -> None:
         super().__init__()
         a, b, c = planes
-        self.from16, self.from8 = ConvNorm(c, 32, 1, rectify=False), ConvNorm(32, 24, 1, rectify=False)
-        self.side8, self.side4 = ConvNorm(b, 32, 1, rectify=False), ConvNorm(a, 24, 1, rectify=False)
+        self.from16, self.from8 = (
+            ConvNorm(c, 32, 1, rectify=False),
+            ConvNorm(32, 24, 1, rectify=False),
+        )
+        self.side8, self.side4 = (
+            ConvNorm(b, 32, 1, rectify=False),
+            ConvNorm(a, 24, 1, rectify=False),
+        )
         self.block8, self.block4 = Block(32, 64), Block(24, 36)
         self.inner = ConvNorm(24, 32, 1)
         self.out = nn.Conv2d(32, OUTPUTS, 1)
@@ -302,10 +308,10 @@ def _twice(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2, mode="nearest")
 
 
-FRONTS = {"plain": PlainFront, "neocog": NeocogFront}
+FRONTS: dict[str, Any] = {"plain": PlainFront, "neocog": NeocogFront}
 
 
-class FinderNetwork(nn.Module):
+class FinderNetwork(nn.Module):  # type: ignore[misc]
     """A front and the head.
 
     Parameters

@@ -86,7 +86,9 @@ def targets(marks: Tensor, side: int) -> Targets:
     ], 1)  # fmt: skip
     share = torch.where(digit & large, 0.25, 0.55)
     inside = ((at - x[..., None]).abs() < share[..., None] * wide[..., None] + 2)[..., None, :]
-    inside = inside & ((at - y[..., None]).abs() < share[..., None] * high[..., None] + 2)[..., None]
+    inside = (
+        inside & ((at - y[..., None]).abs() < share[..., None] * high[..., None] + 2)[..., None]
+    )
     unasked = (label == -1) | (digit & (large | small)) | (sign & large)
     ignored = (inside & unasked[..., None, None]).any(1)
     return Targets(

@@ -145,7 +145,8 @@ def train_finder(
     run = _begin(folder, settings, place)
     with PagePool(bank, workers=workers, side=settings.side) as pool:
         _learn(run, pool, folder, settings, place, tell)
-    return run.average.cpu().eval()
+    average: FinderNetwork = run.average.cpu().eval()
+    return average
 
 
 def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
@@ -154,7 +155,10 @@ def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
     average.load_state_dict(network.state_dict())
     plain = [p for p in network.parameters() if p.ndim < 2 and p.requires_grad]
     decayed = [p for p in network.parameters() if p.ndim >= 2 and p.requires_grad]
-    groups = [{"params": decayed, "weight_decay": settings.decay}, {"params": plain, "weight_decay": 0.0}]
+    groups = [
+        {"params": decayed, "weight_decay": settings.decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
     optimiser = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.99))
     run = _Run(network, average, optimiser, 0, 0, 0.0, [], [[], []])
     file = folder / "run.safetensors"
@@ -176,7 +180,7 @@ def _keep(run: _Run, folder: Path, settings: FinderTraining) -> None:
     }  # fmt: skip
     save_checkpoint(folder / "run.safetensors", tensors, state)
     with atomic_write(folder / "curves.json") as stream:
-        stream.write(json.dumps(run.curves, indent=1).encode())
+        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
 
 
 def _restore(run: _Run, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -227,11 +231,14 @@ def _learn(
             measured |= last.told()
         run.curves.append(measured)
         _keep(run, folder, settings)
-        tell(" ".join(f"{k} {v:.4g}" for k, v in measured.items()) + f" {time.monotonic() - begin:.0f} s")
+        tell(
+            " ".join(f"{k} {v:.4g}" for k, v in measured.items())
+            + f" {time.monotonic() - begin:.0f} s"
+        )
     last = score_pages(run.average, validation.pages(), place)
     run.curves.append({"chunk": float(run.number), "steps": float(run.steps)} | last.told())
     with atomic_write(folder / "curves.json") as stream:
-        stream.write(json.dumps(run.curves, indent=1).encode())
+        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
     tell(" ".join(f"{k} {v:.4g}" for k, v in last.told().items()))
 
 
@@ -269,7 +276,9 @@ def _go_through(
         for at in range(0, len(order), settings.batch):
             index = np.sort(order[at : at + settings.batch])
             _pace(run, settings, begin)
-            flip = torch.from_numpy(np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32))
+            flip = torch.from_numpy(
+                np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
+            )
             chosen = torch.from_numpy(index).to(place)
             total, by_page = _step(run, images[chosen], marks[chosen], flip.to(place), settings)
             told.append(total.detach())
@@ -306,7 +315,7 @@ def _step(
     return total, by_page
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _average(run: _Run) -> None:
     keep = min(_AVERAGE, (1 + run.steps) / (10 + run.steps))
     mine = [v for v in run.average.state_dict().values() if v.is_floating_point()]

@@ -42,7 +42,12 @@ def _round_box(im: Image, x: float, y: float, w: float, h: float, level: float, 
     for p, q in (((a + k, b), (c - k, b)), ((a + k, d), (c - k, d)),
                  ((a, b + k), (a, d - k)), ((c, b + k), (c, d - k))):  # fmt: skip
         cv2.line(im, p, q, level, pen, cv2.LINE_AA)
-    for (u, v), turn in (((a + k, b + k), 180), ((c - k, b + k), 270), ((c - k, d - k), 0), ((a + k, d - k), 90)):
+    for (u, v), turn in (
+        ((a + k, b + k), 180),
+        ((c - k, b + k), 270),
+        ((c - k, d - k), 0),
+        ((a + k, d - k), 90),
+    ):
         cv2.ellipse(im, (u, v), (k, k), turn, 0, 90, level, pen, cv2.LINE_AA)
 
 
@@ -53,12 +58,24 @@ def _circle(im: Image, x: float, y: float, w: float, h: float, level: float, pen
 
 def _brackets(im: Image, x: float, y: float, w: float, h: float, level: float, pen: int) -> None:
     for side, way in ((x, 1), (x + w, -1)):
-        points = [(side + way * 0.15 * w, y), (side, y), (side, y + h), (side + way * 0.15 * w, y + h)]
+        points = [
+            (side + way * 0.15 * w, y),
+            (side, y),
+            (side, y + h),
+            (side + way * 0.15 * w, y + h),
+        ]
         cv2.polylines(im, [np.array(points, np.int32)], False, level, pen, cv2.LINE_AA)
 
 
 def _underscore(im: Image, x: float, y: float, w: float, h: float, level: float, pen: int) -> None:
-    cv2.line(im, (int(x + 0.08 * w), int(y + h)), (int(x + 0.92 * w), int(y + h)), level, pen, cv2.LINE_AA)
+    cv2.line(
+        im,
+        (int(x + 0.08 * w), int(y + h)),
+        (int(x + 0.92 * w), int(y + h)),
+        level,
+        pen,
+        cv2.LINE_AA,
+    )
 
 
 def _ticks(im: Image, x: float, y: float, w: float, h: float, level: float, pen: int) -> None:
@@ -71,7 +88,9 @@ def _ticks(im: Image, x: float, y: float, w: float, h: float, level: float, pen:
 
 def _double(im: Image, x: float, y: float, w: float, h: float, level: float, pen: int) -> None:
     for off in (0, 2 * pen + 1):
-        cv2.rectangle(im, (int(x - off), int(y - off)), (int(x + w + off), int(y + h + off)), level, pen)
+        cv2.rectangle(
+            im, (int(x - off), int(y - off)), (int(x + w + off), int(y + h + off)), level, pen
+        )
 
 
 def _shaded(im: Image, x: float, y: float, w: float, h: float, level: float, pen: int) -> None:
@@ -91,7 +110,9 @@ def _captioned(im: Image, x: float, y: float, w: float, h: float, level: float, 
 
     cv2.rectangle(im, (int(x), int(y)), (int(x + w), int(y + h)), level, pen)
     sheet = Picture.new("L", (max(8, int(w)), 12), 0)
-    ImageDraw.Draw(sheet).text((1, 0), "dmyhk"[int(x) % 5] * 2, fill=255, font=ImageFont.load_default(10))
+    ImageDraw.Draw(sheet).text(
+        (1, 0), "dmyhk"[int(x) % 5] * 2, fill=255, font=ImageFont.load_default(10)
+    )
     cover = np.asarray(sheet, np.float32) / 255
     top, left = max(0, int(y) - 13), max(0, int(x))
     place = im[top : top + 12, left : left + cover.shape[1]]
@@ -164,13 +185,19 @@ def make_form(
                 break
             CELLS[layout](form.image, x, y, cell_wide, cell_high, level, pen)
             if rng.random() < 0.85:
-                text += str(_write(form, digits, labels, x, y, cell_wide, cell_high, high, thick, ink, rng))
+                text += str(
+                    _write(form, digits, labels, x, y, cell_wide, cell_high, high, thick, ink, rng)
+                )
             x += cell_wide + gap
         if text:
             form.lines.append(text)
         y += cell_high * rng.uniform(1.5, 2.2)
     marks = [(label, x + w / 2, y + h / 2, w, h) for label, x, y, w, h in form.boxes]
-    return photographed(form.image, rng), "\n".join(form.lines), np.array(marks, np.float32).reshape(-1, 5)
+    return (
+        photographed(form.image, rng),
+        "\n".join(form.lines),
+        np.array(marks, np.float32).reshape(-1, 5),
+    )
 
 
 def _write(

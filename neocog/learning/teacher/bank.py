@@ -9,6 +9,7 @@ import gzip
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ GLYPH_HEIGHT = 44
 _WRITERS = "train-writers.txt.gz"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bank:
     """Strokes, scans and glyphs.
 
@@ -76,13 +77,30 @@ class Bank:
     glyphs: NDArray[np.uint8]
     glyph_box: NDArray[np.int32]
 
-    def strokes(self, index: int) -> list[Line]:
-        """Return the strokes of one digit, (n, 2) each, 0 .. 1000."""
-        first, last = self.sample_start[index], self.sample_start[index + 1]
-        return [
-            self.points[self.stroke_start[j] : self.stroke_start[j + 1]].astype(np.float32)
-            for j in range(first, last)
-        ]
+    def strokes(self, index: int) -> tuple[Line, list[int]]:
+        """Return all points of one digit, (n, 2), from 0 to 1000, and where its strokes begin.
+
+        The last number is n.
+        """
+        first, last = int(self.sample_start[index]), int(self.sample_start[index + 1])
+        cuts = self.stroke_start[first : last + 1]
+        points = self.points[cuts[0] : cuts[-1]].astype(np.float32)
+        return points, (cuts - cuts[0]).tolist()
+
+    @cached_property
+    def pools(self) -> dict[bool, list[NDArray[np.int64]]]:
+        """Numbers of the digits of each source, of the part for learning and of the held one."""
+        every = range(int(self.sources.max(initial=0)) + 1)
+        found = {
+            held: [np.flatnonzero((self.held == held) & (self.sources == k)) for k in every]
+            for held in (False, True)
+        }
+        return {held: [pool for pool in pools if len(pool)] for held, pools in found.items()}
+
+    @cached_property
+    def scan_pools(self) -> dict[bool, NDArray[np.int64]]:
+        """Numbers of the scans of the part for learning and of the held one."""
+        return {held: np.flatnonzero(self.scan_held == held) for held in (False, True)}
 
     @property
     def faces(self) -> int:

@@ -80,13 +80,16 @@ def sensor(image: Image, rng: Rng, smallest: float) -> NDArray[np.uint8]:
         soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.8, 2.5))
         image = image + np.float32(rng.uniform(0.3, 1.8)) * (image - soft)
     if rng.random() < 0.3:
-        image = 255 * (np.clip(image, 0, 255) / 255) ** np.float32(np.exp(rng.normal(0, 0.35)))
+        image = np.float32(255) * (np.clip(image, 0, 255) / np.float32(255)) ** np.float32(
+            np.exp(rng.normal(0, 0.35))
+        )
     if rng.random() < 0.12:
-        image = 255 - image
+        image = np.float32(255) - image
     strength = float(np.exp(rng.uniform(np.log(0.3), np.log(9))))
     grain = noise((side, side), rng)
     if rng.random() < 0.3:
-        grain = cv2.GaussianBlur(grain, (0, 0), 0.8) * 1.6
+        soft = cv2.GaussianBlur(grain, (0, 0), 0.8)
+        grain = np.asarray(soft, np.float32) * np.float32(1.6)
     image = image + np.float32(strength) * grain
     dim = rng.random()
     if dim < 0.12:  # a dark picture

@@ -1,6 +1,7 @@
 """A page while it is drawn: its grey, what is taken, and the marks that stand on it."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -53,15 +54,10 @@ class Hand:
 
 def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
     """Choose a writer: one set of digits, a slant, a width."""
-    known = np.flatnonzero(bank.held == held)
-    sources = np.unique(bank.sources[known])
-    source = int(sources[0]) if rng.random() < 0.45 else int(rng.choice(sources))
-    if rng.random() < 0.12:
-        pool = known
-    else:
-        pool = known[bank.sources[known] == source]
-    scans = np.flatnonzero(bank.scan_held == held)
-    if not len(scans) or rng.random() < 0.75:
+    pools = bank.pools[held]
+    pool = pools[0] if rng.random() < 0.45 else pools[int(rng.integers(len(pools)))]
+    scans = bank.scan_pools[held]
+    if rng.random() < 0.75:
         scans = scans[:0]
     return Hand(
         pool=pool,
@@ -158,7 +154,7 @@ class Canvas:
             written = int(self.bank.scan_labels[index])
         else:
             index = self._one_of(hand.pool, self.bank.labels, label)
-            lines = self._placed(self.bank.strokes(index), x, y, high, hand, angle)
+            lines = self._placed(*self.bank.strokes(index), x, y, high, hand, angle)
             if left:
                 begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2
                 lines = [line + np.array([x - begin, 0], np.float32) for line in lines]
@@ -168,8 +164,16 @@ class Canvas:
         return self._marked(written, cover, column, row)
 
     def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
-              angle: float = 0.0, cursive: bool = False) -> float:  # fmt: skip
+              angle: float = 0.0, *, cursive: bool = False,
+              letter: bool = False) -> float:  # fmt: skip
         """Write a sign or a letter by hand, its left at x and capitals' middle at y.
+
+        Parameters
+        ----------
+        cursive : bool
+            Whether the first two strokes are one.
+        letter : bool
+            Whether it is a letter though there is a sign of that form (x).
 
         Returns
         -------
@@ -177,21 +181,22 @@ class Canvas:
             Width that it takes, in pixels.
         """
         rng = self.rng
-        sign = character in SIGNS and character != "x" or (character == "x" and not cursive)
-        wobble = 0.03 if sign else 0.055
-        lines = [line + rng.normal(0, wobble, line.shape).astype(np.float32) for line in shape(character)]
-        if cursive and len(lines) > 1 and len(lines[0]) > 2:
-            lines = [np.concatenate(lines[:2]), *lines[2:]]
+        sign = character in SIGNS and not letter
+        points, cuts = shape(character)
+        if cursive and len(cuts) > 2:
+            cuts = [cuts[0], *cuts[2:]]
+        points = points + rng.standard_normal(points.shape, np.float32) * np.float32(
+            0.03 if sign else 0.055
+        )
         stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.08)))
         slant = np.float32(hand.slant + rng.normal(0, hand.unsteady))
-        wide = max(float(line[:, 0].max()) for line in lines) * float(stretch) * high
+        wide = float(points[:, 0].max()) * float(stretch) * high
         cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-        placed = []
-        for line in lines:
-            px = (line[:, 0] * stretch + (0.5 - line[:, 1]) * slant) * np.float32(high)
-            py = (line[:, 1] - 0.5) * np.float32(high)
-            points = np.stack([x + px * cos - py * sin, y + px * sin + py * cos], axis=1)
-            placed.append(rounded(points.astype(np.float32), 2 if len(line) > 2 else 0))
+        px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)
+        py = (points[:, 1] - 0.5) * np.float32(high)
+        points = np.stack([x + px * cos - py * sin, y + px * sin + py * cos], axis=1)
+        points = points.astype(np.float32)
+        placed = [rounded(points[a:b], 2) for a, b in pairwise(cuts)]
         cover, left, top = ink(placed, max(pen.width * high, 0.4), pen, rng)
         self.lay(cover, left, top, pen.contrast * rng.uniform(0.9, 1.0))
         if sign:
@@ -211,7 +216,8 @@ class Canvas:
             size = (max(1, round(glyph.shape[1] * scale)), max(1, round(glyph.shape[0] * scale)))
             method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
             small = cv2.resize(glyph, size, interpolation=method).astype(np.float32) / 255
-            self.lay(small[:, ::-1] if mirror else small, int(x), int(y + top * scale), contrast)
+            cover = np.asarray(small[:, ::-1] if mirror else small, np.float32)
+            self.lay(cover, int(x), int(y + top * scale), contrast)
             x += size[0] + 0.07 * high
         return x - begin
 
@@ -231,28 +237,26 @@ class Canvas:
         return index
 
     def _placed(
-        self, lines: list[Line], x: float, y: float, high: float, hand: Hand, angle: float
-    ) -> list[Line]:
+        self, points: Line, cuts: list[int], x: float, y: float, high: float, hand: Hand,
+        angle: float,
+    ) -> list[Line]:  # fmt: skip
         """Strokes of a digit, in this hand, about (x, y) on the page."""
         rng = self.rng
-        low = np.min([line.min(axis=0) for line in lines], axis=0)
-        top = np.max([line.max(axis=0) for line in lines], axis=0)
+        low, top = points.min(axis=0), points.max(axis=0)
         tall = max(float(top[1] - low[1]), 0.6 * float(top[0] - low[0]), 1.0)
-        scale, middle = high / tall, (low + top) / 2
-        turn = angle + hand.turn + rng.normal(0, hand.unsteady)
-        slant = hand.slant + rng.normal(0, hand.unsteady)
-        wide = hand.wide * np.exp(rng.normal(0, hand.unsteady))
-        cos, sin = np.cos(turn), np.sin(turn)
-        matrix = np.array([[cos, sin], [-sin, cos]]).T @ np.array([[wide, -slant], [0, 1]]) * scale
-        matrix = matrix.astype(np.float32)
-        goal = np.array([x, y], np.float32)
-        placed = []
-        for line in lines:
-            points = (line - middle.astype(np.float32)) @ matrix.T + goal
-            if hand.tremor:
-                points += rng.normal(0, hand.tremor * high, points.shape).astype(np.float32)
-            placed.append(rounded(points.astype(np.float32), 2 if high > 60 else 1))
-        return placed
+        scale = high / tall
+        wobble = rng.normal(0, hand.unsteady, 3)
+        turn, slant = angle + hand.turn + wobble[0], hand.slant + wobble[1]
+        wide = hand.wide * np.exp(wobble[2])
+        cos, sin = np.cos(turn) * scale, np.sin(turn) * scale
+        matrix = np.array(
+            [[cos * wide, sin * wide], [-cos * slant - sin, cos - sin * slant]], np.float32
+        )
+        placed = (points - (low + top) / 2) @ matrix + np.array([x, y], np.float32)
+        if hand.tremor:
+            placed += rng.standard_normal(placed.shape, np.float32) * np.float32(hand.tremor * high)
+        times = 2 if high > 60 else 1
+        return [rounded(placed[a:b], times) for a, b in pairwise(cuts)]
 
     def _scan(
         self, scan: NDArray[np.uint8], x: float, y: float, high: float, hand: Hand

@@ -9,20 +9,20 @@ from neocog.learning.teacher.canvas import Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.pen import Pen
 
-FORMATS = (
-    "##/##/####", "##.##.##", "##.##.####", "##-##-##", "####-##-##", "##:##", "##:##:##", "#,##",
-    "###,##", "#.###,##", "##.##", "#+#", "##+##=##", "#-#=#", "#x#=##", "#÷#", "(##)", "-##", "+##",
-    "##%", "#*#", "###-###", "=###", "#/#", "##/##", "###/##", "#.#", "(###)###-####", "#=#", "###=",
-    "#(#+#)", "#####-", "*###*", "#:#", "-#.##", "#%", "#x##", "##.###", "/###", "#####/-",
-    "##=", "#####=", "##+#-#", "#####--", "#,###", "##,-",
-)  # fmt: skip
+FORMATS = """
+    ##/##/#### ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
+    ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
+    (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
+    #####= ##+#-# #####-- #,### ##,-
+""".split()
 """What amounts, dates, times and sums look like; # is a digit."""
 
 Layout = Callable[[Canvas, Hand, Pen, float], None]
 
 
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
-               pen: Pen, *, gap: float, angle: float = 0.0, restless: float = 0.05) -> float:  # fmt: skip
+               pen: Pen, *, gap: float, angle: float = 0.0,
+               restless: float = 0.05) -> float:  # fmt: skip
     """Write characters from (x, y) on, y the middle of the line; return where it ends.
 
     Parameters
@@ -48,7 +48,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
             box = canvas.digit(None, x, level, own, hand, pen, angle, left=True)
             wide = box[2] if box else 0.0
         else:
-            wide = canvas.shape(letter, x, level, own, hand, pen, angle)
+            wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter="#" not in text)
             canvas.take(x, level - own / 2, max(wide, 1), own)
         x += wide + high * (gap + abs(rng.normal(0, 0.06)))
     return x
@@ -81,7 +81,9 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             if words and rng.random() < 0.5:
                 text = any_word(rng, LETTERS)
             row = y + np.tan(angle) * (x - side / 2)
-            x = write_line(canvas, text, (x, row), high, hand, pen, gap=gap, angle=angle, restless=restless)
+            x = write_line(
+                canvas, text, (x, row), high, hand, pen, gap=gap, angle=angle, restless=restless
+            )
             x += high * rng.uniform(0.5, 2.5)
             if rng.random() < 0.35:
                 break
@@ -126,12 +128,16 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     cell_high = high * rng.uniform(1.0, 1.9)
     cell_wide = cell_high * rng.uniform(0.5, 1.3)
     gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
-    kind = str(rng.choice(["box", "comb", "dashed", "filled", "field"], p=[0.5, 0.17, 0.1, 0.1, 0.13]))
+    kind = str(
+        rng.choice(["box", "comb", "dashed", "filled", "field"], p=[0.5, 0.17, 0.1, 0.1, 0.13])
+    )
     level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
     thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
     angle = rng.normal(0, 0.03)
     off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.5)
-    y = rng.uniform(-0.3, 0.5) * cell_high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
+    y = rng.uniform(-0.3, 0.5) * cell_high + (
+        rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
+    )
     row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cell_high
     letters = rng.random() < 0.15
     for _ in range(int(rng.integers(1, 8))):
@@ -148,7 +154,9 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             text = "#" * max(1, count - 1) if rng.random() < 0.6 else str(rng.choice(FORMATS))
             if rng.random() > empty * 0.6:
                 middle = y + cell_high * rng.uniform(0.4, 0.6)
-                write_line(canvas, text, (x + 0.2 * high, middle), high, hand, pen, gap=rng.uniform(0, 0.2))
+                write_line(
+                    canvas, text, (x + 0.2 * high, middle), high, hand, pen, gap=rng.uniform(0, 0.2)
+                )
             y += cell_high + row_gap
             continue
         for number in range(count):
@@ -157,15 +165,18 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             top = y + np.tan(angle) * x
             _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind)
             if rng.random() > empty:
-                middle = (x + cell_wide * (0.5 + rng.normal(0, 0.5 * off)), top + cell_high * (0.5 + rng.normal(0, 0.5 * off)))
+                column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off))
+                row = top + cell_high * (0.5 + rng.normal(0, 0.5 * off))
                 if letters and rng.random() < 0.5:
                     letter = any_word(rng, LETTERS)[0]
                     if letter not in LIKE_DIGITS and letter in LETTERS:
-                        canvas.shape(letter, middle[0] - 0.3 * high, middle[1], high, hand, pen, cursive=True)
+                        left = column - 0.3 * high
+                        canvas.shape(letter, left, row, high, hand, pen, letter=True)
                 elif rng.random() < 0.04:
-                    canvas.shape("-", middle[0] - 0.2 * high, middle[1], high, hand, pen)
+                    canvas.shape("-", column - 0.2 * high, row, high, hand, pen)
                 else:
-                    canvas.digit(None, *middle, high * np.exp(rng.normal(0, 0.08)), hand, pen, angle)
+                    own = high * float(np.exp(rng.normal(0, 0.08)))
+                    canvas.digit(None, column, row, own, hand, pen, angle)
             x += cell_wide + gap
             if number % 3 == 2 and rng.random() < 0.1:
                 x += 0.5 * cell_wide
@@ -177,13 +188,17 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
     """Draw the outline of one cell."""
     slope = np.tan(angle)
     corner = np.array([(0, 0), (wide, 0), (wide, high), (0, high)])
-    corner = corner + (x, y) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
+    corner = (
+        corner + np.array([x, y]) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
+    )
     points = (corner * 16).astype(np.int32)
     image = canvas.image
     if kind == "box":
         cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
     elif kind == "filled":
-        cv2.fillPoly(image, [points], float(np.clip(canvas.image.mean() * 1.05, 0, 255)), cv2.LINE_AA, 4)
+        cv2.fillPoly(
+            image, [points], float(np.clip(canvas.image.mean() * 1.05, 0, 255)), cv2.LINE_AA, 4
+        )
         cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
     elif kind == "comb":
         up = (0.3 * points[:2] + 0.7 * points[[3, 2]]).astype(np.int32)
@@ -194,7 +209,14 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
             count = max(2, int(np.hypot(*(b - a)) / 6))
             at = np.linspace(a, b, 2 * count)
             for k in range(0, 2 * count - 1, 2):
-                cv2.line(image, at[k].astype(int).tolist(), at[k + 1].astype(int).tolist(), level, thick, cv2.LINE_AA)
+                cv2.line(
+                    image,
+                    at[k].astype(int).tolist(),
+                    at[k + 1].astype(int).tolist(),
+                    level,
+                    thick,
+                    cv2.LINE_AA,
+                )
 
 
 def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -202,7 +224,7 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     rng, side = canvas.rng, canvas.side
     printed = canvas.bank.faces > 0 and rng.random() < 0.55
     cursive = rng.random() < 0.4
-    high = min(high, side / 3)
+    high = min(max(high, 11 if printed else 16), side / 3)
     face = int(rng.integers(canvas.bank.faces)) if printed else 0
     characters = LETTERS if rng.random() < 0.5 else None
     y, angle = rng.uniform(0, high), rng.normal(0, 0.05)
@@ -216,7 +238,12 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
                 x += canvas.print_word(word, x, row, high, face, pen.contrast)
             else:
                 for letter in word:
-                    x += canvas.shape(letter, x, row, high, hand, pen, angle, cursive) + gap * high
+                    x += (
+                        canvas.shape(
+                            letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True
+                        )
+                        + gap * high
+                    )
             x += high * rng.uniform(0.3, 1)
             if rng.random() < 0.15:
                 break

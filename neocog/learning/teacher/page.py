@@ -189,7 +189,9 @@ def _kept(
             continue
         shown = (right - left) * (bottom - top) / (wide * high)
         small = max(wide, high) < (7 if label < 10 else 2)
-        around = smooth[int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2]
+        around = smooth[
+            int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2
+        ]
         faded = int(around.max()) - int(around.min()) < _FADED
         kind = IGNORE if shown < _SHOWN or small or faded else label
         rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))

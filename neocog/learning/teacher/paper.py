@@ -91,12 +91,16 @@ def show_through(canvas: Canvas) -> None:
         while x < side:
             if canvas.bank.faces and high < 50:
                 face = int(rng.integers(canvas.bank.faces))
-                x += canvas.print_word("abcdefgh"[int(rng.integers(8)) :], x, y, high, face, faint, True)
+                x += canvas.print_word(
+                    "abcdefgh"[int(rng.integers(8)) :], x, y, high, face, faint, True
+                )
             else:
-                points = np.cumsum(rng.normal(0, high / 3, (6, 2)), axis=0) + (x, y)
+                points = np.cumsum(rng.normal(0, high / 3, (6, 2)), axis=0) + np.array([x, y])
                 level = float(canvas.image.mean()) * (1 - faint)
                 thick = max(1, int(high / 12))
-                cv2.polylines(canvas.image, [points.astype(np.int32)], False, level, thick, cv2.LINE_AA)
+                cv2.polylines(
+                    canvas.image, [points.astype(np.int32)], False, level, thick, cv2.LINE_AA
+                )
                 x += high * 0.5
             x += high * rng.uniform(0.2, 1)
         y += high * rng.uniform(1.4, 2.5)
@@ -111,10 +115,16 @@ def folds(image: Image, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 4))):
         angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
         x, y = rng.uniform(0, side, 2)
-        away = np.float32(np.cos(angle)) * (line[None] - x) + np.float32(np.sin(angle)) * (line[:, None] - y)
+        away = np.float32(np.cos(angle)) * (line[None] - x) + np.float32(np.sin(angle)) * (
+            line[:, None] - y
+        )
         ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
         slope = np.clip(away / np.float32(rng.uniform(3, 60)), -1, 1)
-        image *= 1 + np.float32(rng.uniform(-0.25, 0.2)) * ridge + np.float32(rng.uniform(0, 0.06)) * slope
+        image *= (
+            1
+            + np.float32(rng.uniform(-0.25, 0.2)) * ridge
+            + np.float32(rng.uniform(0, 0.06)) * slope
+        )
 
 
 def stains(image: Image, rng: Rng) -> None:
@@ -139,7 +149,9 @@ def surface(side: int, rng: Rng) -> Image:
     if kind < 0.3:  # wood
         bend = octaves(side, (64,), 1, rng)
         along = line[:, None] if rng.random() < 0.5 else line[None]
-        wave = np.sin(along * np.float32(rng.uniform(0.1, 0.8)) + np.float32(rng.uniform(1, 5)) * bend)
+        wave = np.sin(
+            along * np.float32(rng.uniform(0.1, 0.8)) + np.float32(rng.uniform(1, 5)) * bend
+        )
         image *= 1 + np.float32(rng.uniform(0.02, 0.2)) * wave
     elif kind < 0.6:  # rough at many sizes: cloth, plaster, grass, faces out of focus
         strength = np.float32(np.exp(rng.uniform(np.log(2), np.log(45))))
@@ -166,18 +178,37 @@ def things(image: Image, rng: Rng) -> None:
             cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, -1)
             cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), 255 - level, pen)
             if rng.random() < 0.5:
-                cv2.line(image, (int(x + wide / 2), int(y)), (int(x + wide / 2), int(y + high)), 255 - level, pen)
+                cv2.line(
+                    image,
+                    (int(x + wide / 2), int(y)),
+                    (int(x + wide / 2), int(y + high)),
+                    255 - level,
+                    pen,
+                )
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
             for row in range(3):
                 for column in range(5):
                     a = (int(x + column * step), int(y + row * step))
-                    cv2.rectangle(image, a, (a[0] + int(0.8 * step), a[1] + int(0.8 * step)), level, -1 if row else pen)
+                    cv2.rectangle(
+                        image,
+                        a,
+                        (a[0] + int(0.8 * step), a[1] + int(0.8 * step)),
+                        level,
+                        -1 if row else pen,
+                    )
         elif kind < 0.7:  # a cable, a pen, a branch
-            points = np.cumsum(rng.normal(0, side / 6, (5, 2)), axis=0) + (x, y)
+            points = np.cumsum(rng.normal(0, side / 6, (5, 2)), axis=0) + np.array([x, y])
             if rng.random() < 0.4:
                 points = points[:2] + (points[1:2] - points[:1]) * [[0], [3]]
-            cv2.polylines(image, [points.astype(np.int32)], False, level, int(rng.integers(1, 22)), cv2.LINE_AA)
+            cv2.polylines(
+                image,
+                [points.astype(np.int32)],
+                False,
+                level,
+                int(rng.integers(1, 22)),
+                cv2.LINE_AA,
+            )
         else:  # a face, a fist, a cup
             axes = (int(wide / 2) + 2, int(high / 2) + 2)
             middle = (int(x + wide / 2), int(y + high / 2))

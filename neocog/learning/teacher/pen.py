@@ -97,8 +97,8 @@ def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover,
     """
     zoom = 4 if width < 1.5 else 2 if width < 5 else 1
     edge = width * (1 + pen.pressure) / 2 + 1.5
-    low = np.floor(np.min([line.min(axis=0) for line in lines], axis=0) - edge)
-    high = np.ceil(np.max([line.max(axis=0) for line in lines], axis=0) + edge)
+    whole = np.concatenate(lines)
+    low, high = np.floor(whole.min(axis=0) - edge), np.ceil(whole.max(axis=0) + edge)
     wide, tall = (high - low).astype(int).tolist()
     field = np.zeros((tall * zoom, wide * zoom), np.uint8)
     fine = width * zoom * (pen.nib if pen.nib < 1 else 1)
@@ -147,7 +147,8 @@ def _flat_tip(field: NDArray[np.uint8], width: float, angle: float) -> NDArray[n
 def _grain(shape: tuple[int, ...], share: float, rng: Rng) -> Cover:
     """Ink that rough paper does not take."""
     rough = noise(shape, rng)
-    return np.clip(1 - 2.2 * share * (rough + 0.7 * share + 0.3), 0.1, 1).astype(np.float32)
+    kept = np.clip(1 - 2.2 * share * (rough + 0.7 * share + 0.3), 0.1, 1)
+    return np.asarray(kept, np.float32)
 
 
 _BANK: dict[int, NDArray[np.float32]] = {}

@@ -65,7 +65,10 @@ def _walk(
         path.append(at)
         todo.discard(at)
         for beside in _beside(here, todo):  # corners of a stair are no strokes of their own
-            if abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1 and len(_beside(beside, todo)) == 0:
+            if (
+                abs(beside[0] - at[0]) + abs(beside[1] - at[1]) == 1
+                and len(_beside(beside, todo)) == 0
+            ):
                 todo.discard(beside)
     path += [p for p in _beside(at, done) if p not in path[-3:]][:1]
     if len(path) > 8 and max(abs(path[0][0] - at[0]), abs(path[0][1] - at[1])) == 1:
@@ -78,8 +81,9 @@ def _smooth(path: Line) -> Line:
     """Every third point of a line without its stairs; the ends stay."""
     if len(path) > 4:
         wide = np.pad(path, ((2, 2), (0, 0)), mode="edge")
-        mean = sum(wide[k : k + len(path)] for k in range(5)) / np.float32(5)
+        several = np.stack([wide[k : k + len(path)] for k in range(5)])
+        mean: Line = np.asarray(several.mean(axis=0), np.float32)
         mean[0], mean[-1] = path[0], path[-1]
         path = mean
     keep = np.unique(np.r_[np.arange(0, len(path), _STEP), len(path) - 1])
-    return path[keep].astype(np.float32)
+    return np.asarray(path[keep], np.float32)
