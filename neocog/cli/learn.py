@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from neocog.cli import finder as finders
 from neocog.cli import finetune
 from neocog.cli.progress import Counter
 from neocog.learning.settings import REJECTING, USUAL
@@ -110,6 +111,9 @@ def train(
     checkpoints: finetune.Checkpoints = None,
     start: finetune.Start = None,
     last: finetune.Last = finetune.USUALLY.last,
+    finder: finders.Finder = None,
+    fonts: finders.Fonts = None,
+    chunks: finders.Chunks = 60,
 ) -> None:
     """Learn a network from labelled digits. The model has the name of its file.
 
@@ -120,6 +124,12 @@ def train(
     from neocog.learning.mix import open_mix
     from neocog.learning.start import STARTS
 
+    if finder is not None:
+        finders.learn(
+            finder, data, _place(output), seed=seed, chunks=chunks, minutes=minutes, device=device,
+            folder=checkpoints, fonts=fonts,
+        )  # fmt: skip
+        return
     numbers = _precision(precision)
     _check_split(split)
     by_gradient = recipe in STARTS

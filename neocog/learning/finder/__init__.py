@@ -1,0 +1,1 @@
+"""How the finder of digits is learned: its networks, their loss, their training."""

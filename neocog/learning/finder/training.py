@@ -1,0 +1,324 @@
+"""Training of a finder: pages are drawn while others are learned from, hard ones again.
+
+A run follows from its settings: pages come in chunks, each a list of seeds; a chunk is gone
+through ``passes`` times in an order of its own, and seeds of its worst pages are drawn again, with
+another variation, in the chunk after the next. Between two chunks the run is kept on disk, so that
+a run that was stopped goes on to the same bytes (on a CPU with the same number of threads). With
+``seconds`` it goes by the clock instead, and two runs differ.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neocog.errors import UsageError
+from neocog.files import atomic_write
+from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.learning.finder.measure import Score, score_pages
+from neocog.learning.finder.networks import FRONTS, FinderNetwork, normalised
+from neocog.learning.finder.targets import Weights, loss, targets
+from neocog.learning.teacher.pool import Order, PagePool, Pages
+
+Tensor = Any
+
+HELD_SEED = 3_000_000_000
+"""First seed of the pages for validation; no run learns from seeds from here on."""
+
+_HARD = 0.25  # of a chunk's pages, drawn again
+_AGAIN = 2  # times that a seed is drawn again
+_INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
+_AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
+_WARM = 0.02  # of the run, in which the rate rises
+
+
+@dataclass(frozen=True, slots=True)
+class FinderTraining:
+    """Settings of a run.
+
+    Attributes
+    ----------
+    front : str
+        A key of `FRONTS`.
+    seed : int
+    chunk : int
+        Pages drawn at a time.
+    chunks : int
+        How many; None with ``seconds``.
+    passes : int
+        Times that a chunk is gone through.
+    batch : int
+        Pages a step.
+    rate : float
+        Largest rate of AdamW.
+    decay : float
+        Its weight decay.
+    side : int
+        Rows and columns of a page.
+    seconds : float or None
+        Learn for so long instead.
+    validation : int
+        Held-back pages that a run is measured on.
+    mixed : bool
+        Whether convolutions are computed in bfloat16.
+    """
+
+    front: str = "plain"
+    seed: int = 0
+    chunk: int = 4096
+    chunks: int = 60
+    passes: int = 2
+    batch: int = 64
+    rate: float = 3e-3
+    decay: float = 0.02
+    side: int = 256
+    seconds: float | None = None
+    validation: int = 512
+    mixed: bool = False
+
+
+@dataclass
+class _Run:
+    """How far a run has come."""
+
+    network: FinderNetwork
+    average: FinderNetwork
+    optimiser: Any
+    number: int
+    steps: int
+    used: float
+    curves: list[dict[str, float]]
+    hard: list[list[list[int]]]
+
+
+def train_finder(
+    bank: Path,
+    folder: Path,
+    settings: FinderTraining,
+    *,
+    workers: int = 2,
+    device: str = "cpu",
+    tell: Callable[[str], None] = print,
+) -> FinderNetwork:
+    """Train a finder, or go on with the run in a folder.
+
+    Parameters
+    ----------
+    bank : Path
+        File of `neocog.learning.teacher.bank.Bank`.
+    folder : Path
+        Keeps the run: ``run.safetensors`` and ``curves.json``.
+    workers : int
+        Processes that draw pages; they change nothing of what is learned.
+    device : str
+        Of PyTorch.
+    tell : callable
+        Is told how it goes, a line at a time.
+
+    Returns
+    -------
+    FinderNetwork
+        The running mean of the weights, on the CPU.
+
+    Raises
+    ------
+    UsageError
+        If the settings make no sense or the folder holds another run.
+    InputError
+        If the bank cannot be read.
+    """
+    if settings.front not in FRONTS:
+        raise UsageError(f"no front {settings.front!r}; the fronts are {', '.join(FRONTS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(settings.seed)
+    place = torch.device(device)
+    if place.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    run = _begin(folder, settings, place)
+    with PagePool(bank, workers=workers, side=settings.side) as pool:
+        _learn(run, pool, folder, settings, place, tell)
+    average: FinderNetwork = run.average.cpu().eval()
+    return average
+
+
+def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
+    network = FinderNetwork(settings.front).to(place, memory_format=torch.channels_last)
+    average = FinderNetwork(settings.front).to(place, memory_format=torch.channels_last)
+    average.load_state_dict(network.state_dict())
+    plain = [p for p in network.parameters() if p.ndim < 2 and p.requires_grad]
+    decayed = [p for p in network.parameters() if p.ndim >= 2 and p.requires_grad]
+    groups = [
+        {"params": decayed, "weight_decay": settings.decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.99))
+    run = _Run(network, average, optimiser, 0, 0, 0.0, [], [[], []])
+    file = folder / "run.safetensors"
+    if file.is_file():
+        tensors, state = load_checkpoint(file)
+        check_same(file, state["settings"], asdict(settings))
+        _restore(run, tensors, state)
+    return run
+
+
+def _keep(run: _Run, folder: Path, settings: FinderTraining) -> None:
+    tensors = {f"network.{k}": v for k, v in run.network.state_dict().items()}
+    tensors |= {f"average.{k}": v for k, v in run.average.state_dict().items()}
+    for key, values in run.optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{key}.{name}": value for name, value in values.items()}
+    state = {
+        "settings": asdict(settings), "number": run.number, "steps": run.steps, "used": run.used,
+        "curves": run.curves, "hard": run.hard,
+    }  # fmt: skip
+    save_checkpoint(folder / "run.safetensors", tensors, state)
+    with atomic_write(folder / "curves.json") as stream:
+        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
+
+
+def _restore(run: _Run, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    def part(name: str) -> dict[str, Tensor]:
+        return {k[len(name) + 1 :]: v for k, v in tensors.items() if k.startswith(name + ".")}
+
+    run.network.load_state_dict(part("network"))
+    run.average.load_state_dict(part("average"))
+    values: dict[int, dict[str, Tensor]] = {}
+    for key, value in part("optimiser").items():
+        number, _, name = key.partition(".")
+        values.setdefault(int(number), {})[name] = value
+    whole = run.optimiser.state_dict()
+    whole["state"] = values
+    run.optimiser.load_state_dict(whole)
+    run.number, run.steps, run.used = state["number"], state["steps"], state["used"]
+    run.curves, run.hard = state["curves"], state["hard"]
+
+
+def _seeds(run: _Run, settings: FinderTraining, number: int) -> NDArray[np.int64]:
+    """Seeds and variations of a chunk: the hard ones of the chunk before the last, and new ones."""
+    hard = run.hard[number % 2]
+    count = settings.chunk - len(hard)
+    first = (settings.seed * 1_000_003 + number * settings.chunk) % 2_000_000_000
+    new = [[first + k, 0] for k in range(count)]
+    return np.array(new + hard, np.int64).reshape(-1, 2)
+
+
+def _learn(
+    run: _Run, pool: PagePool, folder: Path, settings: FinderTraining, place: Any,
+    tell: Callable[[str], None],
+) -> None:  # fmt: skip
+    begin = time.monotonic() - run.used
+    kept = np.arange(HELD_SEED, HELD_SEED + settings.validation)
+    validation = pool.order(np.stack([kept, np.zeros_like(kept)], axis=1), held=True)
+    coming = [pool.order(_seeds(run, settings, run.number + k)) for k in (0, 1)]
+    last: Score | None = None
+    while not _over(run, settings, begin):
+        pages = coming.pop(0).pages()
+        wrong, mean = _go_through(run, pages, settings, place, begin, coming[0])
+        run.hard[run.number % 2] = _hardest(pages, wrong)
+        run.number += 1
+        coming.append(pool.order(_seeds(run, settings, run.number + 1)))
+        run.used = time.monotonic() - begin if settings.seconds else 0.0
+        measured = {"chunk": float(run.number), "steps": float(run.steps), "loss": mean}
+        if run.number % 8 == 0:
+            last = score_pages(run.average, validation.pages(), place)
+            measured |= last.told()
+        run.curves.append(measured)
+        _keep(run, folder, settings)
+        tell(
+            " ".join(f"{k} {v:.4g}" for k, v in measured.items())
+            + f" {time.monotonic() - begin:.0f} s"
+        )
+    last = score_pages(run.average, validation.pages(), place)
+    run.curves.append({"chunk": float(run.number), "steps": float(run.steps)} | last.told())
+    with atomic_write(folder / "curves.json") as stream:
+        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
+    tell(" ".join(f"{k} {v:.4g}" for k, v in last.told().items()))
+
+
+def _over(run: _Run, settings: FinderTraining, begin: float) -> bool:
+    return _progress(run, settings, begin) >= 1
+
+
+def _progress(run: _Run, settings: FinderTraining, begin: float) -> float:
+    if settings.seconds:
+        return (time.monotonic() - begin) / settings.seconds
+    each = settings.passes * math.ceil(settings.chunk / settings.batch)
+    return run.steps / max(each * settings.chunks, 1)
+
+
+def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
+    worst = np.argsort(-wrong, kind="stable")[: int(_HARD * len(pages))]
+    return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
+
+
+def _go_through(
+    run: _Run, pages: Pages, settings: FinderTraining, place: Any, begin: float, coming: Order
+) -> tuple[NDArray[np.float32], float]:
+    """Learn from a chunk; return how wrong each page was, and the mean loss."""
+    images, marks = torch.from_numpy(pages.images), torch.from_numpy(pages.marks)
+    if place.type == "cuda":
+        images, marks = images.to(place), marks.to(place)
+    wrong = np.zeros(len(pages), np.float32)
+    told: list[Tensor] = []
+    harder: list[tuple[Any, Tensor]] = []
+    rng = np.random.default_rng([settings.seed, run.number, 7])
+    for turn in range(settings.passes):
+        if turn and settings.seconds and (coming.done() or _over(run, settings, begin)):
+            break
+        order = rng.permutation(len(pages))
+        for at in range(0, len(order), settings.batch):
+            index = np.sort(order[at : at + settings.batch])
+            _pace(run, settings, begin)
+            flip = torch.from_numpy(
+                np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
+            )
+            chosen = torch.from_numpy(index).to(place)
+            total, by_page = _step(run, images[chosen], marks[chosen], flip.to(place), settings)
+            told.append(total.detach())
+            if turn == 0:
+                harder.append((index, by_page))
+    for index, by_page in harder:
+        wrong[index] = by_page.float().cpu().numpy()
+    return wrong, float(torch.stack(told).mean())
+
+
+def _pace(run: _Run, settings: FinderTraining, begin: float) -> None:
+    """Rate: up at first, then down along a cosine to nearly nothing."""
+    done = min(_progress(run, settings, begin), 1.0)
+    share = min(1.0, done / _WARM + 0.02) * (0.5 + 0.5 * math.cos(math.pi * done)) + 1e-3
+    for group in run.optimiser.param_groups:
+        group["lr"] = settings.rate * share
+
+
+def _step(
+    run: _Run, images: Tensor, marks: Tensor, flip: Tensor, settings: FinderTraining
+) -> tuple[Tensor, Tensor]:
+    run.network.train()
+    x = normalised(images) * flip[:, None, None, None]
+    wanted = targets(marks, settings.side)
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=settings.mixed):
+        out = run.network(x.contiguous(memory_format=torch.channels_last))
+    total, by_page = loss(out.float(), wanted, Weights())
+    run.optimiser.zero_grad(set_to_none=True)
+    total.backward()
+    torch.nn.utils.clip_grad_norm_(run.network.parameters(), 2.0)
+    run.optimiser.step()
+    run.steps += 1
+    _average(run)
+    return total, by_page
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _average(run: _Run) -> None:
+    keep = min(_AVERAGE, (1 + run.steps) / (10 + run.steps))
+    mine = [v for v in run.average.state_dict().values() if v.is_floating_point()]
+    new = [v for v in run.network.state_dict().values() if v.is_floating_point()]
+    torch._foreach_mul_(mine, keep)
+    torch._foreach_add_(mine, new, alpha=1 - keep)

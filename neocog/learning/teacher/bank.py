@@ -1,0 +1,285 @@
+"""What made pages are written with: strokes of digits, scans of digits, glyphs of typefaces.
+
+A bank is built once from the sets that may be learned from (`build_bank`) and kept in one file of
+a few MB. It has two parts: of every set the last fifth of the writers (of one writer, or of some
+that are not told apart, the last fifth of the digits) write the pages for validation only.
+"""
+
+import gzip
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.files import atomic_write
+from neocog.learning.formats import read_idx
+from neocog.learning.teacher.trace import trace
+
+Line = NDArray[np.float32]
+
+SOURCES = ("pendigits", "mnist", "swiss", "bhmsds", "optdigits")
+"""Sets whose licences allow a shipped model to learn from them."""
+
+TRACED = {"mnist": 6000, "swiss": 3000, "bhmsds": 1500, "optdigits": 1900}
+"""Scans of each set that are traced; one writer wrote bhmsds, so it does not weigh more."""
+
+VALIDATION_DIGITS = 5000
+"""Last training digits of MNIST: no page that is learned from is written with them."""
+
+GLYPHS = string.ascii_letters + "&?!§$€@"
+"""Characters of a typeface that are printed; printed digits are no handwriting and left out."""
+
+GLYPH_HEIGHT = 44
+_WRITERS = "train-writers.txt.gz"
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Strokes, scans and glyphs.
+
+    Attributes
+    ----------
+    points : ndarray of int16, shape (P, 2)
+        Points (x, y) of all strokes, y down, the longer side of a digit 0 .. 1000.
+    stroke_start : ndarray of int32, shape (S + 1,)
+        Points of stroke j are ``stroke_start[j] .. stroke_start[j + 1]``.
+    sample_start : ndarray of int32, shape (N + 1,)
+        Strokes of digit i.
+    labels : ndarray of uint8, shape (N,)
+    sources : ndarray of uint8, shape (N,)
+        Index into `SOURCES`.
+    held : ndarray of bool, shape (N,)
+        Digits of the validation part.
+    scans : ndarray of uint8, shape (M, 28, 28)
+    scan_labels : ndarray of uint8, shape (M,)
+    scan_held : ndarray of bool, shape (M,)
+    glyphs : ndarray of uint8, shape (G,)
+        Pixels of all glyphs, ink 255, one after the other.
+    glyph_box : ndarray of int32, shape (F * C, 4)
+        First pixel, height, width and top (rows from the ascender) of each of the C characters
+        `GLYPHS` in F typefaces.
+    """
+
+    points: NDArray[np.int16]
+    stroke_start: NDArray[np.int32]
+    sample_start: NDArray[np.int32]
+    labels: NDArray[np.uint8]
+    sources: NDArray[np.uint8]
+    held: NDArray[np.bool_]
+    scans: NDArray[np.uint8]
+    scan_labels: NDArray[np.uint8]
+    scan_held: NDArray[np.bool_]
+    glyphs: NDArray[np.uint8]
+    glyph_box: NDArray[np.int32]
+
+    def strokes(self, index: int) -> tuple[Line, list[int]]:
+        """Return all points of one digit, (n, 2), from 0 to 1000, and where its strokes begin.
+
+        The last number is n.
+        """
+        first, last = int(self.sample_start[index]), int(self.sample_start[index + 1])
+        cuts = self.stroke_start[first : last + 1]
+        points = self.points[cuts[0] : cuts[-1]].astype(np.float32)
+        return points, (cuts - cuts[0]).tolist()
+
+    @cached_property
+    def pools(self) -> dict[bool, list[NDArray[np.int64]]]:
+        """Numbers of the digits of each source, of the part for learning and of the held one."""
+        every = range(int(self.sources.max(initial=0)) + 1)
+        found = {
+            held: [np.flatnonzero((self.held == held) & (self.sources == k)) for k in every]
+            for held in (False, True)
+        }
+        return {held: [pool for pool in pools if len(pool)] for held, pools in found.items()}
+
+    @cached_property
+    def scan_pools(self) -> dict[bool, NDArray[np.int64]]:
+        """Numbers of the scans of the part for learning and of the held one."""
+        return {held: np.flatnonzero(self.scan_held == held) for held in (False, True)}
+
+    @property
+    def faces(self) -> int:
+        """Typefaces there are glyphs of."""
+        return len(self.glyph_box) // len(GLYPHS)
+
+    def glyph(self, face: int, character: str) -> tuple[NDArray[np.uint8], int]:
+        """Return a glyph (h, w), ink 255, and its top below the ascender; 44 pixels are an em."""
+        at, high, wide, top = self.glyph_box[face * len(GLYPHS) + GLYPHS.index(character)].tolist()
+        return self.glyphs[at : at + high * wide].reshape(high, wide), top
+
+    def save(self, path: Path) -> None:
+        """Write the bank as a compressed npz file."""
+        with atomic_write(path) as stream:
+            np.savez_compressed(stream, **{f.name: getattr(self, f.name) for f in fields(self)})
+
+
+def load_bank(path: str | Path) -> Bank:
+    """Open a bank.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or is no bank.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return Bank(**{field.name: stored[field.name] for field in fields(Bank)})
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} is no bank of strokes that can be read: {reason}") from None
+
+
+def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = None) -> Bank:
+    """Make a bank of the sets in a folder.
+
+    Parameters
+    ----------
+    data : Path
+        Holds ``mnist`` and ``hands/free`` with the sets `SOURCES`; what is missing is left out.
+    fonts : sequence of Path
+        Files of typefaces; none are needed, letters are also written by hand.
+    most : int, optional
+        At most so many digits of each set, for a trial.
+
+    Raises
+    ------
+    InputError
+        If there is no set at all, or one is broken.
+    """
+    digits: list[tuple[list[Line], int, int, bool]] = []
+    scans: list[tuple[NDArray[np.uint8], int, bool]] = []
+    for number, name in enumerate(SOURCES):
+        folder = data / name if name == "mnist" else data / "hands" / "free" / name
+        if not folder.is_dir():
+            continue
+        if name == "pendigits":
+            digits += _pen_digits(folder, number, most)
+            continue
+        own = list(_scanned(folder, min(TRACED[name], most or TRACED[name])))
+        digits += [(trace(scan), label, number, held) for scan, label, held in own]
+        scans += own[: max(1, len(own) // 2)]
+    digits = [digit for digit in digits if digit[0]]
+    if not digits:
+        raise InputError(f"{data} holds none of the sets {', '.join(SOURCES)}")
+    return _packed(digits, scans, fonts)
+
+
+def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which digits are of the last fifth of the writers, in the order they begin in."""
+    names, first, own = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+    kept = np.zeros(len(groups), np.bool_)
+    if len(names) > 1:
+        turn = np.empty(len(names), np.int64)
+        turn[np.argsort(first)] = np.arange(len(names))
+        kept |= (turn >= len(names) - -(-len(names) // 5))[own]
+    else:
+        kept[len(kept) - len(kept) // 5 :] = True
+    return kept
+
+
+def _pen_digits(
+    folder: Path, number: int, most: int | None
+) -> list[tuple[list[Line], int, int, bool]]:
+    with np.load(folder / "strokes.npz") as stored:
+        held = last_fifth([str(name) for name in stored["writers"]])
+        points, strokes, samples = (
+            stored[name] for name in ("points", "stroke_start", "sample_start")
+        )
+        labels = stored["labels"]
+        digits = []
+        for i in _spread(len(labels), most):
+            lines = [
+                points[strokes[j] : strokes[j + 1]].astype(np.float32)
+                for j in range(samples[i], samples[i + 1])
+            ]
+            lines = [_spaced(line) for line in lines if len(line)]
+            digits.append((lines, int(labels[i]), number, bool(held[i])))
+    return digits
+
+
+def _spaced(line: Line, step: float = 35.0) -> Line:
+    """Points at even steps along a stroke; a pen's tablet gives many where it went slowly."""
+    length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
+    if length[-1] < 1:
+        return np.repeat(line[:1], 2, axis=0)
+    at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / step) + 1))
+    return np.stack([np.interp(at, length, line[:, k]) for k in (0, 1)], axis=1).astype(np.float32)
+
+
+def _scanned(folder: Path, most: int) -> Iterable[tuple[NDArray[np.uint8], int, bool]]:
+    digits = read_idx(next(folder.glob("train-images*")))
+    count = len(digits)
+    if folder.name == "mnist":
+        held = np.arange(count) >= count - VALIDATION_DIGITS
+    else:
+        text = gzip.decompress((folder / _WRITERS).read_bytes()).decode().splitlines()
+        names = text * count if len(text) == 1 else text
+        held = last_fifth(names)
+    for i in _spread(count, most):
+        yield digits.images[i], int(digits.labels[i]), bool(held[i])
+
+
+def _spread(count: int, most: int | None) -> list[int]:
+    """Numbers of ``most`` digits, evenly spread over all."""
+    wanted = min(count, most or count)
+    return [int(i) for i in np.linspace(0, count - 1, wanted)]
+
+
+def _packed(
+    digits: Sequence[tuple[list[Line], int, int, bool]],
+    scans: Sequence[tuple[NDArray[np.uint8], int, bool]],
+    fonts: Sequence[Path],
+) -> Bank:
+    points, strokes, samples = [], [0], [0]
+    for lines, *_ in digits:
+        whole = np.concatenate(lines)
+        low = whole.min(axis=0)
+        scale = 1000 / max(float(np.ptp(whole, axis=0).max()), 1.0)
+        for line in lines:
+            points.append(((line - low) * scale).round().astype(np.int16))
+            strokes.append(strokes[-1] + len(line))
+        samples.append(samples[-1] + len(lines))
+    pixels, boxes = _glyphs(fonts)
+    return Bank(
+        points=np.concatenate(points),
+        stroke_start=np.array(strokes, np.int32),
+        sample_start=np.array(samples, np.int32),
+        labels=np.array([d[1] for d in digits], np.uint8),
+        sources=np.array([d[2] for d in digits], np.uint8),
+        held=np.array([d[3] for d in digits], np.bool_),
+        scans=np.array([s[0] for s in scans], np.uint8).reshape(-1, 28, 28),
+        scan_labels=np.array([s[1] for s in scans], np.uint8),
+        scan_held=np.array([s[2] for s in scans], np.bool_),
+        glyphs=pixels,
+        glyph_box=boxes,
+    )
+
+
+def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Draw the characters of every typeface that has them."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    pixels: list[NDArray[np.uint8]] = []
+    boxes: list[tuple[int, int, int, int]] = []
+    at = 0
+    for file in fonts:
+        try:
+            font = ImageFont.truetype(str(file), GLYPH_HEIGHT)
+        except OSError:
+            raise InputError(f"{file} is no typeface that can be read") from None
+        for character in GLYPHS:
+            left, top, right, bottom = (int(v) for v in font.getbbox(character))
+            size = (max(1, right - left), max(1, bottom - top))
+            sheet = Image.new("L", size, 0)
+            ImageDraw.Draw(sheet).text((-left, -top), character, fill=255, font=font)
+            picture = np.asarray(sheet, np.uint8)
+            pixels.append(picture.ravel())
+            boxes.append((at, picture.shape[0], picture.shape[1], top))
+            at += picture.size
+    whole = np.concatenate(pixels) if pixels else np.zeros(0, np.uint8)
+    return whole, np.array(boxes, np.int32).reshape(-1, 4)

@@ -1,0 +1,292 @@
+"""A page while it is drawn: its grey, what is taken, and the marks that stand on it."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.teacher.bank import GLYPHS, Bank
+from neocog.learning.teacher.lettering import LETTERS, SIGNS, shape
+from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, rounded
+
+SIGN = 10
+"""Label of the first sign; those of digits are 0 .. 9."""
+
+IGNORE = -1
+"""Label of a place that is neither right nor wrong: cut off, crossed out, ambiguous."""
+
+Box = tuple[float, float, float, float]
+"""Left, top, width, height, in pixels."""
+
+_CELL = 4  # pixels of a cell of the map of what is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """How one writer writes: which digits, how slanted, how steady.
+
+    Attributes
+    ----------
+    pool : ndarray of int
+        Digits of the bank that this hand takes.
+    scans : ndarray of int
+        Scans that are laid down as they are; none for a hand that draws all strokes.
+    slant, turn : float
+        Columns per row, and radians.
+    wide : float
+        Width, as a factor.
+    unsteady : float
+        Standard deviation of slant, turn and log width from mark to mark.
+    tremor : float
+        Standard deviation of the points, as a share of the height.
+    """
+
+    pool: NDArray[np.int64]
+    scans: NDArray[np.int64]
+    slant: float
+    turn: float
+    wide: float
+    unsteady: float
+    tremor: float
+
+
+def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
+    """Choose a writer: one set of digits, a slant, a width."""
+    pools = bank.pools[held]
+    pool = pools[0] if rng.random() < 0.45 else pools[int(rng.integers(len(pools)))]
+    scans = bank.scan_pools[held]
+    if rng.random() < 0.75:
+        scans = scans[:0]
+    return Hand(
+        pool=pool,
+        scans=scans,
+        slant=float(rng.normal(0, 0.15)),
+        turn=float(rng.normal(0, 0.05)),
+        wide=float(np.exp(rng.normal(0, 0.16))),
+        unsteady=float(rng.uniform(0.02, 0.1)),
+        tremor=float(rng.uniform(0, 0.012)),
+    )
+
+
+@dataclass
+class Canvas:
+    """A page while it is drawn.
+
+    Attributes
+    ----------
+    image : ndarray of float32, shape (side, side)
+        Grey levels.
+    bank : Bank
+    rng : numpy Generator
+    held : bool
+        Whether it is written by the hands of the validation part.
+    marks : list of (label, x, y, width, height)
+        Left and top of the box, pixels; see `IGNORE` and `SIGN`.
+    """
+
+    image: NDArray[np.float32]
+    bank: Bank
+    rng: Rng
+    held: bool = False
+    marks: list[tuple[int, float, float, float, float]] = field(default_factory=list)
+    bright_ink: bool = False
+
+    def __post_init__(self) -> None:
+        count = -(-self.side // _CELL)
+        self._taken = np.zeros((count, count), np.bool_)
+
+    @property
+    def side(self) -> int:
+        """Pixels of a side."""
+        return len(self.image)
+
+    def free(self, x: float, y: float, wide: float, high: float) -> bool:
+        """Whether nothing stands in a box yet; what lies outside the page is free."""
+        rows = slice(max(0, int(y) // _CELL), max(0, int(y + high) // _CELL + 1))
+        columns = slice(max(0, int(x) // _CELL), max(0, int(x + wide) // _CELL + 1))
+        return not self._taken[rows, columns].any()
+
+    def take(self, x: float, y: float, wide: float, high: float) -> None:
+        """Let nothing else be written in a box."""
+        rows = slice(max(0, int(y) // _CELL), max(0, int(y + high) // _CELL + 1))
+        columns = slice(max(0, int(x) // _CELL), max(0, int(x + wide) // _CELL + 1))
+        self._taken[rows, columns] = True
+
+    def block(self, mask: NDArray[np.bool_]) -> None:
+        """Let nothing be written where ``mask`` (side, side) is true."""
+        count = len(self._taken)
+        small = cv2.resize(mask.astype(np.uint8), (count, count), interpolation=cv2.INTER_AREA)
+        self._taken |= np.asarray(small) > 0
+
+    def lay(self, cover: Cover, x: int, y: int, contrast: float) -> None:
+        """Lay ink over the page, cut at its edge: darker, or brighter with ``bright_ink``."""
+        high, wide = cover.shape
+        x0, y0, x1, y1 = max(x, 0), max(y, 0), min(x + wide, self.side), min(y + high, self.side)
+        if x1 <= x0 or y1 <= y0:
+            return
+        part = cover[y0 - y : y1 - y, x0 - x : x1 - x] * np.float32(contrast)
+        place = self.image[y0:y1, x0:x1]
+        goal = np.float32(255 if self.bright_ink else 8)
+        place += (goal - place) * part
+
+    def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
+              angle: float = 0.0, *, left: bool = False) -> Box | None:  # fmt: skip
+        """Write a digit whose middle is at (x, y); return its box, or None where none was written.
+
+        Parameters
+        ----------
+        label : int or None
+            None writes any digit.
+        high : float
+            Of the digit before it is slanted, in pixels.
+        angle : float
+            Of the line that it stands on, in radians.
+        left : bool
+            Whether x is where the digit begins instead.
+        """
+        rng = self.rng
+        if len(hand.scans) and high < 130:
+            index = self._one_of(hand.scans, self.bank.scan_labels, label)
+            cover, column, row = self._scan(self.bank.scans[index], x, y, high, hand)
+            column = round(x) if left else column
+            written = int(self.bank.scan_labels[index])
+        else:
+            index = self._one_of(hand.pool, self.bank.labels, label)
+            lines = self._placed(*self.bank.strokes(index), x, y, high, hand, angle)
+            if left:
+                begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2
+                lines = [line + np.array([x - begin, 0], np.float32) for line in lines]
+            cover, column, row = ink(lines, max(pen.width * high, 0.4), pen, rng)
+            written = int(self.bank.labels[index])
+        self.lay(cover, column, row, pen.contrast * rng.uniform(0.9, 1.0))
+        return self._marked(written, cover, column, row)
+
+    def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
+              angle: float = 0.0, *, cursive: bool = False,
+              letter: bool = False) -> float:  # fmt: skip
+        """Write a sign or a letter by hand, its left at x and capitals' middle at y.
+
+        Parameters
+        ----------
+        cursive : bool
+            Whether the first two strokes are one.
+        letter : bool
+            Whether it is a letter though there is a sign of that form (x).
+
+        Returns
+        -------
+        float
+            Width that it takes, in pixels.
+        """
+        rng = self.rng
+        sign = character in SIGNS and not letter
+        points, cuts = shape(character)
+        if cursive and len(cuts) > 2:
+            cuts = [cuts[0], *cuts[2:]]
+        points = points + rng.standard_normal(points.shape, np.float32) * np.float32(
+            0.03 if sign else 0.055
+        )
+        stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.08)))
+        slant = np.float32(hand.slant + rng.normal(0, hand.unsteady))
+        wide = float(points[:, 0].max()) * float(stretch) * high
+        cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+        px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)
+        py = (points[:, 1] - 0.5) * np.float32(high)
+        points = np.stack([x + px * cos - py * sin, y + px * sin + py * cos], axis=1)
+        points = points.astype(np.float32)
+        placed = [rounded(points[a:b], 2) for a, b in pairwise(cuts)]
+        cover, left, top = ink(placed, max(pen.width * high, 0.4), pen, rng)
+        self.lay(cover, left, top, pen.contrast * rng.uniform(0.9, 1.0))
+        if sign:
+            self._marked(SIGN + SIGNS.index(character), cover, left, top)
+        return wide
+
+    def print_word(self, word: str, x: float, y: float, high: float, face: int, contrast: float,
+                   mirror: bool = False) -> float:  # fmt: skip
+        """Print a word in a typeface, its ascender at row y; return its width in pixels."""
+        scale = high / 44
+        begin = x
+        for letter in word:
+            if letter not in GLYPHS:
+                x += 0.3 * high
+                continue
+            glyph, top = self.bank.glyph(face, letter)
+            size = (max(1, round(glyph.shape[1] * scale)), max(1, round(glyph.shape[0] * scale)))
+            method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+            small = cv2.resize(glyph, size, interpolation=method).astype(np.float32) / 255
+            cover = np.asarray(small[:, ::-1] if mirror else small, np.float32)
+            self.lay(cover, int(x), int(y + top * scale), contrast)
+            x += size[0] + 0.07 * high
+        return x - begin
+
+    def crossed(self, x: float, y: float, wide: float, high: float) -> None:
+        """Make what is marked in a box neither right nor wrong."""
+        for index, (label, left, top, w, h) in enumerate(self.marks):
+            inside = x <= left + w / 2 <= x + wide and y <= top + h / 2 <= y + high
+            if inside and label >= 0:
+                self.marks[index] = (IGNORE, left, top, w, h)
+
+    def _one_of(self, pool: NDArray[np.int64], labels: NDArray[np.uint8], label: int | None) -> int:
+        rng = self.rng
+        for _ in range(60 if label is not None else 1):
+            index = int(pool[int(rng.integers(len(pool)))])
+            if labels[index] == label:
+                break
+        return index
+
+    def _placed(
+        self, points: Line, cuts: list[int], x: float, y: float, high: float, hand: Hand,
+        angle: float,
+    ) -> list[Line]:  # fmt: skip
+        """Strokes of a digit, in this hand, about (x, y) on the page."""
+        rng = self.rng
+        low, top = points.min(axis=0), points.max(axis=0)
+        tall = max(float(top[1] - low[1]), 0.6 * float(top[0] - low[0]), 1.0)
+        scale = high / tall
+        wobble = rng.normal(0, hand.unsteady, 3)
+        turn, slant = angle + hand.turn + wobble[0], hand.slant + wobble[1]
+        wide = hand.wide * np.exp(wobble[2])
+        cos, sin = np.cos(turn) * scale, np.sin(turn) * scale
+        matrix = np.array(
+            [[cos * wide, sin * wide], [-cos * slant - sin, cos - sin * slant]], np.float32
+        )
+        placed = (points - (low + top) / 2) @ matrix + np.array([x, y], np.float32)
+        if hand.tremor:
+            placed += rng.standard_normal(placed.shape, np.float32) * np.float32(hand.tremor * high)
+        times = 2 if high > 60 else 1
+        return [rounded(placed[a:b], times) for a, b in pairwise(cuts)]
+
+    def _scan(
+        self, scan: NDArray[np.uint8], x: float, y: float, high: float, hand: Hand
+    ) -> tuple[Cover, int, int]:
+        rows, columns = np.flatnonzero(scan.max(1) > 60), np.flatnonzero(scan.max(0) > 60)
+        crop = scan[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        scale = high / max(crop.shape[0], 0.6 * crop.shape[1])
+        wide = max(2, round(crop.shape[1] * scale * hand.wide))
+        size = (wide, max(2, round(crop.shape[0] * scale)))
+        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        large = np.asarray(cv2.resize(crop.astype(np.float32), size, interpolation=method))
+        if scale > 2:
+            large = (large - 127) * np.float32(min(scale / 2, 4)) + 127
+        cover = np.clip(large / np.float32(255), 0, 1)
+        return cover, round(x - size[0] / 2), round(y - size[1] / 2)
+
+    def _marked(self, label: int, cover: Cover, left: int, top: int) -> Box | None:
+        """Note the mark's tight box."""
+        level = 0.4 * float(cover.max(initial=0))
+        dark = cover > max(level, 0.02)
+        rows, columns = np.flatnonzero(dark.any(1)), np.flatnonzero(dark.any(0))
+        if not rows.size:
+            return None
+        box = (
+            float(left + columns[0]), float(top + rows[0]),
+            float(columns[-1] - columns[0] + 1), float(rows[-1] - rows[0] + 1),
+        )  # fmt: skip
+        self.marks.append((label, *box))
+        self.take(*box)
+        return box
+
+
+__all__ = ["IGNORE", "LETTERS", "SIGN", "Canvas", "Hand", "any_hand"]

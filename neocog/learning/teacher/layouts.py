@@ -1,0 +1,265 @@
+"""Where digits stand: lines, scattered, one large, forms with boxes, amounts and dates, sums."""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+from neocog.learning.teacher.canvas import Canvas, Hand
+from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
+from neocog.learning.teacher.pen import Pen
+
+FORMATS = """
+    ##/##/#### ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
+    ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
+    (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
+    #####= ##+#-# #####-- #,### ##,-
+""".split()
+"""What amounts, dates, times and sums look like; # is a digit."""
+
+Layout = Callable[[Canvas, Hand, Pen, float], None]
+
+
+def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
+               pen: Pen, *, gap: float, angle: float = 0.0,
+               restless: float = 0.05) -> float:  # fmt: skip
+    """Write characters from (x, y) on, y the middle of the line; return where it ends.
+
+    Parameters
+    ----------
+    text : str
+        ``#`` is a digit of any kind, a space is a gap; the rest are signs and letters.
+    gap : float
+        Between two marks, as a share of the height; below 0 they touch.
+    restless : float
+        Standard deviation of heights and rows, as a share of the height.
+    """
+    rng, (x, y), begin = canvas.rng, at, at[0]
+    slope = np.tan(angle)
+    for letter in text:
+        if letter == " ":
+            x += high * rng.uniform(0.4, 1.2)
+            continue
+        own = high * np.exp(rng.normal(0, restless))
+        level = y + slope * (x - begin) + rng.normal(0, restless * high)
+        if x > canvas.side + high:
+            break
+        if letter == "#":
+            box = canvas.digit(None, x, level, own, hand, pen, angle, left=True)
+            wide = box[2] if box else 0.0
+        else:
+            wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter="#" not in text)
+            canvas.take(x, level - own / 2, max(wide, 1), own)
+        x += wide + high * (gap + abs(rng.normal(0, 0.06)))
+    return x
+
+
+def _gap(canvas: Canvas) -> float:
+    """Space between digits: most stand apart, some nearly touch, some do."""
+    rng = canvas.rng
+    kind = rng.random()
+    return float(rng.uniform(0.08, 0.4) if kind < 0.6 else rng.uniform(0.4, 1.2) if kind < 0.75
+                 else rng.uniform(-0.1, 0.08))  # fmt: skip
+
+
+def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """Lines of numbers, at times with words and signs between them."""
+    rng, side = canvas.rng, canvas.side
+    angle = rng.normal(0, 0.03) if rng.random() < 0.7 else rng.normal(0, 0.22)
+    gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
+    words, formats = rng.random() < 0.2, rng.random() < 0.3
+    y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
+    for _ in range(int(rng.integers(1, 9))):
+        if y - 0.3 * high > side:
+            break
+        x = rng.uniform(-0.6, 2.0) * high if high < side / 3 else rng.uniform(-0.1, 0.3) * side
+        while x < side:
+            if formats and rng.random() < 0.6:
+                text = str(rng.choice(FORMATS))
+            else:
+                text = "#" * int(rng.integers(1, 9))
+            if words and rng.random() < 0.5:
+                text = any_word(rng, LETTERS)
+            row = y + np.tan(angle) * (x - side / 2)
+            x = write_line(
+                canvas, text, (x, row), high, hand, pen, gap=gap, angle=angle, restless=restless
+            )
+            x += high * rng.uniform(0.5, 2.5)
+            if rng.random() < 0.35:
+                break
+        y += high * rng.uniform(1.15, 2.4)
+
+
+def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """Digits of several sizes anywhere, at times of several pens, few of them touching."""
+    rng, side = canvas.rng, canvas.side
+    spread, other = rng.uniform(0.05, 0.6), rng.random() < 0.4
+    touching = rng.random() < 0.15
+    second = Pen(pen.width * float(np.exp(rng.normal(0, 0.6))), float(rng.uniform(0.12, 0.95)))
+    for _ in range(int(rng.integers(1, 26))):
+        own = float(np.clip(high * np.exp(rng.normal(0, spread)), 8, 0.9 * side))
+        x, y = rng.uniform(0, side, 2)
+        room = own * (0.35 if touching else 0.6)
+        if not canvas.free(x - room, y - room, 2 * room, 2 * room):
+            continue
+        tool = second if other and rng.random() < 0.4 else pen
+        if rng.random() < 0.12:
+            signs = "/-.,:+=()x*%÷#"
+            canvas.shape(signs[int(rng.integers(len(signs)))], x - 0.3 * own, y, own, hand, tool)
+        else:
+            canvas.digit(None, x, y, own, hand, tool)
+
+
+def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """One digit, or two, over most of the picture."""
+    rng, side = canvas.rng, canvas.side
+    own = float(np.clip(high, 0.25 * side, 0.85 * side))
+    x, y = np.clip(rng.normal(0.5, 0.12, 2), 0.2, 0.8) * side
+    if rng.random() < 0.3:
+        own *= 0.6
+        write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
+    else:
+        canvas.digit(None, x, y, own, hand, pen)
+
+
+def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """Rows of boxes, combs and cells with a digit in each; some stay empty."""
+    rng, side = canvas.rng, canvas.side
+    cell_high = high * rng.uniform(1.0, 1.9)
+    cell_wide = cell_high * rng.uniform(0.5, 1.3)
+    gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
+    kind = str(
+        rng.choice(["box", "comb", "dashed", "filled", "field"], p=[0.5, 0.17, 0.1, 0.1, 0.13])
+    )
+    level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
+    thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
+    angle = rng.normal(0, 0.03)
+    off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.5)
+    y = rng.uniform(-0.3, 0.5) * cell_high + (
+        rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
+    )
+    row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cell_high
+    letters = rng.random() < 0.15
+    for _ in range(int(rng.integers(1, 8))):
+        if y > side:
+            break
+        x = rng.uniform(-0.5, 1.0) * cell_wide
+        count = int(rng.integers(1, 14))
+        if rng.random() < 0.3 and canvas.bank.faces:
+            face, size = int(rng.integers(canvas.bank.faces)), min(0.5 * cell_high, 30)
+            x += canvas.print_word(any_word(rng), x, y + 0.3 * cell_high, size, face, 0.8) + 5
+        if kind == "field":
+            wide = count * cell_wide * 0.6
+            _frame(canvas, x, y, wide, cell_high, angle, level, thick, "box")
+            text = "#" * max(1, count - 1) if rng.random() < 0.6 else str(rng.choice(FORMATS))
+            if rng.random() > empty * 0.6:
+                middle = y + cell_high * rng.uniform(0.4, 0.6)
+                write_line(
+                    canvas, text, (x + 0.2 * high, middle), high, hand, pen, gap=rng.uniform(0, 0.2)
+                )
+            y += cell_high + row_gap
+            continue
+        for number in range(count):
+            if x > side:
+                break
+            top = y + np.tan(angle) * x
+            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind)
+            if rng.random() > empty:
+                column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off))
+                row = top + cell_high * (0.5 + rng.normal(0, 0.5 * off))
+                if letters and rng.random() < 0.5:
+                    letter = any_word(rng, LETTERS)[0]
+                    if letter not in LIKE_DIGITS and letter in LETTERS:
+                        left = column - 0.3 * high
+                        canvas.shape(letter, left, row, high, hand, pen, letter=True)
+                elif rng.random() < 0.04:
+                    canvas.shape("-", column - 0.2 * high, row, high, hand, pen)
+                else:
+                    own = high * float(np.exp(rng.normal(0, 0.08)))
+                    canvas.digit(None, column, row, own, hand, pen, angle)
+            x += cell_wide + gap
+            if number % 3 == 2 and rng.random() < 0.1:
+                x += 0.5 * cell_wide
+        y += cell_high + row_gap
+
+
+def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: float,
+           level: float, thick: int, kind: str) -> None:  # fmt: skip
+    """Draw the outline of one cell."""
+    slope = np.tan(angle)
+    corner = np.array([(0, 0), (wide, 0), (wide, high), (0, high)])
+    corner = (
+        corner + np.array([x, y]) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
+    )
+    points = (corner * 16).astype(np.int32)
+    image = canvas.image
+    if kind == "box":
+        cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
+    elif kind == "filled":
+        cv2.fillPoly(
+            image, [points], float(np.clip(canvas.image.mean() * 1.05, 0, 255)), cv2.LINE_AA, 4
+        )
+        cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
+    elif kind == "comb":
+        up = (0.3 * points[:2] + 0.7 * points[[3, 2]]).astype(np.int32)
+        path = np.array([up[0], points[3], points[2], up[1]])
+        cv2.polylines(image, [path], False, level, thick, cv2.LINE_AA, 4)
+    else:
+        for a, b in zip(corner, np.roll(corner, -1, axis=0), strict=True):
+            count = max(2, int(np.hypot(*(b - a)) / 6))
+            at = np.linspace(a, b, 2 * count)
+            for k in range(0, 2 * count - 1, 2):
+                cv2.line(
+                    image,
+                    at[k].astype(int).tolist(),
+                    at[k + 1].astype(int).tolist(),
+                    level,
+                    thick,
+                    cv2.LINE_AA,
+                )
+
+
+def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """Words by hand or in a typeface, no digits."""
+    rng, side = canvas.rng, canvas.side
+    printed = canvas.bank.faces > 0 and rng.random() < 0.55
+    cursive = rng.random() < 0.4
+    high = min(max(high, 11 if printed else 16), side / 3)
+    face = int(rng.integers(canvas.bank.faces)) if printed else 0
+    characters = LETTERS if rng.random() < 0.5 else None
+    y, angle = rng.uniform(0, high), rng.normal(0, 0.05)
+    gap = rng.uniform(-0.05, 0.2)
+    while y < side:
+        x = rng.uniform(-high, high)
+        while x < side:
+            word = any_word(rng, characters)
+            row = y + np.tan(angle) * x
+            if printed:
+                x += canvas.print_word(word, x, row, high, face, pen.contrast)
+            else:
+                for letter in word:
+                    x += (
+                        canvas.shape(
+                            letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True
+                        )
+                        + gap * high
+                    )
+            x += high * rng.uniform(0.3, 1)
+            if rng.random() < 0.15:
+                break
+        y += high * rng.uniform(1.2, 2.2)
+
+
+def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """Leave the page as it is."""
+
+
+LAYOUTS: dict[str, tuple[Layout, float]] = {
+    "lines": (lines, 0.34),
+    "scattered": (scattered, 0.18),
+    "single": (single, 0.08),
+    "forms": (forms, 0.19),
+    "letters": (letters, 0.13),
+    "nothing": (nothing, 0.08),
+}
+"""Each layout and the share of pages that have it."""

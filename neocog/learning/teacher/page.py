@@ -1,0 +1,198 @@
+"""One made page: a seed gives its style, a seed and a variation give its pixels.
+
+A page on which a finder was wrong is drawn again by its seed with another variation: the same
+kind of page, pen, size and paper, other digits at other places.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.teacher import camera, paper
+from neocog.learning.teacher.bank import Bank
+from neocog.learning.teacher.canvas import IGNORE, Canvas, any_hand
+from neocog.learning.teacher.clutter import blots, clutter, strikes
+from neocog.learning.teacher.layouts import LAYOUTS
+from neocog.learning.teacher.pen import Pen, Rng, any_pen
+
+SIDE = 256
+SMALLEST, LARGEST = 10.0, 215.0
+"""Heights of digits on a page, in pixels."""
+
+_FADED = 14  # grey levels between ink and paper below which nobody sees a mark
+_SHOWN = 0.6  # of a box that must lie on the page for its mark to count
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A picture and what stands on it.
+
+    Attributes
+    ----------
+    image : ndarray of uint8, shape (side, side)
+    marks : ndarray of float32, shape (M, 5)
+        Label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k the sign
+        `SIGNS[k]`, -1 is neither right nor wrong.
+    """
+
+    image: NDArray[np.uint8]
+    marks: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a seed alone decides.
+
+    Attributes
+    ----------
+    layout : str
+        A key of `LAYOUTS`.
+    high : float
+        Height of a digit, in pixels.
+    pen : Pen
+    second : Pen or None
+        Another pen that writes on the same page, with its own lines.
+    rules, through, folds, stains, sheet, bright : bool
+        Printed rules; the other side showing through; creases; stains; an edge of the sheet;
+        bright ink on a dark ground.
+    surface : bool
+        No paper at all: digits on a wall, a board, a monitor, or none.
+    amount : int
+        Things drawn beside the digits.
+    strikes, blots : bool
+    """
+
+    layout: str
+    high: float
+    pen: Pen
+    second: Pen | None
+    rules: bool
+    through: bool
+    folds: bool
+    stains: bool
+    sheet: bool
+    bright: bool
+    surface: bool
+    amount: int
+    strikes: bool
+    blots: bool
+
+
+def any_style(rng: Rng) -> Style:
+    """Choose what kind of page it is."""
+    names = list(LAYOUTS)
+    layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
+    high = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))))
+    if layout in ("lines", "forms") and rng.random() < 0.5:
+        high = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(60))))
+    few = layout == "nothing"
+    return Style(
+        layout=layout,
+        high=high,
+        pen=any_pen(rng),
+        second=any_pen(rng) if rng.random() < 0.2 else None,
+        rules=bool(rng.random() < 0.27),
+        through=bool(rng.random() < 0.12),
+        folds=bool(rng.random() < 0.12),
+        stains=bool(rng.random() < 0.1),
+        sheet=bool(rng.random() < 0.22),
+        bright=bool(rng.random() < 0.08),
+        surface=bool(rng.random() < (0.5 if few else 0.07)),
+        amount=int(rng.integers(0, 7)) if few or rng.random() < 0.3 else 0,
+        strikes=bool(rng.random() < 0.1),
+        blots=bool(rng.random() < 0.1),
+    )
+
+
+def draw_page(
+    bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False
+) -> Page:
+    """Draw one page.
+
+    Parameters
+    ----------
+    bank : Bank
+        What it is written with.
+    seed : int
+        Decides the style.
+    variation : int
+        With the seed, decides everything else.
+    side : int
+        Rows and columns, at most 1000.
+    held : bool
+        Whether the hands of the validation part write it.
+
+    Returns
+    -------
+    Page
+        The same bytes for the same arguments, bank and version of OpenCV.
+    """
+    style = any_style(np.random.default_rng([seed, 0]))
+    rng = np.random.default_rng([seed, 1 + variation])
+    canvas = _ground(bank, style, rng, side, held)
+    if style.blots:
+        blots(canvas, style.high)
+    _write(canvas, style)
+    sizes = [max(mark[3], mark[4]) for mark in canvas.marks if mark[0] >= 0 and mark[0] < 10]
+    smallest = min(sizes, default=min(style.high, 60.0))
+    image = np.clip(canvas.image, 0, 255)
+    camera.light(image, rng)
+    image = camera.lens(np.clip(image, 0, 255), rng, smallest)
+    picture = camera.sensor(image, rng, smallest)
+    return Page(picture, _kept(canvas.marks, picture))
+
+
+def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
+    """Paper, or another surface, before anything is written."""
+    image = paper.surface(side, rng) if style.surface else paper.blank_paper(side, rng)
+    if style.bright:
+        image *= np.float32(rng.uniform(0.08, 0.45))
+    canvas = Canvas(image, bank, rng, held, bright_ink=style.bright or float(image.mean()) < 70)
+    if style.rules:
+        paper.rules(image, rng)
+    if style.through:
+        paper.show_through(canvas)
+    if style.folds:
+        paper.folds(image, rng)
+    if style.stains:
+        paper.stains(image, rng)
+    if style.sheet and not style.surface:
+        canvas.block(~paper.sheet_on(image, paper.surface(side, rng), rng))
+    return canvas
+
+
+def _write(canvas: Canvas, style: Style) -> None:
+    rng = canvas.rng
+    hand = any_hand(canvas.bank, rng, held=canvas.held)
+    layout = LAYOUTS[style.layout][0]
+    layout(canvas, hand, style.pen, style.high)
+    if style.second is not None and style.layout in ("scattered", "lines"):
+        LAYOUTS["scattered"][0](canvas, hand, style.second, style.high)
+    if style.strikes:
+        strikes(canvas, style.pen)
+    if style.amount:
+        clutter(canvas, hand, style.pen, min(style.high, 90), style.amount)
+
+
+def _kept(
+    marks: list[tuple[int, float, float, float, float]], picture: NDArray[np.uint8]
+) -> NDArray[np.float32]:
+    """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
+    rows = []
+    side = len(picture)
+    smooth = cv2.blur(picture, (3, 3))
+    for label, x, y, wide, high in marks:
+        left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, side), min(y + high, side)
+        if right - left < 1 or bottom - top < 1:
+            continue
+        shown = (right - left) * (bottom - top) / (wide * high)
+        small = max(wide, high) < (7 if label < 10 else 2)
+        around = smooth[
+            int(max(top - 2, 0)) : int(bottom) + 2, int(max(left - 2, 0)) : int(right) + 2
+        ]
+        faded = int(around.max()) - int(around.min()) < _FADED
+        kind = IGNORE if shown < _SHOWN or small or faded else label
+        rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))
+    return np.array(rows, np.float32).reshape(-1, 5)

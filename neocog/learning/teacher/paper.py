@@ -1,0 +1,251 @@
+"""Paper and what it lies on: texture, rules, print, show-through, folds, stains; desks, windows."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.learning.teacher.canvas import Canvas
+from neocog.learning.teacher.pen import Rng, noise, octaves
+
+Image = NDArray[np.float32]
+
+
+def blank_paper(side: int, rng: Rng) -> Image:
+    """A sheet of any brightness, plain, rough, recycled, tinted with a fine pattern."""
+    level = rng.uniform(150, 250) if rng.random() < 0.75 else rng.uniform(70, 200)
+    image = np.full((side, side), level, np.float32)
+    if rng.random() < 0.6:
+        cells = sorted(int(c) for c in rng.choice([2, 3, 5, 8, 16, 32, 64], 3, replace=False))
+        strength = float(np.exp(rng.uniform(np.log(0.6), np.log(14))))
+        image += np.float32(strength) * octaves(side, cells, rng.uniform(0.5, 1.4), rng)
+    kind = rng.random()
+    if kind < 0.12:
+        _flecks(image, rng)
+    elif kind < 0.22:
+        _pattern(image, rng)
+    return image
+
+
+def _flecks(image: Image, rng: Rng) -> None:
+    """Recycled paper: dark flecks and short fibres."""
+    side = len(image)
+    rough = cv2.GaussianBlur(noise((side, side), rng), (0, 0), rng.uniform(0.6, 1.6))
+    spots = np.clip((np.asarray(rough) / float(rough.std()) - rng.uniform(2.2, 3.2)) * 2, 0, 1)
+    image -= np.float32(rng.uniform(20, 90)) * spots
+    for _ in range(int(rng.integers(0, 25))):
+        x, y = rng.uniform(0, side, 2)
+        points = np.cumsum(np.r_[[(x, y)], rng.normal(0, 4, (4, 2))], axis=0)
+        level = float(image[int(y), int(x)]) - rng.uniform(8, 50)
+        cv2.polylines(image, [points.astype(np.int32)], False, level, 1, cv2.LINE_AA)
+
+
+def _pattern(image: Image, rng: Rng) -> None:
+    """Waves of security paper, or a weave."""
+    side = len(image)
+    line = np.arange(side, dtype=np.float32)
+    fx, fy = rng.uniform(0.05, 0.9, 2)
+    wave = rng.uniform(0, 6) * np.sin(rng.uniform(0.01, 0.08) * line)
+    phase = fx * line[None] + fy * line[:, None] * float(rng.choice([0, 1])) + wave[:, None]
+    image += np.float32(rng.uniform(3, 16)) * np.sin(phase).astype(np.float32)
+
+
+def rules(image: Image, rng: Rng) -> None:
+    """Printed rules, squares, dots or fine squares, at any angle near upright."""
+    side = len(image)
+    kind = rng.choice(["ruled", "squared", "dotted", "millimetre"], p=[0.4, 0.35, 0.13, 0.12])
+    step = float(np.exp(rng.uniform(np.log(9), np.log(90))))
+    level = float(image.mean()) * rng.uniform(0.35, 0.93)
+    pen = 1 if step < 30 or rng.random() < 0.6 else int(rng.integers(1, 4))
+    tilt = rng.normal(0, 0.05) if rng.random() < 0.6 else 0.0
+    start = rng.uniform(0, step)
+    if kind == "dotted":
+        spots = np.arange(start, side, max(step, 8))
+        for y in spots:
+            for x in spots:
+                cv2.circle(image, (int(x + tilt * y), int(y - tilt * x)), pen // 2 + 1, level, -1)
+        return
+    overlay = image.copy()
+    both = kind != "ruled"
+    for number, at in enumerate(np.arange(start - step * 3, side + step * 3, step)):
+        thick = pen + (1 if kind == "millimetre" and number % 5 == 0 else 0)
+        a, b = at, at + tilt * side
+        cv2.line(overlay, (0, int(a)), (side, int(b)), level, thick, cv2.LINE_AA)
+        if both:
+            cv2.line(overlay, (int(a), side), (int(b), 0), level, thick, cv2.LINE_AA)
+    if kind == "ruled" and rng.random() < 0.35:
+        x = int(rng.uniform(0, side))
+        cv2.line(overlay, (x, side), (int(x + tilt * side), 0), level, pen, cv2.LINE_AA)
+    share = np.float32(rng.uniform(0.3, 1))
+    image += share * (overlay - image)
+
+
+def show_through(canvas: Canvas) -> None:
+    """Writing or print of the other side, mirrored, pale and soft."""
+    rng, side = canvas.rng, canvas.side
+    faint = rng.uniform(0.03, 0.22)
+    before = canvas.image.copy()
+    high = float(np.exp(rng.uniform(np.log(10), np.log(90))))
+    y = rng.uniform(-10, 30)
+    while y < side:
+        x = rng.uniform(-30, 20)
+        while x < side:
+            if canvas.bank.faces and high < 50:
+                face = int(rng.integers(canvas.bank.faces))
+                x += canvas.print_word(
+                    "abcdefgh"[int(rng.integers(8)) :], x, y, high, face, faint, True
+                )
+            else:
+                points = np.cumsum(rng.normal(0, high / 3, (6, 2)), axis=0) + np.array([x, y])
+                level = float(canvas.image.mean()) * (1 - faint)
+                thick = max(1, int(high / 12))
+                cv2.polylines(
+                    canvas.image, [points.astype(np.int32)], False, level, thick, cv2.LINE_AA
+                )
+                x += high * 0.5
+            x += high * rng.uniform(0.2, 1)
+        y += high * rng.uniform(1.4, 2.5)
+    change = canvas.image - before
+    canvas.image[:] = before + cv2.GaussianBlur(change, (0, 0), rng.uniform(0.8, 3))
+
+
+def folds(image: Image, rng: Rng) -> None:
+    """Creases: a bright or dark line, the paper a little darker on one side."""
+    side = len(image)
+    line = np.arange(side, dtype=np.float32)
+    for _ in range(int(rng.integers(1, 4))):
+        angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
+        x, y = rng.uniform(0, side, 2)
+        away = np.float32(np.cos(angle)) * (line[None] - x) + np.float32(np.sin(angle)) * (
+            line[:, None] - y
+        )
+        ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
+        slope = np.clip(away / np.float32(rng.uniform(3, 60)), -1, 1)
+        image *= (
+            1
+            + np.float32(rng.uniform(-0.25, 0.2)) * ridge
+            + np.float32(rng.uniform(0, 0.06)) * slope
+        )
+
+
+def stains(image: Image, rng: Rng) -> None:
+    """Rings of cups, drops, smears: softly darker or brighter than the paper."""
+    side = len(image)
+    for _ in range(int(rng.integers(1, 5))):
+        spot = np.zeros((side, side), np.float32)
+        middle = rng.integers(0, side, 2).tolist()
+        axes = (int(rng.uniform(5, 110)), int(rng.uniform(5, 110)))
+        thick = -1 if rng.random() < 0.5 else int(rng.integers(1, 9))
+        cv2.ellipse(spot, middle, axes, rng.uniform(0, 180), 0, 360, 1.0, thick, cv2.LINE_AA)
+        soft = np.asarray(cv2.GaussianBlur(spot, (0, 0), rng.uniform(0.6, 7)))
+        image *= 1 - np.float32(rng.uniform(-0.1, 0.4)) * soft
+
+
+def surface(side: int, rng: Rng) -> Image:
+    """What is no paper: wood, cloth, plaster, a keyboard, a lawn of noise, a plain wall."""
+    level = rng.uniform(15, 235)
+    image = np.full((side, side), level, np.float32)
+    kind = rng.random()
+    line = np.arange(side, dtype=np.float32)
+    if kind < 0.3:  # wood
+        bend = octaves(side, (64,), 1, rng)
+        along = line[:, None] if rng.random() < 0.5 else line[None]
+        wave = np.sin(
+            along * np.float32(rng.uniform(0.1, 0.8)) + np.float32(rng.uniform(1, 5)) * bend
+        )
+        image *= 1 + np.float32(rng.uniform(0.02, 0.2)) * wave
+    elif kind < 0.6:  # rough at many sizes: cloth, plaster, grass, faces out of focus
+        strength = np.float32(np.exp(rng.uniform(np.log(2), np.log(45))))
+        cells = sorted(int(c) for c in rng.choice([2, 4, 8, 16, 32, 64], 4, replace=False))
+        image += strength * octaves(side, cells, rng.uniform(0.8, 1.6), rng)
+    elif kind < 0.75:  # weave or tiles
+        fx, fy = rng.uniform(0.1, 1.2, 2)
+        grid = np.sin(fx * line)[None] * np.sin(fy * line)[:, None]
+        image += np.float32(rng.uniform(3, 40)) * grid
+    if rng.random() < 0.3:
+        things(image, rng)
+    return image
+
+
+def things(image: Image, rng: Rng) -> None:
+    """Windows, monitors, keys, cables, pens, faces of soft blobs."""
+    side = len(image)
+    for _ in range(int(rng.integers(1, 6))):
+        x, y = rng.uniform(-20, side, 2)
+        wide, high = np.exp(rng.uniform(np.log(8), np.log(200), 2))
+        level = rng.uniform(5, 250)
+        kind, pen = rng.random(), int(rng.integers(1, 9))
+        if kind < 0.3:  # a window or a monitor, with a frame
+            cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, -1)
+            cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), 255 - level, pen)
+            if rng.random() < 0.5:
+                cv2.line(
+                    image,
+                    (int(x + wide / 2), int(y)),
+                    (int(x + wide / 2), int(y + high)),
+                    255 - level,
+                    pen,
+                )
+        elif kind < 0.45:  # keys
+            step = max(8.0, wide / 4)
+            for row in range(3):
+                for column in range(5):
+                    a = (int(x + column * step), int(y + row * step))
+                    cv2.rectangle(
+                        image,
+                        a,
+                        (a[0] + int(0.8 * step), a[1] + int(0.8 * step)),
+                        level,
+                        -1 if row else pen,
+                    )
+        elif kind < 0.7:  # a cable, a pen, a branch
+            points = np.cumsum(rng.normal(0, side / 6, (5, 2)), axis=0) + np.array([x, y])
+            if rng.random() < 0.4:
+                points = points[:2] + (points[1:2] - points[:1]) * [[0], [3]]
+            cv2.polylines(
+                image,
+                [points.astype(np.int32)],
+                False,
+                level,
+                int(rng.integers(1, 22)),
+                cv2.LINE_AA,
+            )
+        else:  # a face, a fist, a cup
+            axes = (int(wide / 2) + 2, int(high / 2) + 2)
+            middle = (int(x + wide / 2), int(y + high / 2))
+            cv2.ellipse(image, middle, axes, rng.uniform(0, 180), 0, 360, level, -1, cv2.LINE_AA)
+            for eye in (-1, 1):
+                at = (int(middle[0] + eye * axes[0] * 0.4), int(middle[1] - axes[1] * 0.25))
+                size = (max(1, axes[0] // 6), max(1, axes[1] // 12))
+                cv2.ellipse(image, at, size, 0, 0, 360, level * 0.5, -1, cv2.LINE_AA)
+    if rng.random() < 0.5:
+        image[:] = cv2.GaussianBlur(image, (0, 0), float(np.exp(rng.uniform(-0.5, 2))))
+
+
+def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
+    """Lay a sheet on a surface, at any angle, its edge across the page; return where none is.
+
+    Parameters
+    ----------
+    image : ndarray of float32, shape (side, side)
+        The sheet; what shows of the surface is painted over it.
+    under : ndarray of float32, shape (side, side)
+    """
+    side = len(image)
+    angle = rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi
+    normal = np.array([np.cos(angle), np.sin(angle)])
+    edges = [(normal, rng.uniform(0.15, 0.45) * side)]
+    if rng.random() < 0.5:
+        turned = np.array([-normal[1], normal[0]]) * float(rng.choice([-1, 1]))
+        edges.append((turned, rng.uniform(0.15, 0.45) * side))
+    if rng.random() < 0.3:
+        edges.append((-normal, rng.uniform(0.2, 0.5) * side))
+    line = np.arange(side, dtype=np.float32) - side / 2
+    inside = np.full((side, side), 1e3, np.float32)
+    for way, reach in edges:
+        away = reach - (np.float32(way[0]) * line[None] + np.float32(way[1]) * line[:, None])
+        inside = np.minimum(inside, away.astype(np.float32))
+    sheet = np.clip(inside + 0.5, 0, 1)
+    shade = np.exp(np.minimum(inside, 0) / np.float32(rng.uniform(2, 25)))
+    dark = under * (1 - np.float32(rng.uniform(0, 0.6)) * shade)
+    image[:] = image * sheet + dark * (1 - sheet)
+    return np.asarray(inside < 3)

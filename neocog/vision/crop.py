@@ -1,0 +1,100 @@
+"""The ink of one box, off its paper, in the form of MNIST's digits."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.vision.normalise import SIDE, normalise
+
+_MARGIN = 0.2  # of the longer side, around the box
+_FINE = 72  # pixels that a larger box is reduced to
+_PAPER, _INK = 0.18, 0.72  # of full contrast: no ink yet, full ink
+
+
+def digit_of_box(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Cut a digit out of a picture.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+    box : ndarray, shape (4,)
+        Left, top, width, height in pixels.
+
+    Returns
+    -------
+    ndarray of uint8, shape (28, 28)
+        Ink 255, as `neocog.vision.normalise` makes it; all 0 where the box holds no contrast.
+    """
+    crop, inner = _cropped(grey, box)
+    away = crop - _paper(crop, inner)
+    x, y, wide, high = inner
+    within = away[y : y + high, x : x + wide]
+    if not within.size:
+        return np.zeros((SIDE, SIDE), np.uint8)
+    bright, dark = float(np.percentile(within, 97)), -float(np.percentile(within, 3))
+    contrast = max(bright, dark)
+    if contrast < 2:
+        return np.zeros((SIDE, SIDE), np.uint8)
+    full = (away if bright > dark else -away) / np.float32(contrast)
+    ink = np.clip((full - _PAPER) / (_INK - _PAPER), 0, 1)
+    return normalise(_own(ink, inner))
+
+
+def _cropped(
+    grey: NDArray[np.uint8], box: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
+    """A box with a margin, reduced where it is large; and where the box lies in it."""
+    x, y, wide, high = (float(v) for v in box)
+    edge = _MARGIN * max(wide, high) + 2
+    left, top = max(0, int(x - edge)), max(0, int(y - edge))
+    right = min(grey.shape[1], int(np.ceil(x + wide + edge)))
+    bottom = min(grey.shape[0], int(np.ceil(y + high + edge)))
+    crop = grey[top : max(bottom, top + 1), left : max(right, left + 1)]
+    scale = min(1.0, _FINE / max(wide, high))
+    if scale < 1:
+        size = (max(1, round(crop.shape[1] * scale)), max(1, round(crop.shape[0] * scale)))
+        crop = np.asarray(cv2.resize(crop, size, interpolation=cv2.INTER_AREA), np.uint8)
+    inner = [max(0, round(v * scale)) for v in (x - left, y - top, wide, high)]
+    return crop.astype(np.float32), (inner[0], inner[1], max(1, inner[2]), max(1, inner[3]))
+
+
+def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
+    """The paper's grey: a plane through what lies around the box, without neighbours."""
+    high, wide = crop.shape
+    rows, columns = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j].astype(np.float32)
+    around = np.ones(crop.shape, np.bool_)
+    x, y, w, h = inner
+    around[y : y + h, x : x + w] = False
+    if around.sum() < 12:
+        around[:] = True
+    design = np.stack([np.ones_like(rows), rows, columns], axis=-1)
+    chosen = around
+    plane = np.full(crop.shape, np.median(crop[around]), np.float32)
+    for reach in (1.0, 1.0):
+        off = np.abs(crop - plane)
+        near = chosen & (off <= reach * max(float(np.median(off[around])) * 2.5, 3.0))
+        if near.sum() < 12:
+            break
+        solved = np.linalg.lstsq(design[near], crop[near], rcond=None)[0]
+        solved[1:] = np.clip(solved[1:], -40, 40)
+        plane = (design @ solved).astype(np.float32)
+    return plane
+
+
+def _own(ink: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
+    """Take away marks that lie outside the box for the most part."""
+    x, y, wide, high = inner
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(
+        (ink > 0.35).astype(np.uint8), connectivity=8
+    )
+    slack = max(1, round(0.06 * max(wide, high)))
+    inside = np.zeros(ink.shape, np.bool_)
+    inside[max(0, y - slack) : y + high + slack, max(0, x - slack) : x + wide + slack] = True
+    within = np.bincount(labels[inside], minlength=count)
+    area = stats[:, cv2.CC_STAT_AREA]
+    keep = within > 0.5 * area
+    keep[0] = False
+    keep &= area >= 0.04 * max(1, int(area[1:].max(initial=1)))
+    core = keep[labels]
+    near = np.asarray(cv2.dilate(core.astype(np.uint8), np.ones((3, 3), np.uint8))) > 0
+    return np.where(near & inside, ink, np.float32(0))

@@ -1,0 +1,253 @@
+"""The learned finder: a grey picture in, boxes of digits and signs with scores out.
+
+The picture is read at several sizes, each half of the one before; a network tells of every fourth
+pixel whether a digit or a sign is centred there and how large it is. Boxes of all sizes are put
+together and of those that overlap the best stays.
+
+Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grey = NDArray[np.uint8]
+Maps = NDArray[np.float32]
+
+SIGNS = "/-.,:+=()x*%÷#"
+"""Signs that are told from digits, in the order of the network's answers."""
+
+CELL = 4
+"""Pixels between two places that the network answers for."""
+UNIT = 16.0
+"""Pixels of which the logarithm of a width or a height counts."""
+WINDOW = 49
+"""Rows and columns of the window whose mean and variance are taken off."""
+FLOOR = 12.0
+"""Grey levels that are added to a window's variance as their square: flat paper stays flat."""
+MULTIPLE = 16
+"""The network halves its maps four times."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinderSettings:
+    """How a picture is searched; chosen by ``benchmarks/finder.py tune`` on the tuning pictures.
+
+    Attributes
+    ----------
+    long_side : int
+        Larger pictures are reduced to it, in pixels.
+    step : float
+        Between two sizes that the picture is read at.
+    least : float
+        Score below which nothing is told.
+    score : float
+        Score from which a box is a digit.
+    smallest, largest : float
+        Longer sides of marks that one size is asked for, in pixels of that size.
+    overlap : float
+        Share of the union of two boxes from which they are one mark.
+    inside : float
+        Share of the smaller of two boxes from which they are one mark.
+    most : int
+        Boxes of one page that are looked at, the best: a page of noise takes no longer.
+    """
+
+    long_side: int = 1600
+    step: float = 2.0
+    least: float = 0.1
+    score: float = 0.35
+    smallest: float = 9.0
+    largest: float = 150.0
+    overlap: float = 0.4
+    inside: float = 0.75
+    most: int = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Marks that were found on a page, best first.
+
+    Attributes
+    ----------
+    boxes : ndarray of float32, shape (N, 4)
+        Left, top, width and height in pixels of the picture.
+    scores : ndarray of float32, shape (N,)
+        How surely it is a digit, or a sign, 0 .. 1.
+    kinds : ndarray of int64, shape (N,)
+        0 .. 9 for a digit (what the finder takes it for, a guess), 10 + k for the sign `SIGNS[k]`.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    kinds: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, index: Any) -> "Finding":
+        return Finding(self.boxes[index], self.scores[index], self.kinds[index])
+
+    @property
+    def digits(self) -> NDArray[np.bool_]:
+        """Which marks are digits."""
+        return np.asarray(self.kinds < 10)
+
+
+class Network(Protocol):
+    """The network on some engine."""
+
+    def __call__(self, x: Maps) -> Maps:
+        """Answer for a normalised picture, (H, W) multiples of 16 -> (C, H / 4, W / 4)."""
+
+
+def normalised(grey: Grey) -> Maps:
+    """Return (g - mean) / sqrt(variance + FLOOR^2), both over a window of WINDOW pixels.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+
+    Returns
+    -------
+    ndarray of float32, shape (H, W)
+    """
+    import cv2
+
+    g = grey.astype(np.float32)
+    window = (WINDOW, WINDOW)
+    mean = np.asarray(cv2.blur(g, window), np.float32)
+    square = np.asarray(cv2.sqrBoxFilter(g, cv2.CV_32F, window), np.float32)
+    square -= mean * mean
+    np.maximum(square, 0, out=square)
+    square += np.float32(FLOOR**2)
+    g -= mean
+    g /= np.sqrt(square)
+    return g
+
+
+def sizes(shape: tuple[int, int], settings: FinderSettings) -> list[float]:
+    """Return the factors by which a picture (H, W) is reduced, the largest first."""
+    long = max(shape)
+    factor = min(1.0, settings.long_side / long)
+    factors = [factor]
+    while factor * long > settings.largest:
+        factor /= settings.step
+        factors.append(factor)
+    return factors
+
+
+def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
+    """Find the digits and signs of a picture.
+
+    Parameters
+    ----------
+    grey : ndarray of uint8, shape (H, W)
+    network : callable
+        See `Network`.
+    settings : FinderSettings, optional
+
+    Returns
+    -------
+    Finding
+        All marks of at least ``settings.least``; those of ``settings.score`` are sure enough.
+    """
+    settings = settings or FinderSettings()
+    found = []
+    levels = sizes((grey.shape[0], grey.shape[1]), settings)
+    reduced = grey
+    for number, factor in enumerate(levels):
+        reduced = _reduced(grey, reduced, factor)
+        x = _padded(normalised(reduced))
+        part = decode(network(x), settings, finest=number == 0, coarsest=number == len(levels) - 1)
+        scale = (grey.shape[1] / reduced.shape[1], grey.shape[0] / reduced.shape[0])
+        boxes = part.boxes * np.array([*scale, *scale], np.float32)
+        found.append(Finding(boxes, part.scores, part.kinds))
+    whole = Finding(
+        np.concatenate([part.boxes for part in found]),
+        np.concatenate([part.scores for part in found]),
+        np.concatenate([part.kinds for part in found]),
+    )
+    return merged(whole, settings)
+
+
+def _reduced(grey: Grey, before: Grey, factor: float) -> Grey:
+    """Reduce a picture; from the size before, which is at most twice as large."""
+    import cv2
+
+    if factor == 1.0:
+        return grey
+    size = (max(1, round(grey.shape[1] * factor)), max(1, round(grey.shape[0] * factor)))
+    return np.asarray(cv2.resize(before, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _padded(x: Maps) -> Maps:
+    high, wide = (math.ceil(side / MULTIPLE) * MULTIPLE for side in x.shape)
+    if (high, wide) == x.shape:
+        return x
+    out = np.zeros((high, wide), np.float32)
+    out[: x.shape[0], : x.shape[1]] = x
+    return out
+
+
+def decode(
+    maps: Maps, settings: FinderSettings, *, finest: bool = True, coarsest: bool = True
+) -> Finding:
+    """Turn the network's answers for one size into boxes.
+
+    Parameters
+    ----------
+    maps : ndarray of float32, shape (C, h, w)
+        Digit, sign, log width, log height, offset x, offset y, one map for each kind of mark.
+    finest, coarsest : bool
+        Whether no larger size, no smaller size of the picture is looked at: marks smaller or
+        larger than a size is asked for are told then, too.
+    """
+    import cv2
+
+    least = math.log(settings.least / (1 - settings.least))
+    best = maps[:2].max(axis=0)
+    peak = np.asarray(cv2.dilate(best, np.ones((3, 3), np.uint8)))
+    rows, columns = np.nonzero((best >= peak) & (best > least))
+    at = maps[:, rows, columns]
+    size = UNIT * np.exp(np.clip(at[2:4], -4, 4))
+    middle = (np.stack([columns, rows]) + 0.5 + at[4:6]) * CELL
+    long = size.max(axis=0)
+    digit = at[0] >= at[1]
+    small = settings.smallest if not finest else 0.0
+    small_sign = 0.4 * small
+    large = settings.largest if not coarsest else math.inf
+    keep = (long >= np.where(digit, small, small_sign)) & (long <= large)
+    kinds = np.where(digit, at[6:16].argmax(axis=0), 10 + at[16:].argmax(axis=0))
+    boxes = np.concatenate([middle - size / 2, size]).T
+    scores = 1 / (1 + np.exp(-np.maximum(at[0], at[1])))
+    return Finding(
+        boxes[keep].astype(np.float32),
+        scores[keep].astype(np.float32),
+        kinds[keep].astype(np.int64),
+    )
+
+
+def merged(found: Finding, settings: FinderSettings) -> Finding:
+    """Of marks that overlap keep the best, best first."""
+    order = np.argsort(-found.scores, kind="stable")[: settings.most]
+    found = found[order]
+    left, top = found.boxes[:, 0], found.boxes[:, 1]
+    right, bottom = left + found.boxes[:, 2], top + found.boxes[:, 3]
+    area = found.boxes[:, 2] * found.boxes[:, 3]
+    alive = np.ones(len(found), np.bool_)
+    kept = []
+    for i in range(len(found)):
+        if not alive[i]:
+            continue
+        kept.append(i)
+        wide = np.minimum(right, right[i]) - np.maximum(left, left[i])
+        high = np.minimum(bottom, bottom[i]) - np.maximum(top, top[i])
+        common = np.maximum(wide, 0) * np.maximum(high, 0)
+        same = common > settings.overlap * (area + area[i] - common)
+        same |= common > settings.inside * np.minimum(area, area[i])
+        alive &= ~same
+    return found[np.array(kept, np.int64)]

@@ -1,0 +1,164 @@
+"""The finder's file and the engines that run it: onnxruntime where it is installed, else OpenCV.
+
+The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
+written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import ModelError
+from neocog.files import atomic_write
+from neocog.vision.finder import Maps
+from neocog.vision.onnx_bytes import onnx_bytes
+
+FORMAT = "neocog finder 1"
+OPERATIONS = ("Conv", "Relu", "Add", "Mul", "Div", "Sqrt", "Concat", "Resize")
+_LARGEST = 1 << 20  # bytes of a file
+_MOST = 400  # operations
+
+
+@dataclass(frozen=True, slots=True)
+class FinderModel:
+    """A learned finder.
+
+    Attributes
+    ----------
+    nodes : list of dict
+        Operations, see `neocog.vision.onnx_bytes.onnx_bytes`.
+    tensors : dict of ndarray of float32
+    card : dict
+        What it was learned from, by which command.
+    id : str
+        ``finder@`` and the first figures of the file's hash.
+    """
+
+    nodes: list[dict[str, Any]]
+    tensors: dict[str, NDArray[np.float32]]
+    card: dict[str, Any]
+    id: str
+
+    def onnx(self) -> bytes:
+        """The network as ONNX, from ``x`` (1, 1, H, W)."""
+        return onnx_bytes(self.nodes, self.tensors)
+
+
+def save_finder(
+    path: Path,
+    nodes: list[dict[str, Any]],
+    tensors: dict[str, NDArray[np.float32]],
+    card: dict[str, Any],
+) -> None:
+    """Write a finder's file, weights as float16."""
+    from safetensors.numpy import save
+
+    metadata = {"format": FORMAT, "nodes": json.dumps(nodes), "card": json.dumps(card)}
+    halves = {name: value.astype(np.float16) for name, value in tensors.items()}
+    with atomic_write(path) as stream:
+        stream.write(save(halves, metadata=metadata))
+
+
+def load_finder(path: str | Path) -> FinderModel:
+    """Read a finder's file.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, broken, too large, or holds another thing.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        data = _bytes(Path(path))
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        if metadata["format"] != FORMAT:
+            raise ValueError(f"its format is {metadata['format']!r}")
+        tensors = {name: value.astype(np.float32) for name, value in load(data).items()}
+        nodes, card = json.loads(metadata["nodes"]), json.loads(metadata["card"])
+        _check(nodes, tensors)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise ModelError(f"finder {path} cannot be used: {reason}") from None
+    return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
+
+
+def _bytes(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        data = stream.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST:,} bytes")
+    return data
+
+
+def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
+    """See that every operation is a known one and reads what is there."""
+    if not 0 < len(nodes) <= _MOST:
+        raise ValueError(f"it has {len(nodes)} operations, where 1 to {_MOST} are wanted")
+    known = {"x", *tensors}
+    for node in nodes:
+        if node["op"] not in OPERATIONS:
+            raise ValueError(f"operation {node['op']!r} is unknown")
+        if not set(node["inputs"]) <= known:
+            raise ValueError(f"operation {node['output']!r} reads what is not there")
+        if node["op"] == "Conv":
+            numbers = [node[name] for name in ("stride", "groups", "padding", "dilation")]
+            if not all(isinstance(n, int) and 0 <= n <= 512 for n in numbers):
+                raise ValueError(f"operation {node['output']!r} has odd numbers")
+        known.add(node["output"])
+    if not all(np.isfinite(value).all() for value in tensors.values()):
+        raise ValueError("it holds what is no number")
+
+
+class OnnxRuntime:
+    """The network in onnxruntime.
+
+    Parameters
+    ----------
+    model : FinderModel
+    threads : int
+        Threads of one answer.
+    """
+
+    def __init__(self, model: FinderModel, *, threads: int = 1) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
+        self._session = onnxruntime.InferenceSession(
+            model.onnx(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def __call__(self, x: Maps) -> Maps:
+        """(H, W) -> (C, H / 4, W / 4)."""
+        return np.asarray(self._session.run(None, {"x": x[None, None]})[0][0], np.float32)
+
+
+class OpenCV:
+    """The network in OpenCV's dnn; its threads are OpenCV's."""
+
+    def __init__(self, model: FinderModel) -> None:
+        import cv2
+
+        self._net = cv2.dnn.readNetFromONNX(np.frombuffer(model.onnx(), np.uint8))
+
+    def __call__(self, x: Maps) -> Maps:
+        """(H, W) -> (C, H / 4, W / 4)."""
+        self._net.setInput(x[None, None])
+        return np.asarray(self._net.forward()[0], np.float32)
+
+
+def open_finder(model: FinderModel, *, threads: int = 1) -> OnnxRuntime | OpenCV:
+    """Open the quickest engine that is installed: onnxruntime takes half of OpenCV's time."""
+    try:
+        return OnnxRuntime(model, threads=threads)
+    except ImportError:
+        return OpenCV(model)

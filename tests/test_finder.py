@@ -1,0 +1,237 @@
+"""The finder: its pages, its networks on every engine, its boxes, its training."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neocog.errors import InputError, ModelError
+from neocog.learning.finder.boxes import compared
+from neocog.learning.pages.forms import CELLS, make_form
+from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
+from neocog.learning.teacher.page import draw_page
+from neocog.learning.teacher.trace import trace
+from neocog.vision.crop import digit_of_box
+from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
+from neocog.vision.finder_model import OpenCV, load_finder, save_finder
+
+
+def seven() -> np.ndarray:
+    scan = np.zeros((28, 28), np.uint8)
+    scan[4:7, 6:21] = 255
+    for row in range(7, 24):
+        column = 19 - (row - 7) // 2
+        scan[row, column : column + 3] = 255
+    return scan
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    strokes = trace(seven())
+    points = np.concatenate(strokes)
+    cuts = np.cumsum([0, *map(len, strokes)])
+    count = 4
+    made = Bank(
+        points=np.concatenate([points * 1000 / 84] * count).astype(np.int16),
+        stroke_start=np.concatenate(
+            [cuts[:-1] + k * cuts[-1] for k in range(count)] + [[count * cuts[-1]]]
+        ).astype(np.int32),
+        sample_start=(np.arange(count + 1) * len(strokes)).astype(np.int32),
+        labels=np.full(count, 7, np.uint8),
+        sources=np.array([0, 1, 0, 1], np.uint8),
+        held=np.array([False, False, True, True]),
+        scans=np.stack([seven()] * 2),
+        scan_labels=np.array([7, 7], np.uint8),
+        scan_held=np.array([False, True]),
+        glyphs=np.full(len(GLYPHS) * 12, 255, np.uint8),
+        glyph_box=np.array([[k * 12, 4, 3, 2] for k in range(len(GLYPHS))], np.int32),
+    )
+    path = tmp_path_factory.mktemp("bank") / "bank.npz"
+    made.save(path)
+    return path
+
+
+def test_a_traced_scan_keeps_its_form() -> None:
+    strokes = trace(seven())
+    whole = np.concatenate(strokes)
+    assert 1 <= len(strokes) <= 3
+    assert np.ptp(whole[:, 0]) == pytest.approx(3 * 14, abs=8)
+    assert np.ptp(whole[:, 1]) == pytest.approx(3 * 20, abs=8)
+
+
+def test_the_last_fifth_of_the_writers_is_held_back() -> None:
+    held = last_fifth(["b", "b", "a", "c", "d", "e", "e"])
+    assert held.tolist() == [False] * 5 + [True] * 2
+    assert last_fifth(["one"] * 10).tolist() == [False] * 8 + [True] * 2
+
+
+def test_a_bank_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=SOURCES[0]):
+        build_bank(tmp_path)
+    (tmp_path / "bank.npz").write_bytes(b"no")
+    with pytest.raises(InputError, match="no bank"):
+        load_bank(tmp_path / "bank.npz")
+
+
+def test_pages_follow_from_seed_and_variation(bank: Path) -> None:
+    known = load_bank(bank)
+    for seed in range(25):
+        page = draw_page(known, seed, side=128)
+        again = draw_page(known, seed, side=128)
+        assert page.image.tobytes() == again.image.tobytes()
+        assert page.marks.tobytes() == again.marks.tobytes()
+        assert page.image.shape == (128, 128)
+        assert (page.marks[:, 1:3] >= 0).all()
+        assert (page.marks[:, 1:3] <= 128).all()
+    other = draw_page(known, 3, 1, side=128)
+    assert other.image.tobytes() != draw_page(known, 3, side=128).image.tobytes()
+
+
+def test_a_fifth_of_pages_carries_no_digit(bank: Path) -> None:
+    known = load_bank(bank)
+    labels = [draw_page(known, seed, side=128).marks[:, 0] for seed in range(150)]
+    without = sum(not ((each >= 0) & (each < 10)).any() for each in labels)
+    assert 0.2 * 150 <= without <= 0.55 * 150
+    assert any((each >= 10).any() for each in labels)
+
+
+def test_no_training_page_uses_what_measures() -> None:
+    folder = Path(__file__).resolve().parent.parent / "neocog" / "learning" / "teacher"
+    for file in folder.glob("*.py"):
+        text = file.read_text()
+        assert "pages.conditions" not in text
+        assert "pages.forms" not in text
+        assert "putText" not in text
+        assert "load_default" not in text
+    layouts = (folder / "layouts.py").read_text()
+    assert not [name for name in CELLS if f'"{name}"' in layouts]
+
+
+def test_every_form_tells_where_its_digits_stand() -> None:
+    digits, labels = np.stack([seven()] * 3), np.array([7, 7, 7])
+    for name in CELLS:
+        grey, text, marks = make_form(name, digits, labels, np.random.default_rng(5))
+        assert grey.dtype == np.uint8
+        assert len(text.replace("\n", "")) == len(marks) > 0
+
+
+def test_sizes_end_where_the_whole_picture_is_small() -> None:
+    settings = FinderSettings()
+    assert sizes((480, 640), settings)[0] == 1.0
+    assert sizes((3000, 4000), settings)[0] == 0.4
+    assert 640 * sizes((480, 640), settings)[-1] <= settings.largest
+
+
+def heat(at: list[tuple[int, int, float, float]]) -> np.ndarray:
+    maps = np.zeros((30, 24, 24), np.float32)
+    maps[:2] = -8
+    for row, column, high, score in at:
+        maps[0, row, column] = score
+        maps[2:4, row, column] = np.log(high / 16)
+        maps[6 + 3, row, column] = 1
+    return maps
+
+
+def test_decoding_and_merging() -> None:
+    settings = FinderSettings()
+    found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), settings)
+    assert len(found) == 2
+    assert found.kinds.tolist() == [3, 3]
+    assert found.boxes[0].tolist() == pytest.approx([12, 12, 20, 20])
+    twice = Finding(
+        np.repeat(found.boxes, 2, axis=0), np.array([0.5, 0.9, 0.8, 0.4], np.float32),
+        np.repeat(found.kinds, 2),
+    )  # fmt: skip
+    once = merged(twice, settings)
+    assert once.scores.tolist() == pytest.approx([0.9, 0.8])
+
+
+def test_found_marks_are_compared_with_those_that_stand_there() -> None:
+    found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), FinderSettings())
+    marks = np.array([[3, 22, 22, 20, 20], [1, 80, 80, 10, 10]], np.float32)
+    assert compared(found, marks).tolist() == [2, 1, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("paper", "ink"), [(200, 60), (40, 220), (120, 95)])
+def test_the_ink_of_a_box_is_cut_out_on_any_paper(paper: int, ink: int) -> None:
+    grey = np.full((80, 90), paper, np.float32) + np.linspace(0, 12, 90)[None]
+    grey[20:60, 30:58] += (ink - paper) * np.kron(seven(), np.ones((2, 1)))[8:48, :] / 255
+    digit = digit_of_box(grey.clip(0, 255).astype(np.uint8), np.array([34, 20, 20, 40], np.float32))
+    alone = (digit > 128).sum()
+    assert 30 < alone < 250
+    assert digit[13, 4] < 128
+
+
+def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "finder.safetensors"
+    node = {"op": "Relu", "inputs": ["x"], "output": "m0"}
+    save_finder(path, [node], {"w0": np.zeros(1, np.float32)}, {})
+    assert load_finder(path).id.startswith("finder@")
+    save_finder(path, [{**node, "op": "Loop"}], {"w0": np.zeros(1, np.float32)}, {})
+    with pytest.raises(ModelError, match="Loop"):
+        load_finder(path)
+    save_finder(path, [{**node, "inputs": ["y"]}], {"w0": np.zeros(1, np.float32)}, {})
+    with pytest.raises(ModelError, match="not there"):
+        load_finder(path)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ModelError, match="cannot be used"):
+        load_finder(path)
+
+
+@pytest.mark.parametrize("front", ["plain", "neocog"])
+def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from neocog.learning.finder import networks
+
+    torch.manual_seed(0)
+    network = networks.FinderNetwork(front).eval()
+    graph = network.graph()
+    path = tmp_path / "finder.safetensors"
+    save_finder(path, graph.nodes, graph.tensors, {})
+    grey = np.random.default_rng(0).integers(0, 255, (64, 96), np.uint8)
+    x = normalised(grey)
+    told = networks.normalised(torch.from_numpy(grey)[None])
+    assert np.abs(told[0, 0].numpy() - x).max() < 1e-3
+    with torch.no_grad():
+        wanted = network(told)[0].numpy()
+    model = load_finder(path)
+    answer = OpenCV(model)(x)
+    assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
+    assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
+    assert isinstance(find(grey, OpenCV(model)), Finding)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert onnxruntime
+    from neocog.vision.finder_model import OnnxRuntime
+
+    assert np.abs(OnnxRuntime(model)(x) - answer).max() < 1e-3
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from dataclasses import replace
+
+    from neocog.errors import UsageError
+    from neocog.learning.finder import training
+
+    torch.set_num_threads(1)
+    given = training.FinderTraining(
+        chunk=8, chunks=2, passes=1, batch=4, side=64, validation=4, seed=3
+    )
+    whole = training.train_finder(bank, tmp_path / "a", given, workers=1, tell=lambda _: None)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(_: str) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        training.train_finder(bank, tmp_path / "b", given, workers=1, tell=stop)
+    again = training.train_finder(bank, tmp_path / "b", given, workers=1, tell=lambda _: None)
+    for one, other in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    assert (tmp_path / "a" / "curves.json").read_text() == (
+        tmp_path / "b" / "curves.json"
+    ).read_text()
+    with pytest.raises(UsageError, match="rate"):
+        training.train_finder(bank, tmp_path / "b", replace(given, rate=1.0), workers=1)
