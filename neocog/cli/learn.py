@@ -126,8 +126,8 @@ def train(
 
     if finder is not None:
         finders.learn(
-            finder, data, _place(output), seed=seed, chunks=chunks, minutes=minutes, device=device,
-            folder=checkpoints, fonts=fonts,
+            finder, data[0], _place(output), seed=seed, chunks=chunks, minutes=minutes,
+            device=device, folder=checkpoints, fonts=fonts,
         )  # fmt: skip
         return
     numbers = _precision(precision)
