@@ -46,7 +46,8 @@ def test_two_pixels_are_one_of_the_digit() -> None:
     inner = DIGITS.copy()
     inner[:, :, :3] = inner[:, :, -1:] = inner[:, :1] = inner[:, -2:] = 0
     moved = np.roll(inner, (1, -2), axis=(1, 2))
-    np.testing.assert_array_equal(u0_from_digits(moved), shifted(u0_from_digits(inner), 2, -4))
+    there = shifted(u0_from_digits(inner), 2, -4)  # OpenCV rounds columns at the end otherwise
+    np.testing.assert_allclose(u0_from_digits(moved), there, rtol=0, atol=2e-7)
 
 
 def test_rows_of_the_table() -> None:
