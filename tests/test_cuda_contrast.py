@@ -91,9 +91,13 @@ def test_silence_is_decided_as_in_float64(machine: Emulator) -> None:
 
 
 def test_u0_is_what_the_other_engines_see(machine: Emulator) -> None:
-    """From digits and from U0 the responses are the same numbers."""
+    """From digits and from U0 the responses are the same, but for the last bit of OpenCV's resize.
+
+    On some processors (seen on an AMD EPYC of 2026-11-22) it rounds otherwise than the formula.
+    """
     seen = digits(14)
     step, lay = step_of("digits", machine, "fp32")
     from_u0 = ContrastOfU0(machine, tiny_model(), 0, lay, "fp32")
     got = respond(machine, step, lay, seen)
-    assert np.array_equal(got, respond(machine, from_u0, lay, u0_from_digits(seen)))
+    wanted = respond(machine, from_u0, lay, u0_from_digits(seen))
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
