@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neocog.errors import InputError
+from neocog.jsontext import to_json
 from neocog.vision.decode import check_size
 
 MEMORY = 2**30
@@ -218,7 +219,7 @@ def main() -> None:
         os._exit(0)
 
     def say(pixels: Any = None, **told: Any) -> None:
-        answers.write(json.dumps(told if pixels is None else {"shape": pixels.shape}).encode())
+        answers.write(to_json(told if pixels is None else {"shape": pixels.shape}).encode())
         answers.write(b"\n")
         if pixels is not None:
             answers.write(memoryview(pixels).cast("B"))

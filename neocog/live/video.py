@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from neocog.errors import InputError
+from neocog.jsontext import to_json
 from neocog.live.child import Child
 from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, SourceLost
@@ -98,7 +99,7 @@ class VideoFile:
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
         self._due = False
-        told = self._told(json.dumps(asdict(self._asked)).encode() + b"\n")
+        told = self._told(to_json(asdict(self._asked)).encode() + b"\n")
         if "end" in told:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(told)}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import ModelError
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.vision.finder import Maps
 from neocog.vision.onnx_bytes import onnx_bytes
 
@@ -58,7 +59,7 @@ def save_finder(
     """Write a finder's file, weights as float16."""
     from safetensors.numpy import save
 
-    metadata = {"format": FORMAT, "nodes": json.dumps(nodes), "card": json.dumps(card)}
+    metadata = {"format": FORMAT, "nodes": to_json(nodes), "card": to_json(card)}
     halves = {name: value.astype(np.float16) for name, value in tensors.items()}
     with atomic_write(path) as stream:
         stream.write(save(halves, metadata=metadata))

@@ -7,7 +7,6 @@ a run that was stopped goes on to the same bytes (on a CPU with the same number 
 ``seconds`` it goes by the clock instead, and two runs differ.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.measure import Score, score_pages
 from neocog.learning.finder.networks import FRONTS, FinderNetwork, normalised
@@ -180,7 +180,7 @@ def _keep(run: _Run, folder: Path, settings: FinderTraining) -> None:
     }  # fmt: skip
     save_checkpoint(folder / "run.safetensors", tensors, state)
     with atomic_write(folder / "curves.json") as stream:
-        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
+        stream.write(to_json(run.curves, indent=1, sort_keys=True).encode())
 
 
 def _restore(run: _Run, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def _learn(
     last = score_pages(run.average, validation.pages(), place)
     run.curves.append({"chunk": float(run.number), "steps": float(run.steps)} | last.told())
     with atomic_write(folder / "curves.json") as stream:
-        stream.write(json.dumps(run.curves, indent=1, sort_keys=True).encode())
+        stream.write(to_json(run.curves, indent=1, sort_keys=True).encode())
     tell(" ".join(f"{k} {v:.4g}" for k, v in last.told().items()))
 
 
