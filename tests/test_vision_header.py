@@ -227,6 +227,7 @@ import sys
 import cv2, numpy
 from neocog.errors import InputError
 from neocog.vision.decode import decode
+from neocog.vision.header import headers
 def at(name):
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
