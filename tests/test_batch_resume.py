@@ -345,7 +345,7 @@ def test_what_others_append_is_kept(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_run_and_it_is_gone_on_with(
     model: str, scans: Path, tmp_path: Path
 ) -> None:
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="needs POSIX limits")
     out = tmp_path / "out.jsonl"
     words = ["read", str(scans), "--model", model, "--workers", "0", "-o", str(out)]
     done = subprocess.run(

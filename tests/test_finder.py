@@ -180,7 +180,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("front", ["plain", "neocog"])
 def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks
 
     torch.manual_seed(0)
@@ -199,7 +199,7 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
     assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
     assert isinstance(find(grey, OpenCV(model)), Finding)
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: neocog[onnx]")
     assert onnxruntime
     from neocog.vision.finder_model import OnnxRuntime
 
@@ -207,7 +207,7 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from dataclasses import replace
 
     from neocog.errors import UsageError
