@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import cv2
 import numpy as np
 
-from neocog.bench.evaluate import edit_distance
+from neocog.evaluation.evaluate import edit_distance
 from neocog.learning.finder.boxes import compared
 from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
 from neocog.learning.pages.forms import CELLS, make_form

@@ -40,7 +40,7 @@ from benchmarks.record import write_results
 from benchmarks.spread import spread
 from neocog.batch.reader import Reader
 from neocog.batch.records import PageReading
-from neocog.bench.evaluate import edit_distance
+from neocog.evaluation.evaluate import edit_distance
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import (
     BLANK,

@@ -28,7 +28,7 @@ from benchmarks.spread import spread
 from neocog.batch.context import runs_of
 from neocog.batch.policy import Policy
 from neocog.batch.reader import Reader
-from neocog.bench.evaluate import edit_distance
+from neocog.evaluation.evaluate import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset
 from neocog.network.engine import cores
 from neocog.network.model import load_model

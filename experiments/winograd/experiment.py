@@ -1,0 +1,367 @@
+"""``neocog bench winograd``: decomposed Winograd convolution as Lee and Kwak measure it.
+
+Active lanes of the filter transform in both orders of threads; the transform alone, and the whole
+convolution with filters that change; the four layers with fixed filters beside cuDNN and FFT.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments.harness.attended import Watch, attend, faults_of, need_device
+from experiments.harness.builds import build_all
+from experiments.winograd.lanes import (
+    add_profile,
+    lane_kernels,
+    lane_rows,
+    profile_launches,
+    read_profile,
+)
+from experiments.winograd.layers import (
+    BATCHES,
+    LAYERS,
+    PAPER_WAY,
+    QUICK_WAYS,
+    WAYS,
+    Data,
+    Layer,
+    Way,
+    chosen_way,
+    count_rows,
+)
+from neocog.cuda.kernel import Machine
+from neocog.errors import InputError, UsageError
+from neocog.evaluation import machine
+
+Rows = list[dict[str, Any]]
+Save = Callable[[dict[str, Any]], None]
+Log = Callable[[str], None]
+
+#: Input channels of the census on the CPU, where a thread takes microseconds.
+_EMULATED_CHANNELS = 1
+
+
+#: Seconds that the standard run may take.
+SECONDS = 600.0
+_QUICK_SECONDS = 60.0
+#: Seconds that references and building, and the lane census, may take at most.
+_BUILDING, _LANES = 240.0, 90.0
+#: Share of the time that is kept for the names of cuDNN's kernels.
+_NAMING = 0.12
+
+
+def facts(command: str, gpu: Any = None) -> dict[str, Any]:
+    """Return what a result depends on: machine, driver, CUDA, libraries, code, day."""
+    number = getattr(gpu, "number", 0)
+    found = machine.about(command, gpu=gpu is not None, number=number)
+    if gpu is not None:
+        found |= {"multiprocessors": gpu.processors, "compute capability": f"{gpu.arch / 10:.1f}"}
+        for name, get in (("driver's CUDA", "driverGetVersion"), ("CUDA", "runtimeGetVersion")):
+            version = getattr(gpu.xp.cuda.runtime, get, lambda: 0)()
+            found[name] = f"{version // 1000}.{version % 1000 // 10}"
+    return found
+
+
+def run_on_cpu(
+    *, quick: bool, save: Save, log: Log, command: str = "neocog bench winograd --cpu"
+) -> dict[str, Any]:
+    """Count operations and bytes, and take the lane census in the emulator: no GPU is needed.
+
+    Parameters
+    ----------
+    quick : bool
+        Batch 1 alone, and no census.
+    save : callable
+        Takes the result so far, after each part.
+    log : callable
+        Takes lines of progress.
+    command : str
+        What was asked for, as the result tells it.
+    """
+    result: dict[str, Any] = {"facts": facts(command), "quick": quick, "device": "cpu"}
+    result["counts"] = count_rows(BATCHES[:1] if quick else BATCHES)
+    save(result)
+    if not quick:
+        from neocog.cuda.emulator import Emulator
+
+        log("lane census, the kernels run on the CPU")
+        result["lanes"] = list(lane_rows(Emulator(), most_channels=_EMULATED_CHANNELS))
+        save(result)
+    return result
+
+
+def run_on_gpu(
+    *,
+    quick: bool,
+    save: Save,
+    log: Log,
+    gpu: Any = None,
+    peers: bool = True,
+    layers: tuple[Layer, ...] = LAYERS,
+    batches: tuple[int, ...] = BATCHES,
+    ways: tuple[Way, ...] | None = None,
+    seconds: float = SECONDS,
+    command: str = "neocog bench winograd",
+    number: int = 0,
+    watch: Watch | None = None,
+    earlier: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Check and time everything on a GPU.
+
+    Parameters
+    ----------
+    quick : bool
+        Fewer ways, batch 1 and 16, three rounds: within a minute.
+    save : callable
+        Takes the result so far, after each layer and batch.
+    log : callable
+        Takes lines of progress.
+    gpu : Gpu, optional
+        Device ``number`` if not given.
+    peers : bool
+        Whether PyTorch runs beside.
+    layers, batches, ways : tuple
+        What is run.
+    seconds : float
+        When this much time has gone no layer and batch is begun; ``not_run`` names those left.
+    command : str
+        What was asked for, as the result tells it.
+    number : int
+        Which GPU.
+    watch : Watch, optional
+        Who is told what comes next, and what is left out.
+    earlier : dict, optional
+        A result whose layers and batches are done.
+
+    Raises
+    ------
+    DeviceError
+        If there is no GPU.
+    """
+    end = time.monotonic() + seconds
+    gpu = gpu or _device(number)
+    from experiments.winograd.gpu import ROUNDS, Ours
+
+    watch = watch or Watch()
+    watch.doing("building", _BUILDING)
+    batches = tuple(b for b in batches if not quick or b <= 16)
+    ways = ways or (QUICK_WAYS if quick else WAYS)
+    rounds = 3 if quick else ROUNDS
+    result: dict[str, Any] = {"facts": facts(command, gpu), "quick": quick, "device": "cuda"}
+    result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
+    result["peers"] = _torch_facts(log) if peers else None
+    result |= earlier or {}
+    peers = bool(result["peers"])
+    if number and peers:
+        _set_torch_device(number)
+
+    done = {(row["layer"], row["batch"]) for row in result.get("summary", ())}
+    left = [
+        (layer, batch) for batch in batches for layer in layers if (layer.name, batch) not in done
+    ]
+    log("float64 references")
+    ours = [
+        Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds, watch=watch) for layer, batch in left
+    ]
+    log("building kernels")
+    kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
+    try:
+        build_all(gpu, kernels | lane_kernels())
+    except Exception as error:  # each is built when it is launched, then
+        log(f"kernels are not built together: {type(error).__name__}: {error}")
+    if "lanes" not in result:
+        _add_lanes(result, gpu, watch, log)
+        save(result)
+    timed: list[Data] = []
+    while ours and time.monotonic() < end - _NAMING * seconds:
+        one = ours.pop(0)
+        timed.append(one.data)
+        log(f"{one.data.layer.name}, batch {one.data.batch}")
+        every, changing = _ways(one.data, ways)
+        rows = list(one.rows(every, chosen_way(one.data.layer, one.data.batch)))
+        changed = list(one.changing(changing))
+        alone = list(one.filters(changing)) if one.data.batch == batches[0] else []
+        one.free()
+        _free(gpu)
+        if peers:
+            rows += _peer_rows(one.data, rounds, quick, watch, log)
+        for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
+            result[name] += found  # all of a layer and batch, or none
+        result["summary"] = summary(result["layers"])
+        save(result)
+    result["not_run"] = [f"{one.data.layer.name}, batch {one.data.batch}" for one in ours]
+    save(result)
+    for data in timed if peers else ():
+        if time.monotonic() > end:
+            break
+        _name_peers(result["layers"], data, watch, log)
+        save(result)
+    return result
+
+
+def run_attended(
+    *,
+    quick: bool,
+    save: Save,
+    log: Log,
+    seconds: float = SECONDS,
+    command: str,
+    number: int = 0,
+) -> dict[str, Any]:
+    """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
+    need_device("winograd", number)
+    seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
+    work = partial(run_on_gpu, quick=quick, log=progress, command=command, number=number)
+    return attend(work, {}, seconds=seconds, save=save, log=log, start=_BUILDING)
+
+
+def _device(number: int) -> Any:
+    from neocog.cuda.launcher import gpu
+
+    need_device("winograd", number)
+    found = gpu(number)
+    if number:
+        found.xp.cuda.Device(number).use()
+    return found
+
+
+def _set_torch_device(number: int) -> None:
+    import torch
+
+    torch.cuda.set_device(number)
+
+
+def _add_lanes(result: dict[str, Any], gpu: Any, watch: Watch, log: Log) -> None:
+    log("active lanes")
+    why = watch.why_not("active lanes")
+    watch.doing("active lanes", _LANES)
+    try:
+        result["lanes"] = [] if why else list(lane_rows(gpu))
+    except Exception as error:  # told at the end; the layers are still timed
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        result["wrong"] = [f"lanes: {why}"]
+
+
+def _ways(data: Data, ways: tuple[Way, ...]) -> tuple[list[Way], list[Way]]:
+    """The ways of a layer with fixed filters, and those with filters that change."""
+    chosen = chosen_way(data.layer, data.batch)
+    return list(dict.fromkeys((*ways, chosen))), list(dict.fromkeys((PAPER_WAY, chosen)))
+
+
+def _torch_facts(log: Log) -> dict[str, str] | None:
+    try:
+        from experiments.winograd.peers import facts as torch_facts
+    except ImportError:
+        log("PyTorch is not installed: cuDNN and FFT are left out (install neocog[bench])")
+        return None
+    return torch_facts()
+
+
+def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch, log: Log) -> Rows:
+    """Return the rows of PyTorch; none if it cannot be had at all."""
+    import torch
+
+    from experiments.winograd.peers import PRECISIONS, Peers
+
+    try:
+        peers = Peers(data, rounds=rounds, watch=watch)
+        found = list(peers.rows(PRECISIONS[:1] if quick else PRECISIONS))
+        torch.cuda.empty_cache()
+    except Exception as error:  # ours are still timed
+        log(f"PyTorch: {type(error).__name__}: {error}")
+        return []
+    return found
+
+
+def _name_peers(rows: Rows, data: Data, watch: Watch, log: Log) -> None:
+    from experiments.winograd.peers import Peers
+
+    try:
+        Peers(data, watch=watch).name(rows)
+    except Exception as error:  # a name is not worth a run
+        log(f"PyTorch: {type(error).__name__}: {error}")
+
+
+def _free(gpu: Any) -> None:
+    pool = getattr(gpu.xp, "get_default_memory_pool", None)
+    if pool is not None:
+        pool().free_all_blocks()
+
+
+def summary(rows: Rows) -> Rows:
+    """Return, by layer and batch, ours of choice and ours at best beside cuDNN in float32."""
+    out: Rows = []
+    for layer, batch in dict.fromkeys((row["layer"], row["batch"]) for row in rows):
+        here = [
+            row
+            for row in rows
+            if (row["layer"], row["batch"], row["precision"]) == (layer, batch, "fp32")
+            and row.get("us")
+        ]
+        ours = [row for row in here if "chosen" in row]
+        chosen = next((row for row in ours if row["chosen"]), None)
+        best = min(ours, key=lambda row: float(row["us"]), default=None)
+        line: dict[str, Any] = {"layer": layer, "batch": batch}
+        for name, row in (("chosen", chosen), ("best", best)):
+            line[name] = row and row["way"]
+            line[f"{name}_us"] = row and row["us"]
+        for way in ("cuDNN", "FFT"):
+            line[f"{way}_us"] = next((row["us"] for row in here if row["way"] == way), None)
+        if line["cuDNN_us"] and chosen:
+            line["ratio"] = line["cuDNN_us"] / line["chosen_us"]
+        out.append(line)
+    return out
+
+
+def faults(result: dict[str, Any]) -> list[str]:
+    """Return a line for everything of ours that failed or was wrong."""
+    rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
+    failed = (row for row in rows if "failed" in row and "multiplications" in row)
+    return [
+        *faults_of(result),
+        *result.get("wrong", ()),
+        *(f"{r['layer']}, batch {r['batch']}, {r['way']}: {r['failed']}" for r in failed),
+    ]
+
+
+def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
+    """Return an earlier result with a profiler's active lanes.
+
+    Parameters
+    ----------
+    path : Path or None
+        The result, as ``-o`` wrote it.
+    profile : Path
+        What the profiler printed, see :func:`~experiments.winograd.lanes.read_profile`.
+
+    Raises
+    ------
+    UsageError, InputError
+        If no result is named; if one of the files cannot be read or has other rows.
+    """
+    if path is None:
+        raise UsageError("--profile adds to an earlier result: name it with --output")
+    try:
+        result: Any = json.loads(path.read_text(encoding="utf-8"))
+        text = profile.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}, {profile}: {str(error).partition(chr(10))[0]}") from None
+    if not isinstance(result, dict) or not result.get("lanes"):
+        raise InputError(f"{path}: has no lanes; run neocog bench winograd -o {path.name} first")
+    add_profile(result["lanes"], read_profile(text))
+    return result
+
+
+def run_launches(device: Machine | None = None, *, number: int = 0) -> int:
+    """Launch every transform of Figs 4 and 5 once, for a profiler; returns how many."""
+    return sum(1 for _ in profile_launches(device or _device(number)))
+
+
+def progress(line: str) -> None:
+    """Print a line of progress on stderr."""
+    print(f"neocog: {line}", file=sys.stderr, flush=True)
