@@ -1,29 +1,45 @@
-"""``neocog bench``: the network beside what a user would run instead."""
+"""The commands of ``neocog bench``."""
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from experiments.harness import run
+from experiments.harness.attended import Result
+from experiments.harness.pages import draw, text, write_pages
+from experiments.harness.run import USUAL_SECONDS, Request
+from neocog.batch.device import choose_device
 from neocog.cli import options
 from neocog.errors import InputError, UsageError
+from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from experiments.network.compare import Comparison
     from experiments.network.gpu import GpuComparison
 
-_USUAL_SECONDS = 600.0
+app = typer.Typer(rich_markup_mode=None)
 
-app = typer.Typer(help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def _group() -> None:
-    """Benchmarks."""
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+]
+Figures = Annotated[
+    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+]
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
+]
+Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
+Less = Annotated[bool, typer.Option("--quick", help="Less of everything.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Within a minute.")]
 
 
 @app.command("network")
@@ -51,7 +67,6 @@ def bench_network(
 
     The scores of all sides are compared before anything is timed.
     """
-    from neocog.batch.device import choose_device
     from neocog.network.model import load_model
 
     loaded = load_model(model)
@@ -70,7 +85,7 @@ def bench_network(
             peers=["onnxruntime"] * onnx + names,
             rounds=rounds,
             host=True,
-            log=lambda line: print(line, file=sys.stderr),
+            log=run.progress,
         )
     else:
         from experiments.network.compare import compare
@@ -86,10 +101,7 @@ def bench_network(
 @app.command("slayer")
 def bench_slayer(
     device: options.Device = "auto",
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
-    ] = None,
+    data: Data = None,
     model: options.Model = "neocog-small",
     precision: options.Precision = None,
     sections: Annotated[
@@ -99,10 +111,8 @@ def bench_slayer(
         str,
         typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed."),
     ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Less of everything.")] = False,
+    output: Output = None,
+    quick: Less = False,
     as_json: options.Json = False,
 ) -> None:
     """The GPU paper's experiments (Ikeda et al. 2011): S-layers on CPU and GPU, its future work.
@@ -110,29 +120,25 @@ def bench_slayer(
     Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
     """
-    from experiments.slayer.experiment import Options, faults, merged, run_attended
-    from experiments.slayer.report import lines
-    from neocog.batch.device import choose_device
+    from experiments.slayer.experiment import Options, check_sections, merged
 
     earlier = _earlier(output)
-    where = choose_device(device)
-    words = tuple(name.strip() for name in sections.split(",") if name.strip())
     wanted = Options(
-        device=where,
+        device=choose_device(device),
         data=data,
         model=model,
         precision=precision or "fp16",
-        sections=words,
+        sections=tuple(_names(sections)),
         quick=quick,
-        **({"sizes": tuple(sizes.split(","))} if sizes else {}),
     )
+    if sizes:
+        wanted = replace(wanted, sizes=tuple(sizes.split(",")))
+    check_sections(wanted.sections, wanted.on_gpu)
 
-    def keep(found: dict[str, Any]) -> None:  # sections that this run does not have stay
+    def keep(found: Result) -> None:  # sections that this run does not have stay
         _written(merged(earlier, found), output)
 
-    result = run_attended(wanted, log=_told, keep=keep)
-    print(to_json(result) if as_json else "\n".join(lines(result)))
-    _end(faults(result))
+    _told("slayer", run.run("slayer", wanted, keep), as_json)
 
 
 @app.command("convpool")
@@ -140,23 +146,15 @@ def bench_convpool(
     cpu: Annotated[
         bool, typer.Option("--cpu", help="Operation counts alone: no GPU is needed.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Within a minute.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
-    ] = _USUAL_SECONDS,
+    quick: Quick = False,
+    output: Output = None,
+    figures: Figures = None,
+    seconds: Seconds = USUAL_SECONDS,
     tilings: Annotated[
         Path | None,
         typer.Option("--tilings", metavar="JSON", help="Write the quickest tilings of ours there."),
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")
-    ] = "cuda",
+    device: Cuda = "cuda",
     as_json: options.Json = False,
 ) -> None:
     """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
@@ -164,24 +162,13 @@ def bench_convpool(
     Every system is checked against float64 before it is timed; exit code 1 if one of ours is
     wrong or fails.
     """
-    from experiments.convpool import experiment as bench
-    from experiments.convpool.report import section, write_figures
+    from experiments.convpool import experiment
 
     _ready({"-o": output, "--tilings": tilings, "--figures": figures})
-    save = partial(_written, path=output)
-    words = _said("convpool", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
-    if cpu:
-        result = bench.run_on_cpu(command=words)
-    else:
-        result = bench.run_attended(
-            quick=quick, seconds=seconds, save=save, command=words, number=_number(device)
-        )
-    save(result)
-    if figures is not None:
-        write_figures(result, figures)
-    _written(bench.tilings(result), tilings, indent=None)
-    print(to_json(result) if as_json else section(result))
-    _end(bench.faults(result))
+    result = _run("convpool", cpu, quick, device, seconds, output)
+    _drawn("convpool", result, figures)
+    _written(experiment.tilings(result), tilings, indent=None)
+    _told("convpool", result, as_json)
 
 
 @app.command("winograd")
@@ -189,19 +176,11 @@ def bench_winograd(
     cpu: Annotated[
         bool, typer.Option("--cpu", help="Counts and lane census alone: no GPU is needed.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Within a minute.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
-    ] = _USUAL_SECONDS,
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")
-    ] = "cuda",
+    quick: Quick = False,
+    output: Output = None,
+    figures: Figures = None,
+    seconds: Seconds = USUAL_SECONDS,
+    device: Cuda = "cuda",
     launches: Annotated[
         bool, typer.Option("--launches", help="Only launch the transforms, for a profiler.")
     ] = False,
@@ -218,33 +197,19 @@ def bench_winograd(
     smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
     python -m neocog bench winograd --launches > lanes.csv
     """
-    from experiments.winograd import experiment as bench
-    from experiments.winograd.report import section, write_figures
+    from experiments.winograd import experiment
 
     if launches:
-        bench.progress(f"{bench.run_launches(number=_number(device))} transforms launched")
+        run.progress(f"{experiment.run_launches(number=_number(device))} transforms launched")
         return
     _ready({"-o": output, "--figures": figures})
-    save = partial(_written, path=output)
-    words = _said("winograd", cpu=cpu, quick=quick, device=device, seconds=seconds, output=output)
     if profile is not None:
-        result = bench.with_profile(output, profile)
-        save(result)
-    elif cpu:
-        result = bench.run_on_cpu(quick=quick, save=save, log=bench.progress, command=words)
+        result = experiment.with_profile(output, profile)
+        _written(result, output)
     else:
-        result = bench.run_attended(
-            quick=quick,
-            save=save,
-            log=bench.progress,
-            seconds=seconds,
-            command=words,
-            number=_number(device),
-        )
-    if figures is not None:
-        write_figures(result, figures)
-    print(to_json(result) if as_json else section(result))
-    _end(bench.faults(result))
+        result = _run("winograd", cpu, quick, device, seconds, output)
+    _drawn("winograd", result, figures)
+    _told("winograd", result, as_json)
 
 
 @app.command("all")
@@ -253,32 +218,21 @@ def bench_all(
         Path, typer.Option("--json", metavar="RESULTS", help="Write all results there, as JSON.")
     ],
     device: options.Device = "auto",
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
-    ] = None,
+    data: Data = None,
     only: Annotated[
         str, typer.Option("--only", metavar="NAME,...", help="Only these experiments.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Less of everything.")] = False,
+    quick: Less = False,
 ) -> None:
     """Run every experiment of the papers; exit code 1 if anything fails or is wrong.
 
     The file is written as results come; neocog bench report makes the page of it.
     """
-    from experiments.harness.all import faults, run_all
-    from neocog.batch.device import choose_device
-
     _ready({"--json": json_path})
-    results = run_all(
-        choose_device(device),
-        names=[name.strip() for name in only.split(",") if name.strip()],
-        quick=quick,
-        data=data,
-        log=_told,
-        keep=lambda found: _written(found, json_path),
-    )
-    _end(faults(results))
+    where, names = choose_device(device), _names(only)
+    words = [f"neocog bench all --device {where}", *["--quick"] * quick]
+    request = Request(device=where, quick=quick, data=data, command=" ".join(words))
+    _end(run.faults(run.run_all(names, request, partial(_written, path=json_path))))
 
 
 @app.command("report")
@@ -291,13 +245,15 @@ def bench_report(
         typer.Option(
             "--output", "-o", help="The page; pages of all tables and figures go beside it."
         ),
-    ] = Path("docs/experiments.md"),
+    ] = Path("experiments/README.md"),
 ) -> None:
     """Make the page of the experiments, every table and figure, from their results."""
-    from experiments.harness.all import load, write_page
-
-    for path in write_page(load(results), output):
+    for path in write_pages(run.load(results), output):
         print(path)
+
+
+def _names(words: str) -> list[str]:
+    return [name.strip() for name in words.split(",") if name.strip()]
 
 
 def _number(device: str) -> int:
@@ -308,33 +264,34 @@ def _number(device: str) -> int:
     return int(number or 0)
 
 
-def _said(
-    name: str, *, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None
-) -> str:
-    """Return the command that was given; of the output the file's name alone."""
+def _run(
+    name: str, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None
+) -> Result:
+    """Run an experiment and keep its result; the command is told with the output's name alone."""
     words = [f"neocog bench {name}", *["--cpu"] * cpu, *["--quick"] * quick]
     words += [f"--device {device}"] * (device != "cuda")
-    words += [f"--seconds {seconds:g}"] * (seconds != _USUAL_SECONDS)
-    return " ".join(words + ([f"-o {output.name}"] if output is not None else []))
+    words += [f"--seconds {seconds:g}"] * (seconds != USUAL_SECONDS)
+    words += [f"-o {output.name}"] if output is not None else []
+    where = "cpu" if cpu else f"cuda:{_number(device)}"
+    save = partial(_written, path=output)
+    result = run.run(name, Request(where, quick, seconds, command=" ".join(words)), save)
+    save(result)
+    return result
 
 
-def _earlier(path: Path | None) -> dict[str, Any]:
+def _earlier(path: Path | None) -> Result:
     """Return what the S-layers' result file holds before a run."""
-    from experiments.harness.all import load
-
     _ready({"-o": path})
     if path is None or not path.exists():
         return {}
-    found = load([path])
+    found = run.load([path])
     if list(found) != ["slayer"]:
         raise InputError(f"{path}: a result of {', '.join(found)}; give another -o")
     return found["slayer"]
 
 
-def _ready(places: Mapping[str, Path | None]) -> None:
+def _ready(places: dict[str, Path | None]) -> None:
     """Make the folders that a run writes to, and see now that it can; places by their options."""
-    from neocog.files import check_output
-
     for option, place in places.items():
         if place is not None:
             check_output(place, option, folder=option == "--figures", make=True)
@@ -342,20 +299,24 @@ def _ready(places: Mapping[str, Path | None]) -> None:
 
 def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:
     """Write a result, whole or not at all, if a file was named."""
-    from neocog.files import atomic_write
-
     if path is not None:
         with atomic_write(path) as stream:
             stream.write(to_json(found, indent=indent).encode() + b"\n")
 
 
+def _drawn(name: str, result: Result, folder: Path | None) -> None:
+    if folder is not None:
+        draw(name, result, folder)
+
+
+def _told(name: str, result: Result, as_json: bool) -> None:
+    """Print a result, and end with exit code 1 if anything in it is wrong."""
+    print(to_json(result) if as_json else text(name, result))
+    _end(run.faults({name: result}))
+
+
 def _end(wrong: Sequence[str]) -> None:
-    """Tell what is wrong, and end with exit code 1 if anything is."""
     for line in wrong:
-        _told(f"WRONG {line}")
+        run.progress(f"WRONG {line}")
     if wrong:
         raise typer.Exit(1)
-
-
-def _told(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

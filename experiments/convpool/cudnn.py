@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from experiments.convpool.experiment import KERNEL, PADDING, POOL
+from experiments.convpool.systems import KERNEL, PADDING, POOL
 from experiments.convpool.ways import Operands, Way
 from neocog.errors import DeviceError
 

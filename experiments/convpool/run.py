@@ -9,19 +9,9 @@ from typing import Any
 import torch
 
 from experiments.convpool.cudnn import CudnnWinograd
-from experiments.convpool.experiment import (
-    KERNEL,
-    LABELS,
-    POOL,
-    SYSTEMS,
-    Case,
-    Log,
-    Result,
-    System,
-    operations,
-)
+from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, System, operations
 from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
-from experiments.harness.attended import Watch
+from experiments.harness.attended import Log, Result, Watch
 from neocog.cuda.convpool_tilings import Shape, Tiling, contenders, kernel
 from neocog.errors import NeocogError
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from experiments.convpool.experiment import KERNEL, PADDING, POOL, Case
+from experiments.convpool.systems import KERNEL, PADDING, POOL, Case
 from neocog.cuda.convpool import ConvAvgPool
 from neocog.cuda.convpool_tilings import MAPS, Tiling
 from neocog.cuda.kernel import Kernel, Launch

@@ -1,82 +1,80 @@
-"""The whole network as one of the experiments: passes on CPU and GPU beside PyTorch, a section."""
+"""The whole network as one of the experiments: passes on CPU and GPU beside PyTorch."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from experiments.harness.markdown import table
+from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.pages import MEASURED, Plot, Row, Table, measured, show, table
+from experiments.harness.run import Request, progress
 from neocog.errors import NeocogError
-from neocog.evaluation.machine import about
 from neocog.network.model import load_model
-
-Row = dict[str, Any]
 
 _MODEL = "neocog-small"
 _BATCHES = (1, 8, 64, 4096)
 _PRECISIONS = ("fp32", "fp16")
 _ROUNDS, _QUICK_ROUNDS = 20, 5
+#: Seconds without a word that a row may take: torch.compile is slow.
+_ROW = 900.0
+QUICK_SECONDS, START_SECONDS = 3600.0, 300.0
 
 
-def run(
-    device: str, *, quick: bool, log: Callable[[str], None], keep: Callable[[Row], None]
-) -> Row:
-    """Time passes: on the CPU, and on the GPU if it is asked for, peers beside as far as installed.
+def asked(request: Request) -> Request:
+    """Return what is asked of this experiment where all are run."""
+    return request
 
-    Parameters
-    ----------
-    device : str
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-    quick : bool
-        Batch 8 alone, a few rounds, PyTorch not compiled.
-    log, keep : callable
-        Take a line of progress; the result so far.
+
+def measure(
+    request: Request, *, watch: Watch, earlier: Result, seconds: float, save: Save
+) -> Result:
+    """Time passes: on the CPU, and on the GPU if it is asked for, peers beside if installed.
+
+    ``--quick``: batch 8 alone, a few rounds, PyTorch not compiled.
     """
     from experiments.network.compare import compare
 
-    model, rounds = load_model(_MODEL), _QUICK_ROUNDS if quick else _ROUNDS
-    result: Row = {
-        "experiment": "network",
-        **about("neocog bench all", gpu=device != "cpu"),
-        "rows": [],
-    }
-    log(f"network: {model.id} on the CPU")
+    model, rounds = load_model(_MODEL), _QUICK_ROUNDS if request.quick else _ROUNDS
+    result: Result = {"experiment": "network", **request.about(), "rows": [], **earlier}
+    done = {(row["where"], row["precision"], row["batch"]) for row in result["rows"]}
     for batch in (1, 8):
-        found = compare(model, batch=batch, rounds=rounds).to_dict()
-        us = {side: 1e3 * ms for side, ms in found["ms_per_digit"].items()}
-        result["rows"].append({"where": "CPU", "precision": "fp32", "batch": batch, "us": us})
-    keep(result)
-    if device == "cpu":
-        return result
-    for batch in (8,) if quick else _BATCHES:
-        for precision in _PRECISIONS:
-            result["rows"].append(_on_gpu(device, batch, precision, rounds, quick, log))
-            keep(result)
+        if ("CPU", "fp32", batch) not in done:
+            progress(f"network: {model.id} on the CPU, batch {batch}")
+            watch.doing(f"CPU, batch {batch}", _ROW)
+            found = compare(model, batch=batch, rounds=rounds).to_dict()
+            us = {side: 1e3 * ms for side, ms in found["ms_per_digit"].items()}
+            result["rows"].append({"where": "CPU", "precision": "fp32", "batch": batch, "us": us})
+    save(result)
+    for batch in (8,) if request.quick else _BATCHES:
+        for precision in _PRECISIONS if request.on_gpu else ():
+            if ("GPU", precision, batch) not in done:
+                what = f"GPU, batch {batch}, {precision}"
+                why = watch.why_not(what)
+                watch.doing(what, _ROW)
+                row = {"where": "GPU", "precision": precision, "batch": batch}
+                row |= {"failed": why} if why else _on_gpu(request, batch, precision, rounds)
+                result["rows"].append(row)
+                save(result)
     return result
 
 
-def _on_gpu(
-    device: str, batch: int, precision: str, rounds: int, quick: bool, log: Callable[[str], None]
-) -> Row:
+def _on_gpu(request: Request, batch: int, precision: str, rounds: int) -> Row:
     from experiments.network.gpu import compare_on_gpu
 
-    row: Row = {"where": "GPU", "precision": precision, "batch": batch}
-    number = int(device.partition(":")[2] or 0)
-    for peers in (("torch",) if quick else ("torch", "compile"), ()):
+    failed: Row = {}
+    for peers in (("torch",) if request.quick else ("torch", "compile"), ()):
         try:
             found = compare_on_gpu(
                 load_model(_MODEL), batch=batch, precision=precision, peers=peers,
-                rounds=rounds, number=number, log=log,
+                rounds=rounds, number=request.number, log=progress,
             )  # fmt: skip
         except NeocogError as failure:  # PyTorch is missing, or something computes other scores
-            row["failed"] = str(failure)
-            log(f"network, batch {batch}, {precision}: {failure}")
+            failed["failed"] = str(failure)
+            progress(f"network, batch {batch}, {precision}: {failure}")
             continue
         facts = found.to_dict()
-        return {**row, "us": facts["us_per_digit"], "difference": facts["difference"]}
-    return row
+        return {**failed, "us": facts["us_per_digit"], "difference": facts["difference"]}
+    return failed
 
 
-def faults(result: Row) -> list[str]:
+def faults(result: Result) -> list[str]:
     """Return a line for every row without times, or without a peer that was asked for."""
     return [
         f"batch {row['batch']}, {row['precision']}: {row['failed']}"
@@ -85,38 +83,20 @@ def faults(result: Row) -> list[str]:
     ]
 
 
-def section(result: Row, *, figures: str = "figures") -> str:
-    """Return the section of ``docs/experiments.md``."""
-    sides = list(dict.fromkeys(side for row in result["rows"] for side in row.get("us", ())))
-    head = ["on", "batch", "precision", *(f"{side}, us a digit" for side in sides)]
-    rows = [head]
-    for row in result["rows"]:
-        us = [row.get("us", {}).get(side) for side in sides]
-        cells = [row["where"], str(row["batch"]), row["precision"]]
-        cells += ["–" if value is None else f"{value:.2f}" for value in us]
-        rows.append(cells)
-    machine = ", ".join(str(result[key]) for key in ("machine", "cpu", "commit", "date"))
-    return f"## The whole network\n\n`{result['command']}`: {machine}.\n\n{table(rows)}\n"
+def tables(result: Result) -> dict[str, Table]:
+    """Return all tables by name."""
+    sides = dict.fromkeys(side for row in result["rows"] for side in row.get("us", ()))
+    columns: dict[str, Any] = {"on": "where", "batch": "batch", "precision": "precision"}
+    for side in sides:
+        columns[f"{side}, us a digit"] = lambda row, side=side: show(
+            row.get("us", {}).get(side), ".2f"
+        )
+    return {
+        "measured": table(MEASURED, [measured(result, str(result.get("cpu")))]),
+        "passes": table(columns, result["rows"]),
+    }
 
 
-def verdict(result: Row) -> str:
-    """Return one sentence: how many times as fast as PyTorch."""
-    ratios = [
-        min(peers) / ours
-        for row in result["rows"]
-        if (ours := min(_times(row, True), default=None)) and (peers := _times(row, False))
-    ]
-    if not ratios:
-        return "The whole network was not measured beside PyTorch."
-    return (
-        f"The whole network is {min(ratios):.1f} to {max(ratios):.1f} times as fast as PyTorch's."
-    )
-
-
-def _times(row: Row, ours: bool) -> list[float]:
-    return [us for side, us in row.get("us", {}).items() if side.startswith("neocog") == ours]
-
-
-def write_figures(result: Row, folder: Path) -> list[Path]:
-    """Draw nothing."""
-    return []
+def plots(result: Result) -> dict[str, Plot]:
+    """Return none."""
+    return {}

@@ -32,7 +32,8 @@ METRICS = {
 _NCU = ("ncu", "/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 _SECONDS = 75
 _ROOT = str(Path(__file__).parents[2])
-_LAUNCH = f"import sys; sys.path.insert(0, {_ROOT!r}); from experiments.slayer.counters import main; main()"
+_LAUNCH = f"""import sys; sys.path.insert(0, {_ROOT!r})
+from experiments.slayer.counters import main; main()"""
 _FACTORS = {"usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9, "s": 1e9,
             "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}  # fmt: skip
 

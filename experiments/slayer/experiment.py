@@ -4,28 +4,28 @@ Ikeda et al. (2011) and what they name as future work. Every system is checked a
 before it is timed; a section that fails is noted, and the next begins.
 """
 
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.harness.attended import Watch, attend, faults_of, need_device
+from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.run import Request, progress
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from experiments.slayer.silence import silence
+from experiments.slayer.tables import plots, tables
 from neocog.errors import DeviceError, UsageError
-from neocog.evaluation.machine import about
 from neocog.network.model import Model, load_model
 
 if TYPE_CHECKING:
     from neocog.cuda.engine import CudaEngine
     from neocog.cuda.launcher import Gpu
 
-Log = Callable[[str], None]
+__all__ = ["asked", "faults", "measure", "plots", "tables"]
+
 Row = dict[str, Any]
 
 #: Digits whose maps the S-layers are fed with.
@@ -34,47 +34,32 @@ _FED = 32
 _BATCHES = (1, 256)
 
 
+#: Seconds until everything is ended, whatever it does.
+_MOST_SECONDS = 3600.0
+
+
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to measure.
+class Options(Request):
+    """What to measure; ``sections``: which, empty for all that the device can do."""
 
-    Attributes
-    ----------
-    device : str
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-    data : Path or None
-        A folder that holds ``mnist``.
-    model : str
-        Whose whole passes are timed.
-    precision : str
-        Of whole passes.
-    sizes : tuple of str
-        Networks, as ``"K2/K3/K4"``.
-    sections : tuple of str
-        Which; empty: all that the device can do.
-    quick : bool
-        Few digits, block sizes and repeats.
-    """
-
-    device: str = "cpu"
-    data: Path | None = None
+    seconds: float = _MOST_SECONDS
     model: str = "neocog-small"
     precision: str = "fp16"
     sizes: tuple[str, ...] = tuple(SIZES)
     sections: tuple[str, ...] = ()
-    quick: bool = False
 
-    @property
-    def number(self) -> int:
-        """Which GPU, where one is enough."""
-        return int(self.device.partition(":")[2] or 0)
+
+def asked(request: Request) -> Options:
+    """Return what is asked of this experiment where all are run."""
+    own = {field.name: getattr(request, field.name) for field in fields(request)}
+    return Options(**{**own, "seconds": _MOST_SECONDS})
 
 
 class Bench:
     """The sections, and what they share."""
 
-    def __init__(self, options: Options, log: Log, watch: Watch | None = None) -> None:
-        self.options, self.log, self.watch = options, log, watch or Watch()
+    def __init__(self, options: Options, watch: Watch) -> None:
+        self.options, self.log, self.watch = options, progress, watch
         #: Takes the rows of the section at work, before it is through.
         self.so_far: Callable[[Any], None] = lambda rows: None
         self.quick = options.quick
@@ -223,75 +208,66 @@ class Bench:
 
 #: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.
 _BUILDING, _ON_GPU, _ON_CPU = 180.0, 120.0, 900.0
-#: Seconds until everything is ended, whatever it does.
-_MOST_SECONDS = 3600.0
+QUICK_SECONDS, START_SECONDS = _MOST_SECONDS, _ON_CPU
 #: Sections that need no GPU, and those that do, in order.
 ON_CPU = ("silence", "cpu", "cpu_frame")
 ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
 
 
-def run(
+def measure(
     options: Options,
     *,
-    log: Log,
-    keep: Callable[[dict[str, Any]], None] | None = None,
-    watch: Watch | None = None,
-    earlier: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    watch: Watch,
+    earlier: Result,
+    seconds: float,
+    save: Save,
+) -> Result:
     """Run the sections.
 
     Parameters
     ----------
     options : Options
-    log : callable
-        Takes a line for people.
-    keep : callable, optional
+    watch : Watch
+        Who is told what comes next, and what is left out.
+    earlier : dict
+        A result whose sections are done.
+    seconds : float
+        Not heeded: sections are chosen.
+    save : callable
         Takes the result after each section and, of long ones, before they are through
         (``partial`` names such a section).
-    watch : Watch, optional
-        Who is told what comes next, and what is left out.
-    earlier : dict, optional
-        A result whose sections are done.
 
     Returns
     -------
     dict
         ``experiment``, where and when, ``digits``, ``sections`` by name, ``failures``.
-
-    Raises
-    ------
-    UsageError
-        If a section is unknown or needs a GPU that was not asked for.
     """
-    on_gpu = options.device != "cpu"
-    names = options.sections or (ON_CPU + ON_GPU if on_gpu else ON_CPU)
-    check_sections(names, on_gpu)
-    watch = watch or Watch()
+    names = options.sections or (ON_CPU + ON_GPU if options.on_gpu else ON_CPU)
+    check_sections(names, options.on_gpu)
     watch.doing("digits and their maps", _ON_CPU)
-    bench = Bench(options, log, watch)
+    bench = Bench(options, watch)
     result: dict[str, Any] = {
         "experiment": "slayer",
-        **about(_command(options), gpu=on_gpu, number=options.number),
+        **replace(options, command=_command(options)).about(),
         "model": bench.model.id,
         "precision": options.precision,
         "digits": bench.source,
         "networks": {size: fed.model.name for size, fed in bench.fed.items()},
         "sections": {},
         "failures": {},
-        **(earlier or {}),
+        **earlier,
     }
     done = {*result["sections"], *result["failures"]} - {result.pop("partial", None)}
     ladder = result["sections"].get("ladder", {})
     bench.tried = list(ladder.get("trial", ()))
-    keep = keep or (lambda found: None)
     for name in names:
         if name in done:
             continue
-        log(f"section {name}")
+        progress(f"section {name}")
 
         def so_far(rows: Any, name: str = name) -> None:
             result["sections"][name] = rows
-            keep({**result, "partial": name})
+            save({**result, "partial": name})
 
         bench.so_far = so_far
         why = watch.why_not(f"section {name}")
@@ -306,35 +282,8 @@ def run(
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
             if name in ON_GPU and why is None:
                 watch.check(f"section {name}", partial(_healthy, bench))
-        keep(result)
+        save(result)
     return result
-
-
-def run_attended(
-    options: Options, *, log: Log, keep: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
-    """Run :func:`run`, on a GPU in a process that is begun again if a kernel hangs or breaks it."""
-    if options.device == "cpu":
-        return run(options, log=log, keep=keep)
-    check_sections(options.sections, on_gpu=True)
-    need_device("slayer", options.number)
-    work = partial(_attended, options)
-    return attend(work, {}, seconds=_MOST_SECONDS, save=keep, log=log, start=_ON_CPU)
-
-
-def _attended(
-    options: Options,
-    *,
-    watch: Watch,
-    earlier: dict[str, Any],
-    seconds: float,
-    save: Callable[[dict[str, Any]], None],
-) -> None:
-    run(options, log=_told, keep=save, watch=watch, earlier=earlier)
-
-
-def _told(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _healthy(bench: Bench) -> None:
@@ -376,8 +325,7 @@ def check_sections(names: Sequence[str], on_gpu: bool) -> None:
 
 def faults(result: dict[str, Any]) -> list[str]:
     """Return a line for every section that failed and every row that is wrong."""
-    lines = faults_of(result)
-    lines += [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
+    lines = [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
     for name, section in result.get("sections", {}).items():
         rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \
             else section  # fmt: skip

@@ -1,346 +1,21 @@
-"""Tables of the S-layers' experiments on one core, on silence, on whole characters, on GPUs."""
+"""Tables and plots of the S-layers' experiments."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from math import fsum
 
-from experiments.harness.markdown import table as table_of
+from experiments.harness.pages import MEASURED, NONE, Plot, Row, Table, measured, show, table
 from experiments.slayer import paper
 from experiments.slayer.inputs import STAGES
 
-Row = dict[str, Any]
-
-NONE = "–"
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
-
-
-def cpu(result: Row, _: str) -> list[str]:
-    """Return Tables 6 and 7: one CPU core."""
-    rows = result["sections"].get("cpu", ())
-    if not rows:
-        return []
-    parts = [
-        "### One CPU core: S, F and G in C (Tables 6 and 7)",
-        "S scatters every input, F leaves silent inputs out, G gathers with the test for silence. "
-        "Milliseconds of a character, bytes and operations counted in a build of its own.",
-    ]
-    for size in dict.fromkeys(row["planes"] for row in rows):
-        table = [
-            (
-                f"{size} planes",
-                *SHORT.values(),
-                "all",
-                "MB/s",
-                "MFLOPS",
-                "paper, ms",
-                "paper, MB/s",
-                "paper, MFLOPS",
-            )
-        ]
-        own = [row for row in rows if row["planes"] == size]
-        for name in dict.fromkeys(row["system"] for row in own):
-            cells = [row for row in own if row["system"] == name]
-            theirs = {
-                key: getattr(paper, key).get(name, ()) if size == paper.SIZE else ()
-                for key in ("CPU_MS", "CPU_MB_S", "CPU_MFLOPS")
-            }
-            table.append(
-                (
-                    name,
-                    *(f"{row['ms']:.2f}" for row in cells),
-                    f"{sum(row['ms'] for row in cells):.2f}",
-                    _slashed(row.get("mb_s") for row in cells),
-                    _slashed(row.get("mflops") for row in cells),
-                    _slashed(theirs["CPU_MS"], ".3g"),
-                    _slashed(theirs["CPU_MB_S"]),
-                    _slashed(theirs["CPU_MFLOPS"]),
-                )
-            )
-        parts += [table_of(table), _accesses(own)]
-    return [*parts, *_gpu_beside_cpu(result)]
-
-
-def _gpu_beside_cpu(result: Row) -> list[str]:
-    """Return Table 7: how many times as fast as each CPU way T5 and B are."""
-    gpu = {
-        (row["planes"], row["system"], row["stage"]): row["us"]["1"]
-        for row in rows_of(result, "ladder", "rows")
-        if "us" in row
-    }
-    cpu = {
-        (row["planes"], row["system"], row["stage"]): 1e3 * row["ms"]
-        for row in result["sections"]["cpu"]
-    }
-    table = [("planes", "times as fast", *SHORT.values(), "paper")]
-    for size in dict.fromkeys(key[0] for key in cpu):
-        for system in ("T5", "B"):
-            for way in dict.fromkeys(key[1] for key in cpu):
-                if all((size, system, stage) in gpu for stage in STAGES):
-                    gains = [cpu[size, way, s] / gpu[size, system, s] for s in STAGES]
-                    table.append(
-                        (
-                            size,
-                            f"{system} as {way}",
-                            *(f"{gain:.0f}" for gain in gains),
-                            _paper_gain(system, way) if size == paper.SIZE else NONE,
-                        )
-                    )
-    return ["The GPU beside one core:", table_of(table)] if len(table) > 1 else []
-
-
-def _paper_gain(system: str, way: str) -> str:
-    if system == "B":
-        low, high = paper.B_OVER_F
-        return f"{low} to {high}" if way == "CPU F" else NONE
-    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
-    return _slashed(1e3 * ms / us for ms, us in times)
-
-
-def _accesses(rows: Sequence[Row]) -> str:
-    """Tell reads and writes of u_S, and what blocking gives."""
-    by = {
-        name: [row for row in rows if row["system"] == name]
-        for name in ("CPU F", "CPU G", "CPU F blocked")
-    }
-
-    def millions(name: str, kind: str) -> str:
-        return f"{1e-6 * sum(row['counts'][kind] for row in by[name]):.2f} M"
-
-    gains = [
-        100 * (plain["ms"] / blocked["ms"] - 1)
-        for plain, blocked in zip(by["CPU F"], by["CPU F blocked"], strict=True)
-    ]
-    return (
-        f"u_S of a character: scattering (F) reads {millions('CPU F', 'read us')} and writes "
-        f"{millions('CPU F', 'write us')} (paper {paper.SCATTER[0]} and {paper.SCATTER[1]} M), "
-        f"gathering {millions('CPU G', 'read us')} and {millions('CPU G', 'write us')} (paper "
-        f"{paper.GATHER[0]:.0f} and {paper.GATHER[1]} M). Cache blocking of F: {min(gains):+.1f} "
-        f"to {max(gains):+.1f} % (paper {paper.BLOCKING[0]:+} to {paper.BLOCKING[1]:+} %)."
-    )
-
-
-def silence(result: Row, _: str) -> list[str]:
-    """Return Table 8: what is silent."""
-    rows = result["sections"].get("silence", ())
-    if not rows:
-        return []
-    stages = ("all", *STAGES)
-    table = [("not silent", *(SHORT.get(stage, stage) for stage in stages))]
-    table.append(("paper", *(f"{paper.HEARD[stage]:.1%}" for stage in stages)))
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = {row["stage"]: row for row in rows if row["model"] == model}
-        table.append((model, *(f"{own[stage]['heard']:.1%}" for stage in stages)))
-    blocks = [
-        (
-            "model",
-            "layer",
-            "silent cells",
-            "blocks of 16 x 16 needed",
-            "silent cells left out first",
-        )
-    ]
-    for row in rows:
-        if "blocks" in row:
-            blocks.append(
-                (
-                    row["model"],
-                    SHORT[row["stage"]],
-                    f"{row['cells_silent']:.1%}",
-                    f"{row['blocks']:.1%}",
-                    f"{row['blocks_of_heard_cells']:.1%}",
-                )
-            )
-    return [
-        "### Silent inputs (Table 8)",
-        "Share of an S-layer's inputs that are not silent, of all.",
-        table_of(table),
-        "A tensor core multiplies 16 cells by 16 inputs at once, and can leave out only what is "
-        "silent for all of them:",
-        table_of(blocks),
-    ]
-
-
-def skipping(result: Row, _: str) -> list[str]:
-    """Return how much leaving out silence gives."""
-    cpu = result["sections"].get("cpu", ())
-    gpu = [row for row in rows_of(result, "ladder", "rows") if "us" in row]
-    table = [("planes", "way", *SHORT.values())]
-    for size in dict.fromkeys(row["planes"] for row in (*cpu, *gpu)):
-        for name, rows, systems in (
-            ("CPU: S / F", cpu, ("CPU S", "CPU F")),
-            ("GPU, CUDA cores: T5 / skip", gpu, ("T5", "skip")),
-        ):
-            own = {(r["system"], r["stage"]): r for r in rows if r["planes"] == size}
-            pairs = [[own.get((system, stage)) for system in systems] for stage in STAGES]
-            if all(all(pair) for pair in pairs):
-                table.append((size, name, *(_ratio(*pair) for pair in pairs)))
-    for row in result["sections"].get("compact", ()):
-        if len(row.get("us", {})) == 2:
-            gain = row["us"]["all cells"] / row["us"]["silent cells left out"]
-            name = f"GPU, tensor cores: all / heard cells, batch {row['batch']}"
-            own_cells = [f"{gain:.2f}" if row["stage"] == stage else NONE for stage in STAGES]
-            table.append((row["planes"], name, *own_cells))
-    if len(table) == 1:
-        return []
-    return [
-        "### Does leaving out silence pay?",
-        "Times as fast as computing everything. The paper expected its GPU to stall on the test; "
-        "here a warp first lists what is heard, so that nothing diverges.",
-        table_of(_joined(table)),
-    ]
-
-
-def _joined(table: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Put rows of the same name together, each stage's value into its place."""
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for planes, name, *cells in table[1:]:
-        before = rows.setdefault((planes, name), [NONE] * len(cells))
-        rows[planes, name] = [
-            new if new != NONE else old for new, old in zip(cells, before, strict=True)
-        ]
-    return [table[0], *((*key, *cells) for key, cells in rows.items())]
-
-
-def _ratio(slow: Any, quick: Any) -> str:
-    first, second = (row["ms"] if "ms" in row else row["us"]["1"] for row in (slow, quick))
-    return f"{first / second:.2f}"
-
-
-def character(result: Row, _: str) -> list[str]:
-    """Return one character and a frame's eight."""
-    rows = result["sections"].get("character", ())
-    cores = result["sections"].get("cpu_frame", ())
-    if not (rows or cores):
-        return []
-    theirs = paper.CHARACTER_MS
-    told = [f"{passes_of(result, 'cpu_frame')} on the CPU"] if cores else []
-    told += [f"{passes_of(result, 'character')} on the GPU"] if rows else []
-    table = [("", "one character", "eight", "eight, 30 times a second, take")]
-    for row in cores:
-        share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
-        table.append(
-            (
-                f"CPU engine, {row['threads']} thread(s)",
-                f"{row['ms_1']:.2f} ms",
-                f"{row['ms_8']:.2f} ms",
-                share,
-            )
-        )
-    if rows:
-        one, eight = rows[0], rows[-1]
-        table += [
-            (
-                "on the GPU",
-                f"{one['pass_us']:.1f} us",
-                f"{eight['pass_us']:.1f} us",
-                f"{eight['share_of_gpu']:.3%} of the GPU's time",
-            ),
-            (
-                "transfers, launch, waiting",
-                f"{one['transfers_us']:.1f} us",
-                f"{eight['transfers_us']:.1f} us",
-                NONE,
-            ),
-            (
-                "host to host",
-                f"{one['in_all_us']:.1f} us",
-                f"{eight['in_all_us']:.1f} us",
-                f"{eight['share_of_time']:.3%} of the time",
-            ),
-        ]
-    return [
-        "### One whole character, and 8 digits 30 times a second",
-        table_of(table),
-        f"Model: {' and '.join(told)}. Paper: {theirs['CPU F']} ms on the CPU, {theirs['GPU T']} "
-        f"ms with the GPU, {theirs['transfers']} ms of it transfers; wanted were "
-        f"{theirs['wanted']} ms.",
-    ]
-
-
-def future(result: Row, _: str) -> list[str]:
-    """Return the paper's future work."""
-    sections = result["sections"]
-    parts = []
-    if sections.get("in_flight"):
-        table: list[tuple[str, ...]] = [("characters in flight", "together, us", "one by one, us")]
-        for row in sections["in_flight"]:
-            table.append(
-                (str(row["in_flight"]), f"{row['together']:.2f}", f"{row['one after another']:.2f}")
-            )
-        parts += [
-            "Stages as a pipeline: single characters, a stream each, in one graph.",
-            table_of(table),
-        ]
-    if sections.get("overlap"):
-        table = [("lanes", "batch", "us a character, host to host", "the graph alone")]
-        for row in sections["overlap"]:
-            table.append(
-                (
-                    str(row["lanes"]),
-                    str(row["batch"]),
-                    f"{row['us']:.3f}",
-                    f"{row['graph_alone_us']:.3f}",
-                )
-            )
-        parts += [
-            "Transfers beside work: with two lanes one's transfers go while the other computes.",
-            table_of(table),
-        ]
-    if sections.get("devices"):
-        table = [("GPUs", "batch per GPU", "characters a second", "efficiency", "watts",
-                  "joules per 1000 characters")]  # fmt: skip
-        for row in sections["devices"]:
-            joules = row.get("joules_per_1000")
-            table.append(
-                (
-                    str(row["gpus"]),
-                    str(row["batch"]),
-                    number(row["per_second"]),
-                    f"{row['efficiency']:.1%}",
-                    f"{row['watts']:.0f}" if joules else NONE,
-                    f"{joules:.3g}" if joules else NONE,
-                )
-            )
-        parts += ["Several GPUs, host to host:", table_of(table)]
-    return ["### The paper's future work", *parts] if parts else []
-
-
-def energy(result: Row, _: str) -> list[str]:
-    """Return power and energy."""
-    rows = result["sections"].get("energy", ())
-    if not rows:
-        return []
-    table = [
-        (
-            "",
-            "watts",
-            "characters a second",
-            "joules per 1000 characters",
-            "CPU engine, one thread, seconds per 1000",
-        )
-    ]
-    cpu = next(
-        (row["ms_1"] for row in result["sections"].get("cpu_frame", ()) if row["threads"] == 1),
-        None,
-    )
-    for row in rows:
-        joules = row.get("joules_per_1000")
-        table.append(
-            (
-                row["what"],
-                f"{row['watts']:.0f}",
-                number(row["per_second"]),
-                f"{joules:.3g}" if joules else NONE,
-                f"{cpu:.2f}" if cpu else NONE,
-            )
-        )
-    return [
-        "### Energy",
-        "Power of the whole GPU by nvidia-smi, its idle power included.",
-        table_of(table),
-    ]
-
-
+MANY = "256"
+_SHOWN = ("T1", "T3", "T4", "T5", "skip", "ours, auto, fp32", "ours, auto, fp16")
+#: Columns of the table of all systems, ...
+COLUMNS = ("year", "system", "on", "picture", "a character", "characters a second")
+#: ... sections that its rows of ours come from, and all those that time whole passes of a model.
+OURS = ("cpu_frame", "character", "devices")
+_PASSES = (*OURS, "in_flight", "overlap", "energy")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
     "ladder": "the ladder",
@@ -352,18 +27,89 @@ _ON_GPU = {
     "devices": "several GPUs",
     "energy": "energy",
 }
-_GPUS = (1, 2, 4)
 
 
-def missing(result: Row) -> str:
-    """Return a line on what was not measured on a GPU; "" if there is nothing."""
+def tables(result: Row) -> dict[str, Table]:
+    """Return all tables by name."""
+    found: dict[str, Table] = {"measured": _measured(result)}
+    rows = rows_of(result, "ladder", "rows")
+    sizes = list(dict.fromkeys(row["planes"] for row in rows))
+    if rows:
+        size = paper.SIZE if paper.SIZE in sizes else sizes[0]
+        found["ladder"] = _ladder_in_short([row for row in rows if row["planes"] == size])
+    for size in sizes:
+        own = [row for row in rows if row["planes"] == size]
+        for batch in own[0]["us"]:
+            found[f"ladder {size} batch {batch}"] = _ladder(own, batch, size)
+    gains: Table = [("T1 / T5", *SHORT.values())]
+    for size in sizes:
+        by = systems_of([row for row in rows if row["planes"] == size], "1")
+        us = [[by.get(name, {}).get(s, {}).get("us", {}).get("1") for name in ("T1", "T5")]
+              for s in STAGES]  # fmt: skip
+        gains.append((size, *(f"{a / b:.2f}" if a and b else NONE for a, b in us)))
     sections = result["sections"]
-    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
-    if len(absent) == len(_ON_GPU):
-        return "Not measured: anything on a GPU."
-    counted = {row["gpus"] for row in sections.get("devices", ())}
-    absent += [f"{count} GPUs" for count in _GPUS if counted and count not in counted]
-    return f"Not measured: {'; '.join(absent)}." if absent else ""
+    counters = sections.get("counters", ())
+    kinds = [name for name in (counters or [{}])[0] if name not in ("planes", "stage", "system")]
+    return {
+        **found,
+        "gains": gains,
+        "counters": table(
+            {"stage": _stage, "system": "system", **{kind: f"{kind}|.3g" for kind in kinds}},
+            counters,
+        ),
+        "threads": _threads(rows_of(result, "ladder", "trial")),
+        **_cpu(sections.get("cpu", ())),
+        "GPU beside CPU": _gpu_beside_cpu(rows, sections.get("cpu", ())),
+        "silence": _silence(sections.get("silence", ())),
+        "blocks": table(
+            {
+                "model": "model",
+                "layer": _stage,
+                "silent cells": "cells_silent|.1%",
+                "blocks of 16 x 16 needed": "blocks|.1%",
+                "silent cells left out first": "blocks_of_heard_cells|.1%",
+            },
+            [row for row in sections.get("silence", ()) if "blocks" in row],
+        ),
+        "skipping": _skipping(result, rows),
+        "character": _character(sections.get("character", ()), sections.get("cpu_frame", ())),
+        "in flight": table(
+            {
+                "characters in flight": "in_flight",
+                "together, us": "together|.2f",
+                "one by one, us": "one after another|.2f",
+            },
+            sections.get("in_flight", ()),
+        ),
+        "overlap": table(
+            {
+                "lanes": "lanes",
+                "batch": "batch",
+                "us a character, host to host": "us|.3f",
+                "the graph alone": "graph_alone_us|.3f",
+            },
+            sections.get("overlap", ()),
+        ),
+        "devices": table(
+            {
+                "GPUs": "gpus",
+                "batch per GPU": "batch",
+                "characters a second": lambda row: number(row["per_second"]),
+                "efficiency": "efficiency|.1%",
+                "watts": "watts|.0f",
+                "joules per 1000 characters": "joules_per_1000|.3g",
+            },
+            sections.get("devices", ()),
+        ),
+        "energy": _energy(sections.get("energy", ()), sections.get("cpu_frame", ())),
+        "systems": [COLUMNS, *systems(result)],
+        "missing": _missing(sections),
+    }
+
+
+def rows_of(result: Row, name: str, part: str) -> list[Row]:
+    """Return the timed rows of a part of a section, none if it was not run."""
+    return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
 
 
 def made_on(result: Row, name: str) -> Row:
@@ -379,10 +125,13 @@ def passes_of(result: Row, name: str) -> str:
     return f"{made.get('model') or result.get('model')}{on_gpu}"
 
 
-def rows_of(result: Row, name: str, part: str) -> list[Row]:
-    """Return the rows of a part of a section, none if it was not run."""
-    found: list[Row] = result["sections"].get(name, {}).get(part, [])
-    return found
+def number(value: float) -> str:
+    """Return a rate for people."""
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
+
+
+def _stage(row: Row) -> str:
+    return SHORT[row["stage"]]
 
 
 def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
@@ -390,6 +139,311 @@ def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
     return " / ".join(format(value, form) for value in known) or NONE
 
 
-def number(value: float) -> str:
-    """Return a rate for people."""
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
+def _measured(result: Row) -> Table:
+    """Which command measured which sections, where."""
+    by: dict[str, Row] = {}
+    for name in result["sections"]:
+        facts = made_on(result, name)
+        model = [f"whole passes of {passes_of(result, name)}"] if name in _PASSES else []
+        cpu = [facts["cpu"]] if facts.get("cpu") not in (None, facts.get("machine")) else []
+        row = measured(facts, *cpu, *model)
+        before = by.setdefault(str([row["command"], row["commit"], row["date"]]), row)
+        before["what"] = name if before is row else f"{before['what']}, {name}"
+        if model:  # some of its sections may have no passes
+            before["with"] = row["with"]
+    return table(MEASURED, by.values())
+
+
+# -- the ladder ------------------------------------------------------------------------------------
+def systems_of(rows: Iterable[Row], batch: str) -> dict[str, dict[str, Row]]:
+    """Return rows of right results by system and stage; ours by plan and precision."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if not row["passed"]:
+            continue
+        names = [row["system"]]
+        if row["system"].startswith("ours"):
+            plans = row.get("plans", {}).get(batch, ())
+            names = [f"ours, {plan}, {row['precision']}" for plan in plans]
+        for name in names:
+            found.setdefault(name, {})[row["stage"]] = row
+    return found
+
+
+def _sums(rows: Sequence[Row], batch: str) -> dict[str, float]:
+    """Return microseconds of the S-layers of one character by system."""
+    return {
+        name: fsum(row["us"][batch] for row in cells.values())
+        for name, cells in systems_of(rows, batch).items()
+        if len(cells) == len(STAGES) and all(batch in row["us"] for row in cells.values())
+    }
+
+
+def _us(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def _ladder(rows: Sequence[Row], batch: str, size: str) -> Table:
+    """Table 5: microseconds of a character."""
+    found: Table = [
+        ("system", *SHORT.values(), "all", "T1 / it", "largest error", "paper, S1 .. S4")
+    ]
+    sums = _sums(rows, batch)
+    for name, cells in systems_of(rows, batch).items():
+        total, first = sums.get(name), sums.get("T1")
+        theirs = paper.GPU_US.get(name, ()) if (size, batch) == (paper.SIZE, "1") else ()
+        found.append((
+            name,
+            *(_us(cells[stage]["us"][batch]) if stage in cells else NONE for stage in STAGES),
+            _us(total),
+            f"{first / total:.2f}" if first and total else NONE,
+            f"{max(row['error'] for row in cells.values()):.0e}",
+            _slashed(theirs),
+        ))  # fmt: skip
+    return found
+
+
+def _ladder_in_short(rows: Sequence[Row]) -> Table:
+    """The ladder, silent inputs left out, and ours, beside the paper's gains."""
+    one, many = _sums(rows, "1"), _sums(rows, MANY)
+    found: Table = [("system", *(f"{s}, us" for s in SHORT.values()), "all", "T1 / it",
+                     f"T1 / it, {MANY} at a time", "T1 / it in the paper, S1 .. S4")]  # fmt: skip
+    for name, cells in systems_of(rows, "1").items():
+        if name in _SHOWN and name in one:
+            theirs = zip(paper.GPU_US["T1"], paper.GPU_US.get(name, ()), strict=False)
+            found.append((
+                name,
+                *(f"{cells[stage]['us']['1']:.1f}" for stage in STAGES),
+                f"{one[name]:.1f}",
+                *(f"{us['T1'] / us[name]:.2f}" if {"T1", name} <= us.keys() else NONE
+                  for us in (one, many)),
+                _slashed((a / b for a, b in theirs), ".1f"),
+            ))  # fmt: skip
+    return found
+
+
+def _threads(tried: Sequence[Row]) -> Table:
+    """Fig. 6: the best block sizes."""
+    found: Table = [("planes", "system", *(f"{name}, threads" for name in SHORT.values()))]
+    for size in dict.fromkeys(row["planes"] for row in tried):
+        for system in dict.fromkeys(row["system"] for row in tried):
+            cells = []
+            for stage in STAGES:
+                key = (size, system, stage)
+                own = [r for r in tried if (r["planes"], r["system"], r["stage"]) == key]
+                best = min(own, key=lambda row: float(row["us"]), default=None)
+                cells.append(f"{best['threads']} of {len(own)} tried" if best else NONE)
+            found.append((size, system, *cells))
+    return found
+
+
+# -- one core --------------------------------------------------------------------------------------
+def _cpu(rows: Sequence[Row]) -> dict[str, Table]:
+    """Tables 6 and 7: one CPU core; and how often it reads and writes u_S."""
+    found: dict[str, Table] = {}
+    accesses: Table = [("planes", "F reads u_S, million", "F writes", "G reads", "G writes",
+                        "cache blocking of F, % quicker")]  # fmt: skip
+    accesses.append(("paper", *(f"{n:g}" for n in (*paper.SCATTER, *paper.GATHER)),
+                     "{:+} to {:+}".format(*paper.BLOCKING)))  # fmt: skip
+    for size in dict.fromkeys(row["planes"] for row in rows):
+        own: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["planes"] == size:
+                own.setdefault(row["system"], []).append(row)
+        head = (f"{size} planes", *SHORT.values(), "all", "MB/s", "MFLOPS", "paper, ms",
+                "paper, MB/s", "paper, MFLOPS")  # fmt: skip
+        found[f"CPU {size}"] = [head, *(_core(name, cells, size) for name, cells in own.items())]
+        if {"CPU F", "CPU G", "CPU F blocked"} <= own.keys():
+            moved = [
+                1e-6 * sum(row["counts"][kind] for row in own[name])
+                for name in ("CPU F", "CPU G") for kind in ("read us", "write us")
+            ]  # fmt: skip
+            both = zip(own["CPU F"], own["CPU F blocked"], strict=True)
+            gains = [100 * (plain["ms"] / blocked["ms"] - 1) for plain, blocked in both]
+            blocking = f"{min(gains):+.1f} to {max(gains):+.1f}"
+            accesses.append((size, *(f"{n:.2f}" for n in moved), blocking))
+    return {**found, "accesses": accesses if len(accesses) > 2 else []}
+
+
+def _core(name: str, cells: Sequence[Row], size: str) -> tuple[str, ...]:
+    theirs = [known.get(name, ()) if size == paper.SIZE else ()
+              for known in (paper.CPU_MS, paper.CPU_MB_S, paper.CPU_MFLOPS)]  # fmt: skip
+    return (
+        name,
+        *(f"{row['ms']:.2f}" for row in cells),
+        f"{sum(row['ms'] for row in cells):.2f}",
+        _slashed(row.get("mb_s") for row in cells),
+        _slashed(row.get("mflops") for row in cells),
+        *(_slashed(values, ".3g") for values in theirs),
+    )
+
+
+def _gpu_beside_cpu(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    """Table 7: how many times as fast as each CPU way T5 and B are."""
+    gpu = {(row["planes"], row["system"], row["stage"]): row["us"]["1"] for row in rows}
+    cpu = {(row["planes"], row["system"], row["stage"]): 1e3 * row["ms"] for row in cores}
+    found: Table = [("planes", "times as fast", *SHORT.values(), "paper")]
+    for size in dict.fromkeys(key[0] for key in cpu):
+        for system in ("T5", "B"):
+            for way in dict.fromkeys(key[1] for key in cpu):
+                if all((size, system, stage) in gpu for stage in STAGES):
+                    gains = [cpu[size, way, s] / gpu[size, system, s] for s in STAGES]
+                    theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
+                    cells = (f"{gain:.0f}" for gain in gains)
+                    found.append((size, f"{system} as {way}", *cells, theirs))
+    return found
+
+
+def _paper_gain(system: str, way: str) -> str:
+    if system == "B":
+        return "{} to {}".format(*paper.B_OVER_F) if way == "CPU F" else NONE
+    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
+    return _slashed(1e3 * ms / us for ms, us in times)
+
+
+# -- silence ---------------------------------------------------------------------------------------
+def _silence(rows: Sequence[Row]) -> Table:
+    """Table 8: the share of an S-layer's inputs that are not silent."""
+    stages = ("all", *STAGES)
+    found: Table = [("not silent", *(SHORT.get(stage, stage) for stage in stages))]
+    if rows:
+        found.append(("paper", *(f"{paper.HEARD[stage]:.1%}" for stage in stages)))
+    for model in dict.fromkeys(row["model"] for row in rows):
+        own = {row["stage"]: row for row in rows if row["model"] == model}
+        found.append((model, *(f"{own[stage]['heard']:.1%}" for stage in stages)))
+    return found
+
+
+def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
+    """How many times as fast it is to leave out what is silent."""
+    cpu = result["sections"].get("cpu", ())
+    ways = (
+        ("CPU: S / F", cpu, ("CPU S", "CPU F")),
+        ("GPU, CUDA cores: T5 / skip", gpu, ("T5", "skip")),
+    )
+    gains: dict[tuple[str, str], dict[str, float]] = {}
+    for size in dict.fromkeys(row["planes"] for row in (*cpu, *gpu)):
+        for name, rows, systems in ways:
+            own = {(r["system"], r["stage"]): r["ms"] if "ms" in r else r["us"]["1"]
+                   for r in rows if r["planes"] == size}  # fmt: skip
+            if all((system, stage) in own for system in systems for stage in STAGES):
+                first, second = systems
+                gains[size, name] = {s: own[first, s] / own[second, s] for s in STAGES}
+    for row in result["sections"].get("compact", ()):
+        if len(row.get("us", {})) == 2:
+            name = f"GPU, tensor cores: all / heard cells, batch {row['batch']}"
+            gain = row["us"]["all cells"] / row["us"]["silent cells left out"]
+            gains.setdefault((row["planes"], name), {})[row["stage"]] = gain
+    return [
+        ("planes", "way", *SHORT.values()),
+        *((*key, *(show(own.get(s), ".2f") for s in STAGES)) for key, own in gains.items()),
+    ]
+
+
+# -- whole characters ------------------------------------------------------------------------------
+def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    """One character and a frame's eight."""
+    found: Table = [("", "one character", "eight", "eight, 30 times a second, take")]
+    for row in cores:
+        share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
+        name = f"CPU engine, {row['threads']} thread(s)"
+        found.append((name, f"{row['ms_1']:.2f} ms", f"{row['ms_8']:.2f} ms", share))
+    if rows:
+        one, eight = rows[0], rows[-1]
+        for name, key, share in (
+            ("on the GPU", "pass_us", f"{eight['share_of_gpu']:.3%} of the GPU's time"),
+            ("transfers, launch, waiting", "transfers_us", NONE),
+            ("host to host", "in_all_us", f"{eight['share_of_time']:.3%} of the time"),
+        ):
+            found.append((name, f"{one[key]:.1f} us", f"{eight[key]:.1f} us", share))
+    if rows or cores:
+        ms = paper.CHARACTER_MS
+        transfers = f"{ms['transfers']} ms of it transfers"
+        found.append(
+            ("paper, CPU", f"{ms['CPU F']} ms", NONE, f"wanted: {ms['wanted']} ms a character")
+        )
+        found.append(("paper, GPU", f"{ms['GPU T']} ms", NONE, transfers))
+    return found
+
+
+def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    cpu = next((row["ms_1"] for row in cores if row["threads"] == 1), None)
+    return table(
+        {
+            "": "what",
+            "watts": "watts|.0f",
+            "characters a second": lambda row: number(row["per_second"]),
+            "joules per 1000 characters": "joules_per_1000|.3g",
+            "CPU engine, one thread, seconds per 1000": lambda row: show(cpu, ".2f"),
+        },
+        rows,
+    )
+
+
+def systems(result: Row) -> list[tuple[str, ...]]:
+    """Return the paper's Table 1, the paper itself, ours as measured: a row for each system."""
+    rows: list[tuple[str, ...]] = [
+        (str(year), who, where, picture, says, number(1 / seconds))
+        for year, who, where, picture, says, seconds in paper.EARLIER
+    ]
+    sections = result["sections"]
+
+    def ours(name: str, more: str, where: str, us: float) -> None:
+        time = f"{1e-3 * us:.2g} ms" if us >= 1000 else f"{us:.3g} us"
+        what = passes_of(result, name) + more
+        rows.append((result["date"][:4], what, where, "65x65", time, number(1e6 / us)))
+
+    for row in sections.get("cpu_frame", ()):
+        if row["threads"] == 1:
+            cpu = str(made_on(result, "cpu_frame").get("cpu") or "").partition(" of ")[2]
+            ours("cpu_frame", "", f"one core of {cpu or 'a CPU'}", 1e3 * row["ms_1"])
+    for row in sections.get("character", ()):
+        if row["batch"] == 1:
+            machine = str(made_on(result, "character").get("machine"))
+            ours("character", ", one at a time", machine, row["in_all_us"])
+    for row in sections.get("devices", ()):
+        machine = str(made_on(result, "devices").get("machine"))
+        where = machine if row["gpus"] == 1 else f"{row['gpus']} {machine}"
+        ours("devices", f", batches of {row['batch']}", where, 1e6 / row["per_second"])
+    return rows
+
+
+def _missing(sections: Row) -> Table:
+    """What was not measured on a GPU."""
+    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
+    counted = {row["gpus"] for row in sections.get("devices", ())}
+    absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
+    return [(what, "not measured") for what in absent]
+
+
+# -- plots -----------------------------------------------------------------------------------------
+def plots(result: Row) -> dict[str, Plot]:
+    """Return Fig. 6 for T5, and the ladder by stage."""
+    found = {}
+    tried = rows_of(result, "ladder", "trial")
+    if tried:
+        lines = {}
+        for stage, name in SHORT.items():
+            key = (tried[0]["planes"], stage, "T5")
+            own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
+            if own:
+                best = min(row["us"] for row in own)
+                points = sorted((row["threads"], row["us"] / best) for row in own)
+                lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
+        title = "Time of T5 by threads per block"
+        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
+    rows = rows_of(result, "ladder", "rows")
+    if rows:
+        systems = systems_of([row for row in rows if row["planes"] == rows[0]["planes"]], "1")
+        first = systems.get("T1", {})
+        lines = {
+            name: [(i, first[stage]["us"]["1"] / cells[stage]["us"]["1"])
+                   for i, stage in enumerate(STAGES) if stage in cells and stage in first]
+            for name, cells in systems.items() if name in _SHOWN[1:]
+        }  # fmt: skip
+        theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
+        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
+        title, ticks = "The ladder, one character at a time", list(SHORT.values())
+        y = "times as fast as T1"
+        found["ladder"] = Plot(title, "layer", y, lines, ticks, log2=True)
+    return found

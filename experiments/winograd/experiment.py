@@ -5,15 +5,13 @@ convolution with filters that change; the four layers with fixed filters beside 
 """
 
 import json
-import sys
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Watch, attend, faults_of, need_device
+from experiments.harness.attended import Log, Result, Save, Watch, need_device
 from experiments.harness.builds import build_all
+from experiments.harness.run import Request, progress
 from experiments.winograd.lanes import (
     add_profile,
     lane_kernels,
@@ -33,31 +31,33 @@ from experiments.winograd.layers import (
     chosen_way,
     count_rows,
 )
+from experiments.winograd.tables import plots, tables
 from neocog.cuda.kernel import Machine
 from neocog.errors import InputError, UsageError
-from neocog.evaluation import machine
+
+__all__ = ["asked", "faults", "measure", "plots", "run_launches", "tables", "with_profile"]
 
 Rows = list[dict[str, Any]]
-Save = Callable[[dict[str, Any]], None]
-Log = Callable[[str], None]
 
 #: Input channels of the census on the CPU, where a thread takes microseconds.
 _EMULATED_CHANNELS = 1
 
 
-#: Seconds that the standard run may take.
-SECONDS = 600.0
-_QUICK_SECONDS = 60.0
+QUICK_SECONDS, START_SECONDS = 60.0, 240.0
 #: Seconds that references and building, and the lane census, may take at most.
 _BUILDING, _LANES = 240.0, 90.0
 #: Share of the time that is kept for the names of cuDNN's kernels.
 _NAMING = 0.12
 
 
-def facts(command: str, gpu: Any = None) -> dict[str, Any]:
+def asked(request: Request) -> Request:
+    """Return what is asked of this experiment where all are run."""
+    return request
+
+
+def facts(request: Request, gpu: Any = None) -> dict[str, Any]:
     """Return what a result depends on: machine, driver, CUDA, libraries, code, day."""
-    number = getattr(gpu, "number", 0)
-    found = machine.about(command, gpu=gpu is not None, number=number)
+    found = request.about()
     if gpu is not None:
         found |= {"multiprocessors": gpu.processors, "compute capability": f"{gpu.arch / 10:.1f}"}
         for name, get in (("driver's CUDA", "driverGetVersion"), ("CUDA", "runtimeGetVersion")):
@@ -66,83 +66,63 @@ def facts(command: str, gpu: Any = None) -> dict[str, Any]:
     return found
 
 
-def run_on_cpu(
-    *, quick: bool, save: Save, log: Log, command: str = "neocog bench winograd --cpu"
-) -> dict[str, Any]:
-    """Count operations and bytes, and take the lane census in the emulator: no GPU is needed.
+def measure(
+    request: Request, *, watch: Watch, earlier: Result, seconds: float, save: Save
+) -> Result:
+    """Count, and on a GPU check and time everything; the lane census without one too.
 
-    Parameters
-    ----------
-    quick : bool
-        Batch 1 alone, and no census.
-    save : callable
-        Takes the result so far, after each part.
-    log : callable
-        Takes lines of progress.
-    command : str
-        What was asked for, as the result tells it.
+    ``--quick``: fewer ways, batch 1 and 16, three rounds; on the CPU batch 1 alone, no census.
     """
-    result: dict[str, Any] = {"facts": facts(command), "quick": quick, "device": "cpu"}
-    result["counts"] = count_rows(BATCHES[:1] if quick else BATCHES)
+    if request.on_gpu:
+        return run_on_gpu(request, save=save, seconds=seconds, watch=watch, earlier=earlier)
+    result: Result = {"facts": facts(request), "quick": request.quick, "device": "cpu"}
+    result["counts"] = count_rows(BATCHES[:1] if request.quick else BATCHES)
     save(result)
-    if not quick:
+    if not request.quick:
         from neocog.cuda.emulator import Emulator
 
-        log("lane census, the kernels run on the CPU")
+        progress("lane census, the kernels run on the CPU")
         result["lanes"] = list(lane_rows(Emulator(), most_channels=_EMULATED_CHANNELS))
         save(result)
     return result
 
 
 def run_on_gpu(
+    request: Request,
     *,
-    quick: bool,
     save: Save,
-    log: Log,
+    log: Log = progress,
     gpu: Any = None,
     peers: bool = True,
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
-    seconds: float = SECONDS,
-    command: str = "neocog bench winograd",
-    number: int = 0,
+    seconds: float,
     watch: Watch | None = None,
-    earlier: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    earlier: Result | None = None,
+) -> Result:
     """Check and time everything on a GPU.
 
     Parameters
     ----------
-    quick : bool
-        Fewer ways, batch 1 and 16, three rounds: within a minute.
-    save : callable
-        Takes the result so far, after each layer and batch.
-    log : callable
-        Takes lines of progress.
+    request : Request
+    save, log : callable
+        Take the result so far, after each layer and batch; lines of progress.
     gpu : Gpu, optional
-        Device ``number`` if not given.
+        The request's if not given.
     peers : bool
         Whether PyTorch runs beside.
     layers, batches, ways : tuple
         What is run.
     seconds : float
         When this much time has gone no layer and batch is begun; ``not_run`` names those left.
-    command : str
-        What was asked for, as the result tells it.
-    number : int
-        Which GPU.
     watch : Watch, optional
         Who is told what comes next, and what is left out.
     earlier : dict, optional
         A result whose layers and batches are done.
-
-    Raises
-    ------
-    DeviceError
-        If there is no GPU.
     """
     end = time.monotonic() + seconds
+    quick, number = request.quick, request.number
     gpu = gpu or _device(number)
     from experiments.winograd.gpu import ROUNDS, Ours
 
@@ -151,7 +131,7 @@ def run_on_gpu(
     batches = tuple(b for b in batches if not quick or b <= 16)
     ways = ways or (QUICK_WAYS if quick else WAYS)
     rounds = 3 if quick else ROUNDS
-    result: dict[str, Any] = {"facts": facts(command, gpu), "quick": quick, "device": "cuda"}
+    result: dict[str, Any] = {"facts": facts(request, gpu), "quick": quick, "device": "cuda"}
     result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
     result["peers"] = _torch_facts(log) if peers else None
     result |= earlier or {}
@@ -201,22 +181,6 @@ def run_on_gpu(
         _name_peers(result["layers"], data, watch, log)
         save(result)
     return result
-
-
-def run_attended(
-    *,
-    quick: bool,
-    save: Save,
-    log: Log,
-    seconds: float = SECONDS,
-    command: str,
-    number: int = 0,
-) -> dict[str, Any]:
-    """Run :func:`run_on_gpu` in a process that is begun again if a kernel hangs or breaks it."""
-    need_device("winograd", number)
-    seconds = min(seconds, _QUICK_SECONDS) if quick else seconds
-    work = partial(run_on_gpu, quick=quick, log=progress, command=command, number=number)
-    return attend(work, {}, seconds=seconds, save=save, log=log, start=_BUILDING)
 
 
 def _device(number: int) -> Any:
@@ -323,7 +287,6 @@ def faults(result: dict[str, Any]) -> list[str]:
     rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
     failed = (row for row in rows if "failed" in row and "multiplications" in row)
     return [
-        *faults_of(result),
         *result.get("wrong", ()),
         *(f"{r['layer']}, batch {r['batch']}, {r['way']}: {r['failed']}" for r in failed),
     ]
@@ -332,17 +295,7 @@ def faults(result: dict[str, Any]) -> list[str]:
 def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
     """Return an earlier result with a profiler's active lanes.
 
-    Parameters
-    ----------
-    path : Path or None
-        The result, as ``-o`` wrote it.
-    profile : Path
-        What the profiler printed, see :func:`~experiments.winograd.lanes.read_profile`.
-
-    Raises
-    ------
-    UsageError, InputError
-        If no result is named; if one of the files cannot be read or has other rows.
+    ``path`` is the result as ``-o`` wrote it, ``profile`` what the profiler printed.
     """
     if path is None:
         raise UsageError("--profile adds to an earlier result: name it with --output")
@@ -360,8 +313,3 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
 def run_launches(device: Machine | None = None, *, number: int = 0) -> int:
     """Launch every transform of Figs 4 and 5 once, for a profiler; returns how many."""
     return sum(1 for _ in profile_launches(device or _device(number)))
-
-
-def progress(line: str) -> None:
-    """Print a line of progress on stderr."""
-    print(f"neocog: {line}", file=sys.stderr, flush=True)
