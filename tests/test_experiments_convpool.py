@@ -10,8 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.convpool import experiment as convpool
-from experiments.convpool import report as convpool_report
-from experiments.convpool.experiment import CHECK, SYSTEMS, Case, operations
+from experiments.convpool.systems import (
+    CHECK,
+    SYSTEMS,
+    Case,
+    operations,
+    quick_cases,
+    standard_cases,
+)
+from experiments.harness.attended import Watch
+from experiments.harness.pages import draw, text
+from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
 from neocog.cuda.emulator import Emulator
 from tests.cuda_support import emulator
@@ -31,11 +40,11 @@ def test_operations_are_the_papers() -> None:
 
 
 def test_cases_are_few_and_hold_the_papers() -> None:
-    cases = convpool.standard_cases()
+    cases = standard_cases()
     assert len(set(cases)) == len(cases) <= 60
     wanted = {Case(b, c, p) for b in (1, 16, 64, 256) for c in (32, 512) for p in ("fp32", "fp16")}
     assert wanted < set(cases)
-    assert set(convpool.quick_cases()) < set(cases)
+    assert set(quick_cases()) < set(cases)
 
 
 class CpuDevice:
@@ -86,10 +95,14 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
     return CpuDevice(emulator)
 
 
+def counted() -> dict[str, Any]:
+    return convpool.measure(Request(), watch=Watch(), earlier={}, seconds=60, save=str)
+
+
 def measured(device: CpuDevice, *cases: Case, seconds: float = 60.0) -> dict[str, Any]:
     from experiments.convpool.run import run_cases
 
-    result: dict[str, Any] = {**convpool.run_on_cpu(log=str), "facts": {"cuDNN": "9.1.0"}}
+    result: dict[str, Any] = {**counted(), "facts": {"cuDNN": "9.1.0"}}
     run_cases(device, list(cases), result, seconds=seconds, save=str, log=str)
     return result
 
@@ -210,7 +223,9 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     monkeypatch.setattr("experiments.convpool.run.contenders", lambda *a, **more: [SMALL])
     saved: list[Any] = []
     cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]
-    result = convpool.run_on_gpu(cases=cases, save=saved.append, log=str)
+    result = convpool.measure(
+        Request("cuda"), watch=Watch(), earlier={}, seconds=600, save=saved.append, cases=cases
+    )
     assert len(saved) == 1 + 2 * len(result["rows"]) == 5  # some systems come last
     assert [s.name for s in SYSTEMS if s.name in result["rows"][0]["systems"]][1] == "winograd"
     assert not convpool.faults(result)
@@ -218,7 +233,7 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     for row in result["rows"]:
         assert row["systems"]["ours"]["us"] >= 0
         assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
-    assert "a fake" in convpool_report.section(result)
+    assert "a fake" in text("convpool", result)
 
 
 def cells(ratio: float, us: float = 50.0) -> dict[str, Any]:
@@ -241,29 +256,28 @@ def result() -> dict[str, Any]:
         for b in (1, 64) for c in (256, 512) for p in ("fp16", "fp32")
     ]  # fmt: skip
     return {
-        **convpool.run_on_cpu(log=str),
+        **counted(),
         "rows": rows,
         "facts": {"cuDNN": "9.1.0"},
         "not_run": [],
     }
 
 
-def test_the_section_has_all_tables(result: dict[str, Any]) -> None:
-    text = convpool_report.section(result)
-    for wanted in ("1209925632", "not in our copy", "not offered", "xmma_fprop", "3.00",
-                   "cuDNN 9.1.0", "4.4", "(figures/convpool-ratios.svg)"):  # fmt: skip
-        assert wanted in text, wanted
-    assert "3.00 times" in convpool_report.verdict(result)
-    bare = convpool_report.section(convpool.run_on_cpu(log=str))
-    assert "1209925632" in bare
-    assert "svg" not in bare
-    assert "Not measured" in convpool_report.verdict({"rows": []})
+def test_all_tables_are_told(result: dict[str, Any]) -> None:
+    told = text("convpool", result)
+    for wanted in ("1209925632", "not offered", "xmma_fprop", "3.00", "cuDNN 9.1.0", "4.4"):
+        assert wanted in told, wanted
+    assert "1209925632" in text("convpool", counted())
 
 
 def test_figures_are_drawn(result: dict[str, Any], tmp_path: Any) -> None:
-    paths = convpool_report.write_figures(result, tmp_path / "figures")
+    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
+    paths = draw("convpool", result, tmp_path / "figures")
     assert [path.name for path in paths] == ["convpool-ratios.svg", "convpool-times.svg"]
-    assert all(path.read_text().startswith("<svg") for path in paths)
+    assert all("<svg" in path.read_text() for path in paths)
+    again = draw("convpool", result, tmp_path / "again")
+    assert [path.read_text() for path in again] == [path.read_text() for path in paths]
+    assert draw("convpool", counted(), tmp_path / "none") == []
 
 
 def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
@@ -285,7 +299,7 @@ def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     words = ["bench", "convpool", "--cpu"]
     done = CliRunner().invoke(app, [*words, "--tilings", str(path), "--figures", str(figures)])
     assert (done.exit_code, path.read_text()) == (0, "[]\n")
-    monkeypatch.setattr(convpool, "run_on_cpu", None)
+    monkeypatch.setattr(convpool, "measure", None)
     for option, place in (("--tilings", path / "x.json"), ("--figures", path), ("-o", tmp_path)):
         done = CliRunner().invoke(app, [*words, option, str(place)])
         assert done.exit_code == 2

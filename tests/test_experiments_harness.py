@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.convpool import experiment as convpool
+from experiments.harness import run
 from experiments.harness.attended import Watch, attend, faults_of
-from experiments.harness.markdown import left
-from experiments.slayer import experiment as slayer
-from experiments.winograd import experiment as winograd
 from neocog.errors import DeviceError, NeocogError
 
 PARTS = ("good", "hangs", "dies", "spoils", "good too")
@@ -57,9 +54,10 @@ def test_what_breaks_is_left_out_and_what_is_there_stays() -> None:
     assert len(logged) == 3
 
 
-@pytest.mark.parametrize("measured", [convpool.run_on_gpu, winograd.run_on_gpu, slayer._attended])
-def test_experiments_take_what_the_other_process_gives(measured: Any) -> None:
-    assert {"watch", "earlier", "seconds", "save"} <= signature(measured).parameters.keys()
+@pytest.mark.parametrize("name", run.NAMES)
+def test_experiments_take_what_the_other_process_gives(name: str) -> None:
+    measure = run.of(name).measure
+    assert {"watch", "earlier", "seconds", "save"} <= signature(measure).parameters.keys()
 
 
 def test_errors_of_ours_come_through() -> None:
@@ -83,12 +81,3 @@ def test_two_of_a_kind_leave_out_the_others() -> None:
     watch.doing("nobody listens")
     with pytest.raises(ZeroDivisionError):
         watch.check("a", lambda: 1 // 0)
-
-
-def test_the_page_tells_what_is_left() -> None:
-    assert left({}) == ""
-    told = left({"not_run": ["a"], "broken": {"b": "hung"}, "failures": {"c": "no"}})
-    assert told == (
-        "Not run for want of time: a. Broke off, and the run went on without: b (hung). "
-        "Section c failed: no."
-    )

@@ -1,6 +1,5 @@
-"""The papers' experiments as a page: three figures, and sentences that follow the numbers."""
+"""The experiments' pages: tables and plots of results, put into pages that are written by hand."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -8,166 +7,158 @@ from typing import Any
 
 import pytest
 
-from experiments.convpool import summary as convpool_summary
-from experiments.harness import all as experiments
-from experiments.slayer import summary as slayer_summary
-from experiments.slayer.tables import missing
-from experiments.winograd import summary as winograd_summary
+from experiments.harness import run
+from experiments.harness.attended import Watch
+from experiments.harness.pages import (
+    FOLDER,
+    fill,
+    markdown,
+    span,
+    table,
+    tables_of,
+    text,
+    write_pages,
+)
+from experiments.harness.run import Request
+from experiments.slayer.tables import systems_of
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
-from experiments.winograd.orders import order_words
 from experiments.winograd.traffic import traffic
-from neocog.evaluation.figures import Axis, Line, standalone
+from neocog.errors import DeviceError, InputError, UsageError
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 NAMES = ("convpool", "winograd", "slayer")
-LINKS = {"figures": "figures", "full": "all.md"}
 
 
 @pytest.fixture(scope="module")
 def stored() -> dict[str, Any]:
     """What was measured."""
-    return experiments.load([EXPERIMENTS / name / "results" / f"{name}.json" for name in NAMES])
+    return run.load([FOLDER / name / "results" / f"{name}.json" for name in NAMES])
 
 
-@pytest.fixture
-def results(stored: dict[str, Any]) -> dict[str, Any]:
-    """The same, to be changed."""
-    return copy.deepcopy(stored)
+def nothing(result: Any) -> None:
+    pass
 
 
-# -- the page --------------------------------------------------------------------------------------
-def test_one_page_with_three_figures_links_to_all_tables(
+# -- pages -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], name: str) -> None:
+    page = (FOLDER / name / "README.md").read_text()
+    tables = tables_of(name, stored[name])
+    assert fill(page, tables) == page, f"run neocog bench report experiments/{name}/results/*"
+    there = set(re.findall(r"<!-- table (.*?) -->", page))
+    assert there == {*tables, "missing"}
+    assert not re.search(r"\b(nan|None|inf)\b", page)
+    assert "not in our copy" in " ".join(page.split())
+
+
+def test_links_lead_somewhere() -> None:
+    for page in FOLDER.rglob("README.md"):
+        links = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text())
+        assert links
+        assert all((page.parent / link).exists() for link in links), page
+
+
+def test_pages_and_plots_are_written_beside_each_other(
     stored: dict[str, Any], tmp_path: Path
 ) -> None:
-    files = experiments.write_page(stored, tmp_path / "docs" / "experiments.md")
-    text = files[0].read_text()
-    assert len(text.splitlines()) < 150
-    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 3
-    pages = [file for file in files if file.suffix == ".md"]
-    assert [page.name for page in pages[1:]] == [f"{name}.md" for name in NAMES]
-    for page in pages:
-        words = page.read_text()
-        assert "cannot be shown" not in words
-        assert not re.search(r"\b(nan|None|inf)\b", words)
-        links = re.findall(r"\]\(([^)]*)\)", words)
-        assert links
-        assert all((page.parent / link).is_file() for link in links)
-        assert words.startswith("# ")
-    assert set(files) == set((tmp_path / "docs").rglob("*.*"))
+    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
+    files = write_pages(stored, tmp_path / "deep" / "README.md")
+    assert set(files) == set((tmp_path / "deep").rglob("*.*"))
+    for name in NAMES:
+        page = (tmp_path / "deep" / name / "README.md").read_text()
+        assert page == (FOLDER / name / "README.md").read_text()
+        for link in re.findall(r"!\[.*\]\((.*)\)", page):
+            assert "<svg" in (tmp_path / "deep" / name / link).read_text()
 
 
-def test_what_the_papers_lack_and_what_was_not_measured_is_said(stored: dict[str, Any]) -> None:
-    text = experiments.page(stored, more="experiments")
-    assert text.count("not in our copy") >= 3
-    found = stored["winograd"]
-    found = found | {"layers": [row for row in found["layers"] if "halves" not in row["way"]]}
-    full = experiments.full_page("winograd", found, figures="f", back="../e.md")
-    assert "Counted but not measured: " in full
-    assert "cudaLaunchKernel" not in full
-
-
-def test_a_result_without_a_gpu_makes_a_page(tmp_path: Path) -> None:
-    from experiments.convpool import experiment as convpool
-    from experiments.winograd import experiment as winograd
-
-    found: Any = {
-        "convpool": convpool.run_on_cpu(log=str),
-        "winograd": winograd.run_on_cpu(quick=True, save=str, log=str),
-        "slayer": {"sections": {}, "digits": "d", "date": "2026", "command": "c", "model": "m"},
-    }
-    files = experiments.write_page(found, tmp_path / "page.md")
-    text = files[0].read_text()
-    assert text.count("ot measured on a GPU yet") >= 3
-    assert "cannot be shown" not in text
-    assert "![" not in text
-
-
-def test_numbers_of_the_page_are_those_of_the_results(stored: dict[str, Any]) -> None:
-    text = experiments.page(stored, more="experiments")
+def test_numbers_of_the_pages_are_those_of_the_results(stored: dict[str, Any]) -> None:
     rows = stored["slayer"]["sections"]["ladder"]["rows"]
-    us = {
-        (row["system"], row["stage"]): row["us"]["1"]
-        for row in rows
-        if row["planes"] == "26/78/70" and "us" in row
-    }
-    stages = [f"US{i}" for i in range(1, 5)]
-    gain = sum(us["T1", s] for s in stages) / sum(us["T5", s] for s in stages)
-    assert f"T5 is {gain:.1f} times as fast as T1" in text
-    assert f"S1 ({us['T1', 'US1'] / us['T5', 'US1']:.2f})" in text
+    own = systems_of([row for row in rows if row["planes"] == "26/78/70"], "1")
+    t1, t5 = (sum(row["us"]["1"] for row in own[name].values()) for name in ("T1", "T5"))
+    assert f" {t5:.1f} | {t1 / t5:.2f} |" in text("slayer", stored["slayer"])
     (row,) = (
         row
         for row in stored["convpool"]["rows"]
         if (row["channels"], row["batch"], row["precision"]) == (512, 64, "fp32")
     )
     base = min(row["systems"][name]["us"] for name in ("naive", "winograd"))
-    assert f"| {base / row['systems']['ours']['us']:.2f} |" in text
-    orders = {
+    assert f"| {base / row['systems']['ours']['us']:.2f} |" in text("convpool", stored["convpool"])
+    us = {
         row["indexing"]: row["us"]
         for row in stored["winograd"]["changing"]
         if (row["layer"], row["batch"], row["way"]) == (LAYERS[3].name, 1, PAPER_WAY.name)
     }
-    saved = 100 * (1 - orders["channel-wise"] / orders["thread-wise"])
-    assert f"{LAYERS[3].name} at batch 1: {saved:.0f} %" in text
+    saved = 100 * (1 - us["channel-wise"] / us["thread-wise"])
+    assert f" | {saved:.0f} % | " in text("winograd", stored["winograd"])
+    assert "cudaLaunchKernel" not in text("winograd", stored["winograd"])
 
 
-# -- sentences that follow the numbers -------------------------------------------------------------
-def test_a_direct_sum_that_is_slow_does_not_pay(results: dict[str, Any]) -> None:
-    text = convpool_summary.summary(results["convpool"], **LINKS)
-    assert "Ours, in one kernel: fp32 yes" in text
-    for row in results["convpool"]["rows"]:
-        row["systems"]["ours"]["us"] *= 100
-    text = convpool_summary.summary(results["convpool"], **LINKS)
-    assert "Ours, in one kernel: fp32 no; fp16 no" in text
-    assert "never leave the chip" not in text
+def test_what_was_not_measured_is_told(stored: dict[str, Any]) -> None:
+    found = stored["winograd"]
+    found = found | {"layers": [row for row in found["layers"] if "halves" not in row["way"]]}
+    assert "counted but not measured" in text("winograd", found)
+    rest = {"not_run": ["a"], "broken": {"b": "hung"}, "failures": {"c": "no"}}
+    told = text("slayer", stored["slayer"] | rest)
+    for line in ("| a | no time was left |", "| b | it broke off: hung |", "| section c | no |"):
+        assert line in told
+    empty = {"sections": {}, "digits": "d", "date": "2026", "command": "c", "model": "m"}
+    assert "| energy | not measured |" in text("slayer", empty)
+    assert "cannot be shown" in text("slayer", {"old": 1})
+    assert "| convpool | it failed |" in text("convpool", {"failed": "it failed"})
 
 
-def test_an_order_of_threads_that_saves_everywhere_is_told_so(results: dict[str, Any]) -> None:
-    found = results["winograd"]
-    words = winograd_summary.summary(found, **LINKS)
-    assert "nothing is saved and much may be lost" in words
-    for part in ("changing", "filters"):
-        for row in found[part]:
-            row["us"] = 80.0 if row["indexing"].startswith("channel") else 100.0
-            row["filters_us"], row["share"] = row["us"] / 2, 0.5
-    words = winograd_summary.summary(found, **LINKS)
-    assert "in 12 of 12 cases" in words
-    assert "nothing is saved" not in words
-    assert "Bytes more than lanes" not in words  # all splits gain alike
-    assert "20 % of a convolution" in order_words(found["changing"])
-    for row in found["summary"]:
-        row |= {"ratio": 0.5, "FFT_us": 2 * row["chosen_us"]}
-    words = winograd_summary.method_words(found)
-    assert "does not pay everywhere" in words
-    assert "FFT is quicker" not in words
-
-
-def test_a_ladder_that_gains_everywhere_is_told_so(results: dict[str, Any]) -> None:
-    found = results["slayer"]
-    words = slayer_summary.summary(found, **LINKS)
-    assert "less than 2 at S1" in words
-    assert "- S1, 1.58 times" in words
-    assert "does not pay everywhere" not in words
-    for row in found["sections"]["ladder"]["rows"]:
-        if row["system"] == "T5":
-            row["us"] = {batch: us / 10 for batch, us in row["us"].items()}
-    words = slayer_summary.summary(found, **LINKS)
-    assert "less than 2 at" not in words
-    assert "- S1, " not in words
-    assert "256 at a time: yes" in words
-    assert "does not pay everywhere" in words  # leaving out silent inputs, beside this T5
-
-
-def test_what_is_measured_is_not_missed(results: dict[str, Any]) -> None:
-    found = results["slayer"]
-    row = {"batch": 1, "pass_us": 20.0, "in_all_us": 50.0, "transfers_us": 30.0}
-    eight = {**row, "batch": 8, "share_of_gpu": 0.001, "share_of_time": 0.002}
-    found["sections"]["character"] = [row, eight]
-    found["sections"]["devices"].append(
-        {"gpus": 4, "batch": 4096, "per_second": 5e6, "efficiency": 0.9, "same": True}
+def test_a_table_is_made_of_records() -> None:
+    columns = {"a": "a", "b, us": "b|.1f", "both": lambda row: f"{row['a']}{row['b']}"}
+    rows = table(columns, [{"a": 1, "b": 2.25}, {"a": 3, "b": None}])
+    assert markdown(rows).splitlines()[2:] == ["| 1 | 2.2 | 12.25 |", "| 3 | – | 3None |"]
+    assert fill("<!-- table x y -->\nold\n<!-- end -->", {}).split("\n")[1] == "Nothing."
+    assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == (
+        "–",
+        "1.0",
+        "1 to 2",
     )
-    assert missing(found) == ""
-    assert "50 us on the GPU, from host to host" in slayer_summary.summary(found, **LINKS)
-    assert "anything on a GPU" in missing({"sections": {"cpu": [1]}})
+
+
+# -- running ---------------------------------------------------------------------------------------
+def test_all_experiments_run_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"where": "GPU", "batch": 8, "precision": "fp16", "us": {"neocog": 1.0, "torch": 3.0}}]
+
+    def network(request: Request, *, watch: Watch, save: Any, **more: Any) -> Any:
+        assert request.command == "all of it --only network"
+        save({"rows": []})
+        return {"command": "c", "machine": "m", "cpu": "u", "experiment": "network", "rows": rows}
+
+    def broken(request: Request, **more: Any) -> Any:
+        raise DeviceError("no such thing")
+
+    monkeypatch.setattr("experiments.network.experiment.measure", network)
+    monkeypatch.setattr("experiments.slayer.experiment.measure", broken)
+    kept: list[str] = []
+    found = run.run_all(
+        ("network", "slayer"),
+        Request(quick=True, command="all of it"),
+        lambda results: kept.append(json.dumps(results)),
+    )
+    assert len(kept) == 3
+    assert run.faults(found) == ["slayer: DeviceError: no such thing"]
+    path, single = tmp_path / "results.json", tmp_path / "network.json"
+    path.write_text(kept[-1])
+    write_pages(run.load([path]), tmp_path / "README.md")
+    assert "| GPU | 8 | fp16 | 1.00 | 3.00 |" in (tmp_path / "network" / "README.md").read_text()
+    assert "DeviceError" in (tmp_path / "slayer" / "README.md").read_text()
+    single.write_text(json.dumps(found["network"]))
+    assert list(run.load([single])) == ["network"]
+
+
+def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "none.json"
+    for words in ("{}", "[]", "no"):
+        path.write_text(words)
+        with pytest.raises(InputError, match=r"none\.json"):
+            run.load([path])
+    with pytest.raises(InputError, match=r"missing\.json"):
+        run.load([tmp_path / "missing.json"])
+    with pytest.raises(UsageError, match="no experiment 'x'"):
+        run.run_all(("x",), Request(), nothing)
 
 
 # -- counts ----------------------------------------------------------------------------------------
@@ -186,15 +177,3 @@ def test_sectors_of_the_filter_transform() -> None:
     four = next(way for way in WAYS if way.sizes == (4, 4)).plan(layer)
     assert wise.spread == 512 * 49 * 4
     assert traffic(four, "thread-wise").written == traffic(four, "channel-wise").written
-
-
-# -- figures ---------------------------------------------------------------------------------------
-def test_the_key_of_a_figure_lies_below_it() -> None:
-    axis = Axis("x", 0, 1, [(0, "0"), (1, "1")])
-    lines = [Line(f"line {i}", [(0, i / 4), (1, 1)]) for i in range(4)]
-    text = standalone(lines, axis, axis, title="t")
-    height = float(re.findall(r'viewBox="0 0 460 (\d+)"', text)[0])
-    places = [float(y) for y in re.findall(r'<text x="\d+" y="(\d+)">line', text)]
-    assert len(places) == 4
-    assert 300 < min(places) <= max(places) < height
-    assert json.dumps(text).count("polyline") == 4
