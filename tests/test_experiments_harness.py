@@ -3,12 +3,15 @@
 import os
 import time
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from experiments.harness import run
 from experiments.harness.attended import Watch, attend, faults_of
+from neocog.cli import app
 from neocog.errors import DeviceError, NeocogError
 
 PARTS = ("good", "hangs", "dies", "spoils", "good too")
@@ -81,3 +84,14 @@ def test_two_of_a_kind_leave_out_the_others() -> None:
     watch.doing("nobody listens")
     with pytest.raises(ZeroDivisionError):
         watch.check("a", lambda: 1 // 0)
+
+
+def test_without_the_source_a_line_says_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.cli.bench._SOURCE", tmp_path)
+    for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2
+        assert "in a clone" in done.stderr
+        assert done.stderr.count("\n") == 1
