@@ -95,14 +95,14 @@ def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_pat
 # -- one CPU core ----------------------------------------------------------------------------------
 @compiled
 def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
-    rows = rivals(fed, quick=True, log=said)
+    rows = rivals(fed, quick=True)
     assert {row["system"] for row in rows} == {"CPU S", "CPU F", "CPU F blocked", "CPU G"}
     assert all(row["passed"] and row["error"] < 1e-5 for row in rows)
     assert len(rows) == 16
     (built, counting) = sorted(cache.glob("s-layer-*.so"))
     before = built.stat().st_mtime_ns, counting.stat().st_mtime_ns
     slayer_cpu.built.cache_clear()
-    rivals(Fed(fed.model, fed.digits[:1]), quick=True, log=said)
+    rivals(Fed(fed.model, fed.digits[:1]), quick=True)
     assert before == (built.stat().st_mtime_ns, counting.stat().st_mtime_ns)
 
 
@@ -131,7 +131,7 @@ def test_without_a_compiler_a_line_says_so(
     compiler.cache_clear()
     monkeypatch.setattr(slayer_cpu.shutil, "which", lambda name: None)
     with pytest.raises(DeviceError, match="no C compiler") as caught:
-        rivals(fed, quick=True, log=said)
+        rivals(fed, quick=True)
     assert "\n" not in str(caught.value)
     compiler.cache_clear()
     slayer_cpu.built.cache_clear()

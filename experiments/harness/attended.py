@@ -54,14 +54,45 @@ class Watch:
         alike = [why for name, why in self.broken.items() if kind and name.endswith(kind)]
         return f"{alike[0]} (elsewhere)" if len(alike) > 1 else None
 
-    def check(self, what: str, healthy: Callable[[], None]) -> None:
+    def attempt(
+        self,
+        what: str,
+        run: Callable[[], Result],
+        *,
+        healthy: Callable[[], Any],
+        kind: str = "",
+        seconds: float = _USUAL,
+    ) -> Result:
+        """Return what ``run`` returns, or ``failed``, why not; others can still run.
+
+        Parameters
+        ----------
+        what, kind : str
+            What is done, as :meth:`why_not` takes it.
+        run : callable
+        healthy : callable
+            Raises if the device no longer works.
+        seconds : float
+            How long it may take at most.
+        """
+        why = self.why_not(what, kind)
+        if why is not None:
+            return {"failed": why}
+        self.doing(what, seconds)
+        try:
+            return run()
+        except Exception as error:  # every library has errors of its own
+            self.check(what, healthy)
+            return {"failed": told(error)}
+
+    def check(self, what: str, healthy: Callable[[], Any]) -> None:
         """End this process if the device no longer works after a failure; somebody watches."""
         try:
             healthy()
         except Exception as error:  # every library has errors of its own
             if self.connection is None:
                 raise
-            self.connection.send(("broken", what, _line(error)))
+            self.connection.send(("broken", what, told(error)))
             self.connection.close()
             sys.stderr.flush()
             os._exit(1)  # what the libraries do at an ordinary end fails too
@@ -210,5 +241,7 @@ def _send(connection: Connection, result: Result) -> None:
     connection.send(("save", result))
 
 
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+def told(error: BaseException) -> str:
+    """Return an error in a line: what ours says, others by their name."""
+    line = str(error).strip().partition("\n")[0][:200]
+    return line if isinstance(error, NeocogError) and line else f"{type(error).__name__}: {line}"

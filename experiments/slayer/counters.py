@@ -9,10 +9,11 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
 from neocog.cuda.s_paper import VERSIONS
 from neocog.jsontext import to_json
@@ -42,7 +43,6 @@ def counters(
     size: str,
     places: Mapping[tuple[str, str], int],
     data: Path | None,
-    log: Callable[[str], None],
     *,
     number: int = 0,
 ) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def counters(
     """
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:
-        log("counters: ncu is not installed")
+        progress("counters: ncu is not installed")
         return []
     wanted = {
         "size": size,
@@ -78,7 +78,7 @@ def counters(
     rows = list(read(done.stdout, list(launched())))
     if not rows:
         tail = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        log(f"counters: ncu gives none ({' '.join(tail)})")
+        progress(f"counters: ncu gives none ({' '.join(tail)})")
     return [{"planes": size, **row} for row in rows]
 
 

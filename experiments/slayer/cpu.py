@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda import cache as builds
 from neocog.cuda.kernel import kernel_folder
@@ -23,6 +23,7 @@ from neocog.evaluation.machine import processor
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
+from neocog.network.u0 import u0_from_digits
 
 _SOURCE = "cpu/s_layer.c"
 _FLAGS = ("-std=c11", "-O3", "-march=native", "-fPIC", "-shared")
@@ -146,7 +147,7 @@ def _address(array: NDArray[np.float32]) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def rivals(fed: Fed, *, quick: bool = False, log: Callable[[str], None]) -> list[dict[str, Any]]:
+def rivals(fed: Fed, *, quick: bool = False) -> list[dict[str, Any]]:
     """Check, time and count every way on every stage; a row for each.
 
     Returns
@@ -159,12 +160,12 @@ def rivals(fed: Fed, *, quick: bool = False, log: Callable[[str], None]) -> list
     return [
         {"stage": stage, **row, "passed": row["error"] <= ALLOWED}
         for stage, layer in STAGES.items()
-        for row in _stage_rows(Rival(fed.model, stage), fed, (stage, layer), quick, log)
+        for row in _stage_rows(Rival(fed.model, stage), fed, (stage, layer), quick)
     ]
 
 
 def _stage_rows(
-    rival: Rival, fed: Fed, which: tuple[str, str], quick: bool, log: Callable[[str], None]
+    rival: Rival, fed: Fed, which: tuple[str, str], quick: bool
 ) -> list[dict[str, Any]]:
     """Return a row for each way; the ways take turns, so that what disturbs one disturbs all."""
     stage, layer = which
@@ -186,7 +187,7 @@ def _stage_rows(
         if way != "F blocked":
             some = maps[: len(times) if way == "F" else 1]  # what skips nothing counts alike
             row |= _counted(rival, way, some, row["ms"])
-        log(f"{row['system']} {stage}: {row['ms']:.2f} ms, error {row['error']:.1e}")
+        progress(f"{row['system']} {stage}: {row['ms']:.2f} ms, error {row['error']:.1e}")
         rows.append(row)
     return rows
 
@@ -214,7 +215,7 @@ def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
         times = engine.stage_times(fed.digits[i : i + 1], repeats=repeats)
         for stage, values in spent.items():
             values.append(float(np.min(times[stage])))
-    got = engine.maps(_u0(fed))
+    got = engine.maps(u0_from_digits(fed.digits[:1]))
     return [
         {
             "system": "our CPU engine",
@@ -225,12 +226,6 @@ def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
         }
         for stage, values in spent.items()
     ]
-
-
-def _u0(fed: Fed) -> NDArray[np.float32]:
-    from neocog.network.u0 import u0_from_digits
-
-    return u0_from_digits(fed.digits[:1])
 
 
 def frame(model: Model, digits: NDArray[np.uint8], *, threads: int) -> dict[str, Any]:

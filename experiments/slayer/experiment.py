@@ -19,6 +19,7 @@ from experiments.slayer.silence import silence
 from experiments.slayer.tables import plots, tables
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import Model, load_model
+from neocog.network.registry import list_models
 
 if TYPE_CHECKING:
     from neocog.cuda.engine import CudaEngine
@@ -55,21 +56,17 @@ def asked(request: Request) -> Options:
     return Options(**{**own, "seconds": _MOST_SECONDS})
 
 
-class Bench:
-    """The sections, and what they share."""
+class Sections:
+    """The sections, a method each, and what they share."""
 
     def __init__(self, options: Options, watch: Watch) -> None:
-        self.options, self.log, self.watch = options, progress, watch
+        self.options, self.watch = options, watch
         #: Takes the rows of the section at work, before it is through.
         self.so_far: Callable[[Any], None] = lambda rows: None
-        self.quick = options.quick
-        self.digits, self.source = find_digits(
-            options.data, _FED if options.quick else PAPER_DIGITS
-        )
-        self.fed = {
-            size: Fed(model, self.digits[: 8 if self.quick else _FED])
-            for size, model in networks(options.sizes).items()
-        }
+        self.quick = quick = options.quick
+        self.digits, self.source = find_digits(options.data, _FED if quick else PAPER_DIGITS)
+        some = self.digits[: 8 if quick else _FED]
+        self.fed = {size: Fed(model, some) for size, model in networks(options.sizes).items()}
         self.tried: list[Row] = []
 
     @cached_property
@@ -85,6 +82,13 @@ class Bench:
         return load_model(self.options.model)
 
     @cached_property
+    def future(self) -> Any:
+        """What times whole passes on a GPU."""
+        from experiments.slayer import future
+
+        return future
+
+    @cached_property
     def engine(self) -> "CudaEngine":
         """The engine on all GPUs that were asked for."""
         from neocog.cuda.engine import CudaEngine
@@ -93,23 +97,17 @@ class Bench:
 
     def silence(self) -> list[Row]:
         """Table 8: how much of each S-layer's input is silent, for every shipped model."""
-        from neocog.network.registry import list_models
-
-        rows = []
-        for entry in list_models():
-            model = load_model(entry.name)
-            digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
-            rows += [{"model": model.id, **row} for row in silence(model, digits)]
-            self.log(f"{model.id}: {rows[-1]['heard']:.1%} of inputs are heard")
-        return rows
+        digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
+        models = [load_model(entry.name) for entry in list_models()]
+        return [{"model": m.id, **row} for m in models for row in silence(m, digits)]
 
     def cpu(self) -> list[Row]:
         """Tables 6 and 7: CPU S, F and G, our CPU engine."""
-        rows = []
-        for size, fed in self.fed.items():
-            found = slayer_cpu.rivals(fed, quick=self.quick, log=self.log)
-            rows += [{"planes": size, **row} for row in (*found, *slayer_cpu.our_engine(fed))]
-        return rows
+        return [
+            {"planes": size, **row}
+            for size, fed in self.fed.items()
+            for row in (*slayer_cpu.rivals(fed, quick=self.quick), *slayer_cpu.our_engine(fed))
+        ]
 
     def cpu_frame(self) -> list[Row]:
         """One character and a frame's eight on the CPU engine, one thread and two."""
@@ -120,7 +118,7 @@ class Bench:
 
     def ladder(self) -> dict[str, list[Row]]:
         """Fig. 6 and Table 5: block sizes tried, the ladder, our versions."""
-        from experiments.slayer import gpu as slayer_gpu
+        from experiments.slayer.gpu import Bench, best_places
 
         batches = (1,) if self.quick else _BATCHES
         self.tried = []
@@ -130,80 +128,65 @@ class Bench:
             found[name] += [{"planes": size, **row} for row in rows]
             self.so_far(found)
 
-        told: Any = {"log": self.log, "watch": self.watch}
         for size, fed in self.fed.items():
             self.watch.doing(f"kernels of {size}", _BUILDING)
-            slayer_gpu.prepare(self.gpu, fed, batches=batches, log=self.log)
-            best, tried = slayer_gpu.trial(self.gpu, fed, quick=self.quick, **told)
+            bench = Bench(self.gpu, fed, self.watch)
+            bench.prepare(batches)
+            tried = bench.trial(quick=self.quick)
             keep("trial", size, tried)
-            keep("rows", size, slayer_gpu.ladder(self.gpu, fed, best, batches=batches, **told))
-            keep("rows", size, slayer_gpu.ours(self.gpu, fed, batches=batches, **told))
+            keep("rows", size, bench.ladder(best_places(tried), batches))
+            keep("rows", size, bench.ours(batches))
         return found
 
     def counters(self) -> list[Row]:
         """Hardware counters of the ladder, the block sizes those that the trial found."""
         from experiments.slayer.counters import counters
+        from experiments.slayer.gpu import best_places
 
         size = next(iter(self.fed))
-        tried = [row for row in self.tried if row["planes"] == size and "us" in row]
-        best: dict[tuple[str, str], Row] = {}
-        for row in tried:
-            key = (row["stage"], row["system"])
-            if key not in best or row["us"] < best[key]["us"]:
-                best[key] = row
-        places = {key: row["places"] for key, row in best.items()}
-        number = self.options.number
-        return counters(size, places, self.options.data, self.log, number=number)
+        places = best_places([row for row in self.tried if row["planes"] == size])
+        return counters(size, places, self.options.data, number=self.options.number)
 
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
-        from experiments.slayer.gpu import compact
+        from experiments.slayer.gpu import Bench
 
         batches = (8,) if self.quick else (1, 8, 256)
         return [
             {"planes": size, **row}
             for size, fed in self.fed.items()
-            for row in compact(self.gpu, fed, batches=batches, log=self.log, watch=self.watch)
+            for row in Bench(self.gpu, fed, self.watch).compact(batches)
         ]
 
     def character(self) -> list[Row]:
         """One whole character and a frame's eight, transfers apart."""
-        from experiments.slayer.future import character
-
-        told: Any = {"number": self.options.number, "log": self.log}
-        return character(self.model, self.digits, precision=self.options.precision, **told)
+        precision, number = self.options.precision, self.options.number
+        rows: list[Row] = self.future.character(self.model, self.digits, precision, number)
+        return rows
 
     def in_flight(self) -> list[Row]:
         """Characters in flight through the stages."""
-        from experiments.slayer.future import in_flight
-
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
-        return in_flight(self.engine.runners[0], self.digits, counts=counts, log=self.log)
+        rows: list[Row] = self.future.in_flight(self.engine.runners[0], self.digits, counts)
+        return rows
 
     def overlap(self) -> list[Row]:
         """Transfers beside work."""
-        from experiments.slayer.future import overlap
-
         repeats = 4 if self.quick else 64
-        return overlap(self.engine.runners[0], self.digits, repeats=repeats, log=self.log)
+        rows: list[Row] = self.future.overlap(self.engine.runners[0], self.digits, repeats)
+        return rows
 
     def devices(self) -> list[Row]:
         """Several GPUs."""
-        from experiments.slayer.future import devices
-
-        repeats = 2 if self.quick else 128
-        each, seconds = (64, 0.2) if self.quick else (4096, 4.0)
-        return devices(
-            self.engine, self.digits, each=each, repeats=repeats, seconds=seconds, log=self.log
-        )
+        each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
+        rows: list[Row] = self.future.devices(self.engine, self.digits, each, repeats, seconds)
+        return rows
 
     def energy(self) -> list[Row]:
         """Power and energy."""
-        from experiments.slayer.future import energy
-
         seconds = 0.4 if self.quick else 4.0
-        number = self.options.number
-        return energy(self.engine, self.digits, seconds=seconds, number=number, log=self.log)
+        rows: list[Row] = self.future.energy(self.engine, self.digits, seconds, self.options.number)
+        return rows
 
 
 #: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.
@@ -222,30 +205,16 @@ def measure(
     seconds: float,
     save: Save,
 ) -> Result:
-    """Run the sections.
+    """Run the sections, whatever time they take; those that ``earlier`` has are done.
 
-    Parameters
-    ----------
-    options : Options
-    watch : Watch
-        Who is told what comes next, and what is left out.
-    earlier : dict
-        A result whose sections are done.
-    seconds : float
-        Not heeded: sections are chosen.
-    save : callable
-        Takes the result after each section and, of long ones, before they are through
-        (``partial`` names such a section).
-
-    Returns
-    -------
-    dict
-        ``experiment``, where and when, ``digits``, ``sections`` by name, ``failures``.
+    ``save`` takes the result after each section and, of long ones, before they are through
+    (``partial`` names such a section). The result has ``experiment``, where and when, ``digits``,
+    ``sections`` by name, ``failures``.
     """
     names = options.sections or (ON_CPU + ON_GPU if options.on_gpu else ON_CPU)
     check_sections(names, options.on_gpu)
     watch.doing("digits and their maps", _ON_CPU)
-    bench = Bench(options, watch)
+    bench = Sections(options, watch)
     result: dict[str, Any] = {
         "experiment": "slayer",
         **replace(options, command=_command(options)).about(),
@@ -286,7 +255,7 @@ def measure(
     return result
 
 
-def _healthy(bench: Bench) -> None:
+def _healthy(bench: Sections) -> None:
     """Raise if the device no longer works."""
     getattr(bench.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
 

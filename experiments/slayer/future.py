@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.run import progress
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import Lane, enqueue
@@ -22,16 +23,14 @@ from neocog.network.model import Model
 
 Digits = NDArray[np.uint8]
 Row = dict[str, Any]
-Log = Callable[[str], None]
 
 FRAMES, DIGITS = 30, 8  # a second, and digits of each: what the paper wanted to read
 _ROUNDS = 9
+_GPUS = (1, 2, 4)
 _TRIPS = 100
 
 
-def character(
-    model: Model, digits: Digits, *, precision: str, number: int = 0, log: Log
-) -> list[Row]:
+def character(model: Model, digits: Digits, precision: str, number: int) -> list[Row]:
     """Time one character and a frame's eight on GPU ``number``: the pass, and from host to host.
 
     Returns
@@ -57,14 +56,12 @@ def character(
         row["transfers_us"] = whole - us
         if batch == DIGITS:
             row |= {"share_of_gpu": 1e-6 * FRAMES * us, "share_of_time": 1e-6 * FRAMES * whole}
-        log(f"batch {batch}: {us:.1f} us on the GPU, {whole:.1f} us in all")
+        progress(f"batch {batch}: {us:.1f} us on the GPU, {whole:.1f} us in all")
         rows.append(row)
     return rows
 
 
-def in_flight(
-    runner: Runner, digits: Digits, *, counts: Sequence[int] = (1, 2, 4, 8, 16), log: Log
-) -> list[Row]:
+def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row]:
     """Time single characters that go through the stages at the same time, a stream for each.
 
     The stages of several characters are under way together; each character waits for its own
@@ -97,7 +94,7 @@ def in_flight(
                 row[name] = 1e3 * float(ms) / count
                 answers.append([work.arrays["answers"].get().tobytes() for work in passes])
             row["same"] = answers[0] == answers[1]
-            log(f"{count} in flight: {row}")
+            progress(f"{count} in flight: {row}")
             rows.append(row)
     return rows
 
@@ -117,7 +114,7 @@ def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
         enqueue(gpu, tuple(work.launches))
 
 
-def overlap(runner: Runner, digits: Digits, *, repeats: int, log: Log) -> list[Row]:
+def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     """Time many characters from host to host with one, two and three lanes.
 
     With one lane transfers and work alternate; with more, one lane's transfers go beside
@@ -137,7 +134,7 @@ def overlap(runner: Runner, digits: Digits, *, repeats: int, log: Log) -> list[R
             seconds = [_dealt(lanes[:count], many, out, repeats) for _ in range(3)]
             us = 1e6 * min(seconds) / (repeats * batch)
             rows.append({"lanes": count, "batch": batch, "us": us, "graph_alone_us": alone})
-            log(f"{count} lanes: {us:.3f} us a character from host to host")
+            progress(f"{count} lanes: {us:.3f} us a character from host to host")
     return rows
 
 
@@ -154,14 +151,7 @@ def _dealt(lanes: Sequence[Lane], digits: Digits, out: NDArray[np.float32], repe
 
 
 def devices(
-    engine: CudaEngine,
-    digits: Digits,
-    *,
-    counts: Sequence[int] = (1, 2, 4),
-    each: int = 4096,
-    repeats: int,
-    seconds: float,
-    log: Log,
+    engine: CudaEngine, digits: Digits, each: int, repeats: int, seconds: float
 ) -> list[Row]:
     """Time batches of ``each`` characters per GPU on 1, 2 and 4 GPUs, from host to host.
 
@@ -177,9 +167,9 @@ def devices(
     rows: list[Row] = []
     many = np.ascontiguousarray(digits[np.arange(each) % len(digits)])
     single = 0.0
-    for count in counts:
+    for count in _GPUS:
         if count > len(engine.runners):
-            log(f"{count} GPUs: there are {len(engine.runners)}")
+            progress(f"{count} GPUs: there are {len(engine.runners)}")
             continue
         runners = engine.runners[:count]
         outs = [np.empty((each, ANSWER_COLUMNS), np.float32) for _ in runners]
@@ -211,7 +201,9 @@ def devices(
         if watts is not None:
             row |= {"watts": watts, "joules_per_1000": 1000.0 * watts * took / done}
         rows.append(row)
-        log(f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}, {watts or 0:.0f} W")
+        progress(
+            f"{count} GPUs: {best:.0f} characters a second, {efficiency:.0%}, {watts or 0:.0f} W"
+        )
     return rows
 
 
@@ -227,9 +219,7 @@ def _batches(
         runner.run(digits, out, runner.chunk)
 
 
-def energy(
-    engine: CudaEngine, digits: Digits, *, seconds: float = 4.0, number: int = 0, log: Log
-) -> list[Row]:
+def energy(engine: CudaEngine, digits: Digits, seconds: float, number: int) -> list[Row]:
     """Measure power while the GPU idles and while it recognises, by ``nvidia-smi``.
 
     Returns
@@ -250,12 +240,12 @@ def energy(
         work = partial(_kept_busy, runner, digits, batch, period)
         watts, done, took = powered(work, seconds, number)
         if watts is None:
-            log("power: nvidia-smi gives none")
+            progress("power: nvidia-smi gives none")
             return []
         row: Row = {"what": what, "watts": watts, "per_second": done / took}
         if done:
             row["joules_per_1000"] = 1000.0 * watts * took / done
-        log(f"{what}: {watts:.0f} W, {row['per_second']:.0f} characters a second")
+        progress(f"{what}: {watts:.0f} W, {row['per_second']:.0f} characters a second")
         rows.append(row)
     return rows
 

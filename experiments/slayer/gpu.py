@@ -1,8 +1,9 @@
 """The GPU paper's ladder beside our S-layers on a GPU: checked, tried by block size, timed."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from experiments.harness.attended import Watch
 from experiments.harness.builds import build_all
+from experiments.harness.run import progress
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
@@ -23,7 +25,6 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import Model
 
 Row = dict[str, Any]
-Log = Callable[[str], None]
 
 #: Rungs whose block size is found by trial (T4 and what stands on it).
 TRIED = ("T4", "T5", "B", "skip")
@@ -32,7 +33,6 @@ ALLOWED = (1e-5, 5e-5)
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 _CHECKED = 2  # digits that float64 computes
 _TIMED = 4  # digits that single characters are timed on
-_FAILURES = (DeviceError, InputError, UsageError)
 
 
 class OneStep(Shelf):
@@ -58,10 +58,8 @@ def checked(shelf: Shelf, stage: str, version: str, fed: Fed) -> float:
     return error(run.maps(), fed.want(stage, _CHECKED))
 
 
-def spent(
-    shelf: Shelf, stage: str, version: str, fed: Fed, *, batch: int = 1, rounds: int = 7
-) -> float:
-    """Return microseconds of a step: of a batch, or the mean of single characters.
+def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float:
+    """Return microseconds of a character: in a batch, or the mean of single ones.
 
     A batch holds the digits again and again.
     """
@@ -70,242 +68,164 @@ def spent(
     else:
         chosen = [np.arange(batch) % len(fed.digits)]
     runs = (StepRun(shelf, stage, version, fed.before(stage, some)) for some in chosen)
-    held, turns = (10, rounds) if batch == 1 else (2, 3)  # many digits last long enough
-    return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs]))
+    held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
+    return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
 
 
-class Rows:
-    """Rows of a section, and who is told of them.
+class Bench:
+    """A network on a GPU, and who is told what comes next and leaves out what broke a process."""
 
-    Parameters
-    ----------
-    log : callable
-        Takes lines of progress.
-    watch : Watch, optional
-        Who is told what comes next, and what is left out.
-    """
+    def __init__(self, gpu: Gpu, fed: Fed, watch: Watch) -> None:
+        self.gpu, self.fed, self._watch = gpu, fed, watch
 
-    def __init__(self, log: Log, watch: Watch | None = None) -> None:
-        self.found: list[Row] = []
-        self.log, self._watch = log, watch or Watch()
+    def _row(self, about: Row, run: Any) -> Row:
+        """Return a row: what ``run`` finds, or why it failed."""
+        names = ("stage", "system", "batch", "precision")
+        words = [self.fed.model.name, *(str(about[name]) for name in names if name in about)]
+        healthy = getattr(self.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
+        found = self._watch.attempt(", ".join(words), run, healthy=healthy)
+        progress(f"{about}: {found}")
+        return {**about, **found, **({"passed": False} if "failed" in found else {})}
 
-    def left_out(self, about: Row, network: str) -> bool:
-        """Whether a row is left out since it broke a process; else tell that it comes."""
-        what = _words(about, network)
-        why = self._watch.why_not(what)
-        if why is None:
-            self._watch.doing(what)
-            return False
-        self.found.append({**about, "failed": why, "passed": False})
-        return True
-
-    @contextmanager
-    def noted(self, about: Row, gpu: Gpu, network: str) -> Iterator[None]:
-        """Make a row of what fails within the block, so that the others still run."""
+    def prepare(self, batches: Sequence[int]) -> None:
+        """Build what is going to be timed, several kernels at a time."""
+        kernels: list[Kernel] = []
+        model = self.fed.model
+        shelves: list[tuple[Shelf, Sequence[str]]] = [(Ladder(self.gpu, model), tuple(VERSIONS))]
+        for precision in PRECISIONS:
+            shelves.append((Shelf(self.gpu, model, precision), tuple(versions("US"))))
+        for shelf, names in shelves:
+            for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
+                with suppress(DeviceError, InputError, UsageError):
+                    kernels += kernels_of(shelf.step(stage, version), batch)
+        kernels = [kernel for kernel in kernels if runs_on(kernel, self.gpu.arch)]
+        progress(f"{model.name}: {len(set(kernels))} kernels")
         try:
-            yield
-        except Exception as failure:  # CuPy's own errors cannot be named before it is imported
-            first = (str(failure).splitlines() or [""])[0]
-            told = f"{type(failure).__name__}: {first}"
-            self.found.append({**about, "failed": told, "passed": False})
-            self.log(f"{about}: {told}")
-            synchronize = getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
-            self._watch.check(_words(about, network), synchronize)
+            build_all(self.gpu, set(kernels))
+            self.gpu.prepare(kernels)
+        except Exception as failure:  # told again where the version is timed
+            progress(f"{type(failure).__name__}: {failure}")
 
+    def trial(self, *, quick: bool = False) -> list[Row]:
+        """Time every block size of every rung that has a choice (Fig. 6).
 
-def _words(about: Row, network: str) -> str:
-    names = ("stage", "system", "batch", "precision")
-    return ", ".join([network, *(str(about[name]) for name in names if name in about)])
-
-
-def prepare(gpu: Gpu, fed: Fed, *, batches: Sequence[int], log: Log) -> None:
-    """Build what is going to be timed, several kernels at a time."""
-    kernels: list[Kernel] = []
-    shelves: list[tuple[Shelf, Sequence[str]]] = [(Ladder(gpu, fed.model), tuple(VERSIONS))]
-    for precision in PRECISIONS:
-        shelves.append((Shelf(gpu, fed.model, precision), tuple(versions("US"))))
-    for shelf, names in shelves:
-        for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
-            with suppress(*_FAILURES):
-                kernels += kernels_of(shelf.step(stage, version), batch)
-    kernels = [kernel for kernel in kernels if runs_on(kernel, gpu.arch)]
-    log(f"{fed.model.name}: {len(set(kernels))} kernels")
-    try:
-        build_all(gpu, set(kernels))
-        gpu.prepare(kernels)
-    except Exception as failure:  # told again where the version is timed
-        log(f"{type(failure).__name__}: {failure}")
-
-
-def trial(
-    gpu: Gpu,
-    fed: Fed,
-    *,
-    stages: Sequence[str] = tuple(STAGES),
-    quick: bool = False,
-    log: Log,
-    watch: Watch | None = None,
-) -> tuple[dict[tuple[str, str], int], list[Row]]:
-    """Time every block size of every rung that has a choice (Fig. 6).
-
-    Returns
-    -------
-    dict
-        The best number of places by stage and version.
-    list of dict
-        ``stage, system, places, threads, us`` of each.
-    """
-    best: dict[tuple[str, str], int] = {}
-    rows = Rows(log, watch)
-    for stage in stages:
-        for version in TRIED:
+        Rows have ``stage, system, places, threads, us``.
+        """
+        rows: list[Row] = []
+        for stage, version in product(STAGES, TRIED):
             about: Row = {"stage": stage, "system": version}
-            if rows.left_out(about, fed.model.name):
+            choices: list[int] = []
+
+            def choose(stage: str = stage, version: str = version) -> Row:
+                return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}  # type: ignore[attr-defined]
+
+            found = self._row(about, choose)
+            if "failed" in found:
+                rows.append(found)
                 continue
-            with rows.noted(about, gpu, fed.model.name):
-                choices = Ladder(gpu, fed.model).step(stage, version).choices()
-                if quick:
-                    choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
-                found: list[Row] = []
-                for n in choices:
-                    with rows.noted({**about, "places": n}, gpu, fed.model.name):
-                        found.append(_tried(gpu, fed, stage, version, n))
-                rows.found += found
-                least = min(found, key=lambda row: row["us"])
-                best[stage, version] = least["places"]
-                log(f"{stage} {version}: best of {len(found)} is {least['threads']} threads")
-    return best, rows.found
+            choices = found["all"]
+            if quick:
+                choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
+            for places in choices:
+                tried = partial(self._tried, stage, version, places)
+                rows.append(self._row({**about, "places": places}, tried))
+        return rows
 
+    def _tried(self, stage: str, version: str, places: int) -> Row:
+        shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
+        run = StepRun(shelf, stage, version, self.fed.before(stage, slice(0, 1)))
+        return {"threads": shelf.step(stage, version).threads, "us": run.microseconds(rounds=3)}
 
-def _tried(gpu: Gpu, fed: Fed, stage: str, version: str, places: int) -> Row:
-    ladder = Ladder(gpu, fed.model, {(stage, version): places})
-    run = StepRun(ladder, stage, version, fed.before(stage, slice(0, 1)))
-    return {
-        "stage": stage,
-        "system": version,
-        "places": places,
-        "threads": ladder.step(stage, version).threads,
-        "us": run.microseconds(rounds=3),
-    }
-
-
-def ladder(
-    gpu: Gpu,
-    fed: Fed,
-    best: dict[tuple[str, str], int],
-    *,
-    stages: Sequence[str] = tuple(STAGES),
-    batches: Sequence[int] = (1,),
-    log: Log,
-    watch: Watch | None = None,
-) -> list[Row]:
-    """Check and time every rung on every stage; ``us`` is of a character, by batch."""
-    rows = Rows(log, watch)
-    shelf = Ladder(gpu, fed.model, best)
-    for stage in stages:
-        for version in VERSIONS:
+    def ladder(self, places: dict[tuple[str, str], int], batches: Sequence[int]) -> list[Row]:
+        """Check and time every rung on every stage; ``us`` is of a character, by batch."""
+        shelf = Ladder(self.gpu, self.fed.model, places)
+        rows = []
+        for stage, version in product(STAGES, VERSIONS):
             about: Row = {"stage": stage, "system": version, "precision": "fp32"}
-            if rows.left_out(about, fed.model.name):
-                continue
-            with rows.noted(about, gpu, fed.model.name):
+
+            def run(stage: str = stage, version: str = version) -> Row:
                 step = shelf.step(stage, version)
-                wrong = checked(shelf, stage, version, fed)
-                about |= {"threads": step.threads, "places": step.places, "error": wrong}
-                about["passed"] = wrong <= limit("fp32", version)
-                us = {str(n): spent(shelf, stage, version, fed, batch=n) / n for n in batches}
-                rows.found.append({**about, "us": us})
-                log(f"{stage} {version}: {us} us, error {wrong:.1e}")
-    return rows.found
+                found = {"threads": step.threads, "places": step.places}
+                return found | self._timed(shelf, stage, version, batches)
 
+            rows.append(self._row(about, run))
+        return rows
 
-def ours(
-    gpu: Gpu,
-    fed: Fed,
-    *,
-    stages: Sequence[str] = tuple(STAGES),
-    batches: Sequence[int] = (1,),
-    precisions: Sequence[Precision] = PRECISIONS,
-    log: Log,
-    watch: Watch | None = None,
-) -> list[Row]:
-    """Check and time every version of our S-layers; say which the plans take.
+    def _timed(self, shelf: Shelf, stage: str, version: str, batches: Sequence[int]) -> Row:
+        wrong = checked(shelf, stage, version, self.fed)
+        us = {str(n): spent(shelf, stage, version, self.fed, n) for n in batches}
+        return {"error": wrong, "passed": wrong <= limit(shelf.precision, version), "us": us}
 
-    ``auto`` is the quickest right one of each batch, as ``--plan auto`` finds it; ``card`` what
-    the plan of that name takes.
-    """
-    rows: list[Row] = []
-    card = parse_plan("card") or Plan()
-    for precision in precisions:
-        shelf = Shelf(gpu, fed.model, precision)
-        for stage in stages:
-            own = Rows(log, watch)
-            found = own.found
-            for version in shelf.usable(stage, 1):
-                about: Row = {
-                    "stage": stage,
-                    "system": f"ours {version}",
-                    "precision": precision,
-                }
-                if own.left_out(about, fed.model.name):
-                    continue
-                with own.noted(about, gpu, fed.model.name):
-                    wrong = checked(shelf, stage, version, fed)
-                    about |= {"error": wrong, "passed": wrong <= limit(precision, version)}
-                    us = {str(n): spent(shelf, stage, version, fed, batch=n) / n for n in batches}
-                    found.append({**about, "us": us})
-                    log(f"{stage} {about['system']} {precision}: {us} us, error {wrong:.1e}")
-            right = [row for row in found if row["passed"] and "us" in row]
-            for n in batches:
-                least = min(right, key=lambda row: row["us"][str(n)], default=None)
-                (taken,) = shelf.choose(card, n, stages=(stage,))
+    def ours(self, batches: Sequence[int]) -> list[Row]:
+        """Check and time every version of our S-layers; say which the plans take.
+
+        ``auto`` is the quickest right one of each batch, as ``--plan auto`` finds it; ``card``
+        what the plan of that name takes.
+        """
+        rows: list[Row] = []
+        card = parse_plan("card") or Plan()
+        for precision, stage in product(PRECISIONS, STAGES):
+            shelf = Shelf(self.gpu, self.fed.model, precision)
+            found = [
+                self._row(
+                    {"stage": stage, "system": f"ours {version}", "precision": precision},
+                    partial(self._timed, shelf, stage, version, batches),
+                )
+                for version in shelf.usable(stage, 1)
+            ]
+            right = [row for row in found if row["passed"]]
+            for n in map(str, batches):
+                least = min(right, key=lambda row: float(row["us"][n]), default=None)
+                (taken,) = shelf.choose(card, int(n), stages=(stage,))
                 for row in found:
-                    plans = row.setdefault("plans", {}).setdefault(str(n), [])
+                    plans = row.setdefault("plans", {}).setdefault(n, [])
                     plans += ["auto"] * (row is least)
                     plans += ["card"] * (row["system"] == f"ours {taken.version}")
             rows += found
-    return rows
+        return rows
 
+    def compact(self, batches: Sequence[int]) -> list[Row]:
+        """Time our tensor-core S-kernel with silent cells left out and with all cells computed.
 
-def compact(
-    gpu: Gpu,
-    fed: Fed,
-    *,
-    stages: Sequence[str] = ("US1", "US2", "US3"),
-    batches: Sequence[int] = (1, 8, 256),
-    precision: Precision = "fp16",
-    log: Log,
-    watch: Watch | None = None,
-) -> list[Row]:
-    """Time our tensor-core S-kernel with silent cells left out and with all cells computed.
+        The tiling is that of the plan; the other way takes the same one, the list put in or out.
+        """
+        return [
+            self._row(
+                {"stage": stage, "batch": batch, "precision": "fp16"},
+                partial(self._compact, stage, batch),
+            )
+            for stage, batch in product(("US1", "US2", "US3"), batches)
+        ]
 
-    The tiling is that of the plan; the other way takes the same one, the list put in or left out.
-    """
-    rows = Rows(log, watch)
-    base = Shelf(gpu, fed.model, precision)
-    for stage in stages:
-        for batch in batches:
-            about: Row = {"stage": stage, "batch": batch, "precision": precision}
-            if rows.left_out(about, fed.model.name):
+    def _compact(self, stage: str, batch: int) -> Row:
+        gpu, model = self.gpu, self.fed.model
+        base = Shelf(gpu, model, "fp16")
+        step = base.step(stage, "tensor")
+        assert isinstance(step, TensorS)
+        tiling = step.tiling(batch)
+        us, errors = {}, []
+        for on in (True, False):
+            wanted = replace(tiling, compact=on)
+            if (on and tiling.ksplit > 1) or step.shape.shared(wanted) > gpu.shared:
                 continue
-            with rows.noted(about, gpu, fed.model.name):
-                step = base.step(stage, "tensor")
-                assert isinstance(step, TensorS)
-                tiling = step.tiling(batch)
-                us = {}
-                for on in (True, False):
-                    wanted = replace(tiling, compact=on)
-                    if (on and tiling.ksplit > 1) or step.shape.shared(wanted) > gpu.shared:
-                        continue
-                    other = TensorS(
-                        gpu, fed.model, int(stage[-1]) - 1, base.layouts, precision,
-                        dict.fromkeys((_CHECKED, batch), wanted),
-                    )  # fmt: skip
-                    shelf = OneStep(gpu, fed.model, precision, other)
-                    wrong = checked(shelf, stage, "tensor", fed)
-                    about["error"] = max(wrong, about.get("error", 0.0))
-                    key = "silent cells left out" if on else "all cells"
-                    us[key] = spent(shelf, stage, "tensor", fed, batch=batch) / batch
-                about["passed"] = about["error"] <= limit(precision, "tensor")
-                rows.found.append({**about, "us": us, "plan_leaves_out": tiling.compact})
-                log(f"{stage} tensor, batch {batch}: {us} us a character")
-    return rows.found
+            other = TensorS(
+                gpu, model, int(stage[-1]) - 1, base.layouts, "fp16",
+                dict.fromkeys((_CHECKED, batch), wanted),
+            )  # fmt: skip
+            shelf = OneStep(gpu, model, "fp16", other)
+            errors.append(checked(shelf, stage, "tensor", self.fed))
+            key = "silent cells left out" if on else "all cells"
+            us[key] = spent(shelf, stage, "tensor", self.fed, batch)
+        wrong = max(errors, default=0.0)
+        passed = wrong <= limit("fp16", "tensor")
+        return {"error": wrong, "passed": passed, "us": us, "plan_leaves_out": tiling.compact}
+
+
+def best_places(tried: Sequence[Row]) -> dict[tuple[str, str], int]:
+    """Return the places a block of the quickest trial, by stage and version."""
+    best: dict[tuple[str, str], Row] = {}
+    for row in tried:
+        key = (row["stage"], row["system"])
+        if "us" in row and (key not in best or row["us"] < best[key]["us"]):
+            best[key] = row
+    return {key: row["places"] for key, row in best.items()}
