@@ -1,7 +1,6 @@
 """Convolution with average pooling: counts, systems that compute the same, the report."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +51,6 @@ class CpuDevice:
 
     name = "cpu"
     cache = 1 << 20
-    gathered = False
 
     def __init__(self, machine: Emulator) -> None:
         self.machine = machine
@@ -103,7 +101,7 @@ def measured(device: CpuDevice, *cases: Case, seconds: float = 60.0) -> dict[str
     from experiments.convpool.run import run_cases
 
     result: dict[str, Any] = {**counted(), "facts": {"cuDNN": "9.1.0"}}
-    run_cases(device, list(cases), result, seconds=seconds, save=str, log=str)
+    run_cases(device, list(cases), result, seconds=seconds, save=str, watch=Watch())
     return result
 
 
@@ -133,30 +131,6 @@ def test_a_wrong_system_is_told_and_not_timed(
     assert "us" not in result["rows"][0]["systems"]["ours"]
     (fault,) = convpool.faults(result)
     assert "wrong by 1.0e+00" in fault
-
-
-def test_gathered_kernels_take_over_where_the_others_are_wrong(
-    device: CpuDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from experiments.convpool import run as convpool_run
-    from experiments.convpool.ways import Operands
-
-    right = Operands.ours
-
-    def ours(self: Any, tiling: Tiling) -> Any:
-        way = right(self, tiling)
-        run = way.run if tiling.gather else lambda: 2 * way.run()
-        return replace(way, run=run)
-
-    monkeypatch.setattr(Operands, "ours", ours)
-    both = [SMALL, replace(SMALL, gather=True)]
-    monkeypatch.setattr(convpool_run, "contenders", lambda *a, **more: both)
-    monkeypatch.setattr(convpool_run, "_NAMED", {(1, 32)})
-    result = measured(device, Case(1, 32, "fp16", size=6), Case(2, 32, "fp16", size=6))
-    assert device.gathered
-    assert all(t["tiling"]["gather"] for t in convpool.tilings(result))
-    assert "failed" in result["rows"][0]["systems"]["ours"]
-    assert "failed" not in result["rows"][1]["systems"]["ours"]
 
 
 def test_what_time_does_not_allow_is_named(device: CpuDevice) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from experiments.harness.builds import build_all
-from experiments.network.peers import Graph, set_precision
+from experiments.network.peers import Graph, kernels_of, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
 from neocog.errors import DeviceError
@@ -22,7 +22,6 @@ Run = Callable[[], Tensor]
 _GRAPH_MS = 0.4  # what one graph of repeats lasts, about
 _MOST_REPEATS = 40
 _HOLD = 200_000  # cycles
-_ASKED = 2  # times that a profiler is asked: the first may come too early for it
 _SAMPLES = 7
 _FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
 _FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
@@ -57,8 +56,6 @@ class Device:
         self.cache = int(getattr(properties, "L2_cache_size", 60 << 20))
         self._flushed = torch.empty(int(self.cache * _FLUSH), dtype=torch.uint8, device=self.name)
         self._flush_ms: float | None = None
-        #: Whether only kernels run whose warps gather operands (see the experiment's run).
-        self.gathered = False
 
     def facts(self) -> dict[str, Any]:
         """Return what was measured on, beside what :mod:`neocog.evaluation.machine` tells."""
@@ -130,22 +127,7 @@ class Device:
 
     def kernels(self, run: Run) -> list[str]:
         """Return the names of the kernels of one run, the longest first; none if nobody tells."""
-        from torch.profiler import ProfilerActivity, profile
-
-        try:
-            with torch.no_grad():
-                run()  # the library may still try its algorithms
-            for _ in range(_ASKED):
-                with torch.no_grad(), profile(activities=[ProfilerActivity.CUDA]) as told:
-                    run()
-                    torch.cuda.synchronize()
-                events = sorted(told.key_averages(), key=lambda e: -_device_time(e))
-                names = [str(event.key) for event in events if _device_time(event) > 0][:3]
-                if names:
-                    return names
-        except Exception:  # a name is not worth a run: profilers fail in many ways
-            return []
-        return []
+        return kernels_of(run)[:3]
 
 
 def _once(run: Run) -> float:
@@ -163,10 +145,3 @@ def _once(run: Run) -> float:
 
 def _median(graph: Graph, samples: int) -> float:
     return float(np.median([graph.elapsed(2) for _ in range(samples)]))
-
-
-def _device_time(event: Any) -> float:
-    for name in ("self_device_time_total", "self_cuda_time_total"):
-        if hasattr(event, name):
-            return float(getattr(event, name))
-    return 0.0

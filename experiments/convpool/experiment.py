@@ -19,7 +19,7 @@ from experiments.convpool.systems import (
 )
 from experiments.convpool.tables import plots, tables
 from experiments.harness.attended import Result, Save, Watch
-from experiments.harness.run import Request, progress
+from experiments.harness.run import Request
 from neocog.errors import DeviceError
 
 __all__ = ["asked", "faults", "measure", "plots", "tables", "tilings"]
@@ -84,7 +84,7 @@ def measure(
     device = Device(request.number)
     result["facts"] = device.facts()
     chosen = cases or (quick_cases() if request.quick else standard_cases())
-    run_cases(device, list(chosen), result, seconds=seconds, save=save, log=progress, watch=watch)
+    run_cases(device, list(chosen), result, seconds=seconds, save=save, watch=watch)
     return result
 
 

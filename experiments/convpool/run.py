@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from experiments.convpool.cudnn import CudnnWinograd
 from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, System, operations
 from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
-from experiments.harness.attended import Log, Result, Watch
+from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.run import progress
 from neocog.cuda.convpool_tilings import Shape, Tiling, contenders, kernel
 from neocog.errors import NeocogError
 
@@ -30,29 +31,24 @@ _BUILDING, _WAY, _LOADING = 180.0, 60.0, 150.0
 _CHECKED = 8  # pictures that float64 computes
 _FEW = 3  # samples by which ways of one system are told apart
 _MOST_RECOMPILED = 100
+_WRONG = "wrong by"
 
 #: What makes each way of a system, and what it is called.
 Ways = Iterator[tuple[str, Callable[[], Way]]]
 
 
 def run_cases(
-    device: Any,
-    cases: list[Case],
-    result: Result,
-    *,
-    seconds: float,
-    save: Callable[[Result], None],
-    log: Log,
-    watch: Watch | None = None,
+    device: Any, cases: list[Case], result: Result, *, seconds: float, save: Save, watch: Watch
 ) -> None:
     """Fill ``result`` with a row for each case, as long as time is left.
 
     Rows that are there already stay. What depends on the library's innards or takes long to
     compile (``LATE``), and the names of the library's kernels, have the last quarter of the time.
     """
-    run = _Run(device, cases, result, save, log, watch or Watch())
+    run = _Run(device, cases, result, save, watch)
     start = time.monotonic()
-    run.build()
+    watch.doing("building kernels", _BUILDING)
+    _warm(device, cases)
     run.rows(start + (1 - _KEPT) * seconds)
     run.late(start + seconds)
     run.rows(start + seconds)
@@ -64,29 +60,13 @@ class _Run:
     """The cases of one run, and which of them are done."""
 
     def __init__(
-        self,
-        device: Any,
-        cases: list[Case],
-        result: Result,
-        save: Callable[[Result], None],
-        log: Log,
-        watch: Watch,
+        self, device: Any, cases: list[Case], result: Result, save: Save, watch: Watch
     ) -> None:
         self._device, self._cases, self._watch = device, cases, watch
-        self._result, self._save, self._log = result, save, log
-        rows: list[Result] = result.setdefault("rows", [])
-        self._rows = {
-            case: row
-            for row in rows
-            for case in cases
-            if (row["batch"], row["channels"], row["precision"])
-            == (case.batch, case.channels, case.precision)
-        }
-
-    def build(self) -> None:
-        """Build all kernels of ours before anything is timed, several at a time."""
-        self._watch.doing("building kernels", _BUILDING)
-        _warm(self._device, self._cases, self._log)
+        self._result, self._save = result, save
+        there = {(row["batch"], row["channels"], row["precision"]): row for row in result["rows"]}
+        keys = {case: (case.batch, case.channels, case.precision) for case in cases}
+        self._rows: dict[Case, Result] = {c: there[key] for c, key in keys.items() if key in there}
 
     def rows(self, end: float) -> None:
         """Measure the cases that have no row yet, those of ``LATE`` left out."""
@@ -94,21 +74,12 @@ class _Run:
         for case in self._cases:
             if case in self._rows or time.monotonic() > end:
                 continue
-            start = time.monotonic()
             row = self._measured(case, systems)
-            if row is None:
-                continue
-            self._rows[case] = row
-            self._result["rows"].append(row)
-            self._log(f"{_told(row)}  ({time.monotonic() - start:.1f} s)")
-            self._save(self._result)
-            if not self._device.gathered and _only_gathered(row):
-                self._device.gathered = True
-                self._log(
-                    "products of operands in shared memory are wrong here: all are gathered from "
-                    "now on"
-                )
-                self.build()
+            if "failed" not in row:
+                self._rows[case] = row
+                self._result["rows"].append(row)
+                progress(_words(row))
+                self._save(self._result)
 
     def late(self, end: float) -> None:
         """Add what is measured late to the rows: first where much is looked at."""
@@ -119,23 +90,23 @@ class _Run:
             if "winograd" in row["systems"] or time.monotonic() > end:
                 continue
             more = self._measured(case, systems)
-            if more is None:
-                continue
-            name_kernels(self._device, case, row, self._watch)
-            row["systems"] |= more["systems"]
-            _add_ratios(row)
-            self._save(self._result)
+            if "failed" not in more:
+                name_kernels(self._device, case, row, self._watch)
+                row["systems"] |= more["systems"]
+                _add_ratios(row)
+                self._save(self._result)
 
-    def _measured(self, case: Case, systems: Sequence[System]) -> Result | None:
-        """Return the row of a case; None if its operands cannot be made."""
-        if self._watch.why_not(f"{case.words()}: operands"):
-            return None
-        try:
-            return measure(self._device, case, systems, self._watch)
-        except Exception as failure:  # too little memory, say; the other cases still run
-            self._log(_line(case.words(), failure))
-            self._watch.check(f"{case.words()}: operands", self._device.wait)
-            return None
+    def _measured(self, case: Case, systems: Sequence[System]) -> Result:
+        """Return the row of a case; ``failed`` if its operands cannot be made."""
+        found = self._watch.attempt(
+            f"{case.words()}: operands",
+            partial(measure, self._device, case, systems, self._watch),
+            healthy=self._device.wait,
+            seconds=_LOADING,
+        )
+        if "failed" in found:  # too little memory, say; the other cases still run
+            progress(f"{case.words()}: {found['failed']}")
+        return found
 
     def left(self) -> list[str]:
         """Return what was not run."""
@@ -146,27 +117,12 @@ class _Run:
         ]
 
 
-def _only_gathered(row: Result) -> bool:
-    """Whether our kernel was right only where warps gather operands themselves."""
-    ours = row["systems"].get("ours", {})
-    gathers = ours.get("tiling", {}).get("tiling", {}).get("gather", False)
-    return bool(gathers and any("wrong" in text for text in ours.get("failed", ())))
-
-
-def measure(
-    device: Any,
-    case: Case,
-    systems: Sequence[System] = SYSTEMS,
-    watch: Watch | None = None,
-) -> Result:
+def measure(device: Any, case: Case, systems: Sequence[System], watch: Watch) -> Result:
     """Return the row of one case: each system's best way, checked, and the ratios."""
-    watch = watch or Watch()
-    watch.doing(f"{case.words()}: operands", _LOADING)
     device.prepare(case.precision)
     operands = Operands(device, case, type_of(case.precision))
     pictures = sorted({int(i * (case.batch - 1) / (_CHECKED - 1)) for i in range(_CHECKED)})
-    want = operands.expected(pictures)
-    check = Check(want, pictures, TOLERANCES[case.precision])
+    check = Check(operands.expected(pictures), pictures, TOLERANCES[case.precision])
     fits = case.bytes < device.cache
     row: Result = {"batch": case.batch, "channels": case.channels, "precision": case.precision}
     row |= {"flushed": fits, "systems": {}}
@@ -178,9 +134,8 @@ def measure(
         row["systems"][system.name] = entry = trial.best(ways)
         way = entry.pop("way", None)
         if way is not None and way.tiling is not None:
-            shape = _shape(case, POOL)
             tiling = {**asdict(way.tiling), "warps": list(way.tiling.warps)}
-            entry["tiling"] = {"shape": asdict(shape), "tiling": tiling}
+            entry["tiling"] = {"shape": asdict(_shape(case, POOL)), "tiling": tiling}
         if "us" in entry:
             work = case.batch * operations(
                 system.counted, ci=case.channels, co=case.channels, n=case.size
@@ -207,13 +162,12 @@ class Check:
         self._largest = float(want.abs().max())
 
     def error(self, got: Any) -> float:
-        """Return the largest error, of the largest value."""
+        """Return the largest error, of the largest value; one that is too large is raised."""
         seen = got[self._pictures].double()
-        return float((seen - self._want).abs().max()) / self._largest
-
-    def passes(self, error: float) -> bool:
-        """Whether an error may be (none may be NaN)."""
-        return error <= self._tolerance
+        error = float((seen - self._want).abs().max()) / self._largest
+        if not error <= self._tolerance:  # nor may it be NaN
+            raise NeocogError(f"{_WRONG} {error:.1e}")
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,33 +182,35 @@ class Trial:
 
     def best(self, ways: Ways) -> Result:
         """Return the figures of the quickest (``way``), and tell of those that fail."""
-        tried: list[tuple[float, float, Way]] = []
+        tried: list[Result] = []
         failed: list[str] = []
-        wrong = False
         for how, make in ways:
-            what = f"{self.words}: {how}"
-            why = self.watch.why_not(what, f": {how}" if "x" in how else "")
-            if why is not None:
-                failed.append(f"{how}: {why}")
-                continue
-            self.watch.doing(what, _LOADING if "compile" in what else _WAY)
-            try:
-                way = make()
-                error = self._error(way)
-                if not self.check.passes(error):
-                    failed.append(f"{way.how}: wrong by {error:.1e}")
-                    wrong = True
-                    continue
-                tried.append((self.device.microseconds(way.run, samples=_FEW), error, way))
-            except Exception as failure:  # every library has errors of its own
-                failed.append(_line(how, failure))
-                self.watch.check(what, self.device.wait)
-        found = self._timed(tried, failed) if tried else None
-        if found is None:
-            return {"why": "; ".join(failed) or "nothing to run", "wrong": wrong}
-        if failed:
-            found["failed"] = failed
-        return found
+            kind = f": {how}" if "x" in how else ""
+            seconds = _LOADING if "compile" in self.words else _WAY
+            found = self._attempt(how, partial(self._tried, make), kind, seconds)
+            if "failed" in found:
+                failed.append(f"{how}: {found['failed']}")
+            else:
+                tried.append(found)
+        if tried:
+            best = min(tried, key=lambda one: float(one["us"]))
+            how = best["way"].how
+            entry = self._attempt(how, partial(self._timed, best["way"], best["error"]), "", _WAY)
+            if "failed" not in entry:
+                us = {one["way"].how: one["us"] for one in tried}
+                return {**entry, "tried": us, **({"failed": failed} if failed else {})}
+            failed.append(f"{how}: {entry['failed']}")
+        wrong = any(_WRONG in why for why in failed)
+        return {"why": "; ".join(failed) or "nothing to run", "wrong": wrong}
+
+    def _attempt(self, how: str, run: Callable[[], Result], kind: str, seconds: float) -> Result:
+        what = f"{self.words}: {how}"
+        return self.watch.attempt(what, run, kind=kind, seconds=seconds, healthy=self.device.wait)
+
+    def _tried(self, make: Callable[[], Way]) -> Result:
+        way = make()
+        error = self._error(way)
+        return {"way": way, "error": error, "us": self.device.microseconds(way.run, samples=_FEW)}
 
     def _error(self, way: Way) -> float:
         with torch.no_grad():
@@ -262,35 +218,14 @@ class Trial:
         self.device.wait()
         return self.check.error(got)
 
-    def _timed(self, tried: list[tuple[float, float, Way]], failed: list[str]) -> Result | None:
-        """Time the quickest way in full; None if that fails."""
-        tried = sorted(tried, key=lambda one: one[0])
-        _, error, way = tried[0]
-        what = f"{self.words}: {way.how}"
-        self.watch.doing(what, _WAY)
-        try:
-            entry: Result = {"how": way.how, "warm_us": self.device.microseconds(way.run)}
-            # what races shows after many runs rather than at the first
-            entry["error"] = max(error, self._error(way))
-            if not self.check.passes(entry["error"]):
-                why = f"{way.how}: wrong by {entry['error']:.1e} after many runs"
-                return {"why": why, "wrong": True}
-            entry["us"] = entry["warm_us"]
-            if self.fits:  # a difference of two times: noise may bring it below a warm run's
-                entry["us"] = max(entry["us"], self.device.flushed_microseconds(way.run))
-        except Exception as failure:  # as above
-            failed.append(_line(way.how, failure))
-            self.watch.check(what, self.device.wait)
-            return None
-        entry["way"] = way
-        entry["tried"] = {way.how: us for us, _, way in tried}
-        return entry
-
-
-def _line(how: str, failure: Exception) -> str:
-    text = str(failure).strip().partition("\n")[0][:200]
-    known = isinstance(failure, (NeocogError, RuntimeError))
-    return text if known and text else f"{how}: {type(failure).__name__}: {text}"
+    def _timed(self, way: Way, error: float) -> Result:
+        """Time a way in full."""
+        us = warm = self.device.microseconds(way.run)
+        # what races shows after many runs rather than at the first
+        error = max(error, self._error(way))
+        if self.fits:  # a difference of two times: noise may bring it below a warm run's
+            us = max(us, self.device.flushed_microseconds(way.run))
+        return {"how": way.how, "warm_us": warm, "error": error, "us": us, "way": way}
 
 
 def name_kernels(device: Any, case: Case, row: Result, watch: Watch) -> None:
@@ -344,10 +279,7 @@ def _winograd(device: Any, operands: Operands, fused: bool) -> Way:
 
 def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:
     """Return the tilings to try; gathered ones only where much is looked at."""
-    machine = device.machine
-    found = contenders(_shape(case, box), machine.arch, machine.processors)
-    if device.gathered:
-        return [replace(t, gather=t.wgmma) for t in found if not t.gather]
+    found = contenders(_shape(case, box), device.machine.arch, device.machine.processors)
     return [t for t in found if not t.gather or (case.batch, case.channels) in _NAMED]
 
 
@@ -361,7 +293,7 @@ def _shape(case: Case, box: int) -> Shape:
     )
 
 
-def _warm(device: Any, cases: list[Case], log: Log) -> None:
+def _warm(device: Any, cases: list[Case]) -> None:
     """Build all kernels of ours before anything is timed, several at a time."""
     start = time.monotonic()
     kernels = {
@@ -373,11 +305,11 @@ def _warm(device: Any, cases: list[Case], log: Log) -> None:
     try:
         device.warm(kernels)
     except Exception as failure:  # told again where the kernel is tried
-        log(f"some kernels do not build: {failure}")
-    log(f"{len(kernels)} kernels of ours built and loaded in {time.monotonic() - start:.1f} s")
+        progress(f"some kernels do not build: {failure}")
+    progress(f"{len(kernels)} kernels of ours built and loaded in {time.monotonic() - start:.1f} s")
 
 
-def _told(row: Result) -> str:
+def _words(row: Result) -> str:
     parts = [f"{row['precision']} batch {row['batch']} channels {row['channels']}:"]
     for name, entry in row["systems"].items():
         us = entry.get("us")

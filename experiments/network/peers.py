@@ -30,6 +30,7 @@ TYPES = {
 }
 CHUNKS = (256, 1024)  # digits at a time that are tried for larger batches
 _WARM_UP = 3
+_ASKED = 2  # times that a profiler is asked: the first may come too early for it
 _RECOMPILE = 1000  # beyond its usual limit of 8 shapes torch.compile silently runs eager code
 _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
 
@@ -101,6 +102,29 @@ class Graph:
         end.synchronize()
         ms: float = start.elapsed_time(end) / repeats
         return ms
+
+
+def kernels_of(run: Callable[[], Tensor]) -> list[str]:
+    """Return the names of the kernels of a call, the longest first; none if nobody tells."""
+    from torch.profiler import ProfilerActivity, profile
+
+    def spent(event: Any) -> float:
+        names = ("self_device_time_total", "self_cuda_time_total")  # of newer and older PyTorch
+        return float(next((getattr(event, name) for name in names if hasattr(event, name)), 0.0))
+
+    try:
+        with torch.no_grad():
+            run()  # the library may still try its algorithms
+            for _ in range(_ASKED):
+                with profile(activities=[ProfilerActivity.CUDA]) as told:
+                    run()
+                    torch.cuda.synchronize()
+                events = sorted(told.key_averages(), key=spent, reverse=True)
+                if names := [str(event.key)[:90] for event in events if spent(event) > 0]:
+                    return names
+    except Exception:  # a name is not worth a run: profilers fail in many ways
+        return []
+    return []
 
 
 class TorchSide:

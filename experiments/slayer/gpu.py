@@ -117,7 +117,7 @@ class Bench:
             choices: list[int] = []
 
             def choose(stage: str = stage, version: str = version) -> Row:
-                return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}  # type: ignore[attr-defined]
+                return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
 
             found = self._row(about, choose)
             if "failed" in found:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Log, Result, Save, Watch, need_device
+from experiments.harness.attended import Result, Save, Watch, need_device, told
 from experiments.harness.builds import build_all
 from experiments.harness.run import Request, progress
 from experiments.winograd.lanes import (
@@ -44,8 +44,8 @@ _EMULATED_CHANNELS = 1
 
 
 QUICK_SECONDS, START_SECONDS = 60.0, 240.0
-#: Seconds that references and building, and the lane census, may take at most.
-_BUILDING, _LANES = 240.0, 90.0
+#: Seconds that the lane census may take at most.
+_LANES = 90.0
 #: Share of the time that is kept for the names of cuDNN's kernels.
 _NAMING = 0.12
 
@@ -91,94 +91,87 @@ def run_on_gpu(
     request: Request,
     *,
     save: Save,
-    log: Log = progress,
+    seconds: float,
+    watch: Watch,
+    earlier: Result,
     gpu: Any = None,
     peers: bool = True,
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
-    seconds: float,
-    watch: Watch | None = None,
-    earlier: Result | None = None,
 ) -> Result:
-    """Check and time everything on a GPU.
+    """Check and time everything on a GPU, as long as time is left.
 
     Parameters
     ----------
-    request : Request
-    save, log : callable
-        Take the result so far, after each layer and batch; lines of progress.
+    request, save, seconds, watch, earlier
+        As of :func:`measure`; ``save`` takes the result after each layer and batch.
     gpu : Gpu, optional
         The request's if not given.
     peers : bool
         Whether PyTorch runs beside.
     layers, batches, ways : tuple
         What is run.
-    seconds : float
-        When this much time has gone no layer and batch is begun; ``not_run`` names those left.
-    watch : Watch, optional
-        Who is told what comes next, and what is left out.
-    earlier : dict, optional
-        A result whose layers and batches are done.
     """
     end = time.monotonic() + seconds
-    quick, number = request.quick, request.number
-    gpu = gpu or _device(number)
+    quick, gpu = request.quick, gpu or _device(request.number)
     from experiments.winograd.gpu import ROUNDS, Ours
 
-    watch = watch or Watch()
-    watch.doing("building", _BUILDING)
+    watch.doing("building", START_SECONDS)
     batches = tuple(b for b in batches if not quick or b <= 16)
     ways = ways or (QUICK_WAYS if quick else WAYS)
     rounds = 3 if quick else ROUNDS
-    result: dict[str, Any] = {"facts": facts(request, gpu), "quick": quick, "device": "cuda"}
+    result: Result = {"facts": facts(request, gpu), "quick": quick, "device": "cuda"}
     result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
-    result["peers"] = _torch_facts(log) if peers else None
-    result |= earlier or {}
-    peers = bool(result["peers"])
-    if number and peers:
-        _set_torch_device(number)
+    result["peers"] = _torch_facts(request.number) if peers else None
+    result |= earlier
 
     done = {(row["layer"], row["batch"]) for row in result.get("summary", ())}
-    left = [
-        (layer, batch) for batch in batches for layer in layers if (layer.name, batch) not in done
-    ]
-    log("float64 references")
+    progress("float64 references")
     ours = [
-        Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds, watch=watch) for layer, batch in left
+        Ours(gpu, Data(layer, batch, gpu.xp), watch, rounds=rounds)
+        for batch in batches
+        for layer in layers
+        if (layer.name, batch) not in done
     ]
-    log("building kernels")
+    progress("building kernels")
     kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
     try:
         build_all(gpu, kernels | lane_kernels())
     except Exception as error:  # each is built when it is launched, then
-        log(f"kernels are not built together: {type(error).__name__}: {error}")
+        progress(f"kernels are not built together: {told(error)}")
     if "lanes" not in result:
-        _add_lanes(result, gpu, watch, log)
+        healthy = getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
+        lanes = watch.attempt(
+            "active lanes", lambda: {"rows": list(lane_rows(gpu))}, healthy=healthy, seconds=_LANES
+        )
+        result["lanes"] = lanes.get("rows", [])
+        if "failed" in lanes:
+            result["wrong"] = [f"lanes: {lanes['failed']}"]
         save(result)
     timed: list[Data] = []
     while ours and time.monotonic() < end - _NAMING * seconds:
         one = ours.pop(0)
         timed.append(one.data)
-        log(f"{one.data.layer.name}, batch {one.data.batch}")
+        progress(f"{one.data.layer.name}, batch {one.data.batch}")
         every, changing = _ways(one.data, ways)
         rows = list(one.rows(every, chosen_way(one.data.layer, one.data.batch)))
         changed = list(one.changing(changing))
         alone = list(one.filters(changing)) if one.data.batch == batches[0] else []
         one.free()
         _free(gpu)
-        if peers:
-            rows += _peer_rows(one.data, rounds, quick, watch, log)
+        if result["peers"]:
+            rows += _peer_rows(one.data, rounds, quick, watch)
         for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
             result[name] += found  # all of a layer and batch, or none
         result["summary"] = summary(result["layers"])
         save(result)
     result["not_run"] = [f"{one.data.layer.name}, batch {one.data.batch}" for one in ours]
     save(result)
-    for data in timed if peers else ():
+    for data in timed if result["peers"] else ():
         if time.monotonic() > end:
             break
-        _name_peers(result["layers"], data, watch, log)
+        _name_peers(result["layers"], data, watch)
         save(result)
     return result
 
@@ -193,62 +186,48 @@ def _device(number: int) -> Any:
     return found
 
 
-def _set_torch_device(number: int) -> None:
-    import torch
-
-    torch.cuda.set_device(number)
-
-
-def _add_lanes(result: dict[str, Any], gpu: Any, watch: Watch, log: Log) -> None:
-    log("active lanes")
-    why = watch.why_not("active lanes")
-    watch.doing("active lanes", _LANES)
-    try:
-        result["lanes"] = [] if why else list(lane_rows(gpu))
-    except Exception as error:  # told at the end; the layers are still timed
-        why = f"{type(error).__name__}: {error}"
-    if why:
-        result["wrong"] = [f"lanes: {why}"]
-
-
 def _ways(data: Data, ways: tuple[Way, ...]) -> tuple[list[Way], list[Way]]:
     """The ways of a layer with fixed filters, and those with filters that change."""
     chosen = chosen_way(data.layer, data.batch)
     return list(dict.fromkeys((*ways, chosen))), list(dict.fromkeys((PAPER_WAY, chosen)))
 
 
-def _torch_facts(log: Log) -> dict[str, str] | None:
+def _torch_facts(number: int) -> dict[str, str] | None:
     try:
+        import torch
+
         from experiments.winograd.peers import facts as torch_facts
     except ImportError:
-        log("PyTorch is not installed: cuDNN and FFT are left out (install neocog[bench])")
+        progress("PyTorch is not installed: cuDNN and FFT are left out (install neocog[bench])")
         return None
+    if number:
+        torch.cuda.set_device(number)
     return torch_facts()
 
 
-def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch, log: Log) -> Rows:
+def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch) -> Rows:
     """Return the rows of PyTorch; none if it cannot be had at all."""
     import torch
 
     from experiments.winograd.peers import PRECISIONS, Peers
 
     try:
-        peers = Peers(data, rounds=rounds, watch=watch)
+        peers = Peers(data, watch, rounds=rounds)
         found = list(peers.rows(PRECISIONS[:1] if quick else PRECISIONS))
         torch.cuda.empty_cache()
     except Exception as error:  # ours are still timed
-        log(f"PyTorch: {type(error).__name__}: {error}")
+        progress(f"PyTorch: {told(error)}")
         return []
     return found
 
 
-def _name_peers(rows: Rows, data: Data, watch: Watch, log: Log) -> None:
+def _name_peers(rows: Rows, data: Data, watch: Watch) -> None:
     from experiments.winograd.peers import Peers
 
     try:
-        Peers(data, watch=watch).name(rows)
+        Peers(data, watch).name(rows)
     except Exception as error:  # a name is not worth a run
-        log(f"PyTorch: {type(error).__name__}: {error}")
+        progress(f"PyTorch: {told(error)}")
 
 
 def _free(gpu: Any) -> None:

@@ -56,23 +56,10 @@ def passes_of(copies: int, microseconds: float) -> int:
 
 
 class Ours:
-    """One layer at one batch size on a GPU.
+    """One layer at one batch size on a GPU; a time is the median of ``rounds``."""
 
-    Parameters
-    ----------
-    gpu : Gpu
-    data : Data
-    rounds : int
-        Measurements that a time is the median of.
-    watch : Watch, optional
-        Who is told what comes next, and what is left out.
-    """
-
-    def __init__(
-        self, gpu: Gpu, data: Data, *, rounds: int = ROUNDS, watch: Watch | None = None
-    ) -> None:
-        self.gpu, self.data, self.rounds = gpu, data, rounds
-        self._watch = watch or Watch()
+    def __init__(self, gpu: Gpu, data: Data, watch: Watch, *, rounds: int = ROUNDS) -> None:
+        self.gpu, self.data, self.rounds, self._watch = gpu, data, rounds, watch
         self._inputs: dict[bool, Array] = {}
 
     def rows(self, ways: Sequence[Way], chosen: Way) -> Iterator[dict[str, Any]]:
@@ -155,23 +142,9 @@ class Ours:
         """The row's figures, or why there are none."""
         kind = ", ".join(map(str, (what, way.name, way.precision, *more)))
         words = f"{self.data.layer.name}, batch {self.data.batch}: {kind}"
-        why = self._watch.why_not(words, kind)
-        if why is not None:
-            return {"us": None, "failed": why}
-        self._watch.doing(words)
-        try:
-            found: dict[str, Any] = run(way, *more)
-            return found
-        except Exception as error:  # one way's failure is its row; the others still run
-            self._watch.check(words, self._healthy)
-            line = str(error).strip().partition("\n")[0]
-            known = isinstance(error, NeocogError)
-            return {"us": None, "failed": line if known else f"{type(error).__name__}: {line}"}
-
-    def _healthy(self) -> None:
-        """Raise if the device no longer works."""
-        runtime = self.gpu.xp.cuda.runtime
-        getattr(runtime, "deviceSynchronize", lambda: None)()
+        healthy = getattr(self.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
+        found = self._watch.attempt(words, partial(run, way, *more), kind=kind, healthy=healthy)
+        return {"us": None, **found}
 
     # -- arrays ------------------------------------------------------------------------------------
     def _maps(self, way: Way, copies: int) -> tuple[list[Array], Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from experiments.harness.attended import Watch
-from experiments.network.peers import TYPES, Graph, set_precision
+from experiments.network.peers import TYPES, Graph, kernels_of, set_precision
 from experiments.winograd.gpu import ROUNDS, copies_of, passes_of
 from experiments.winograd.layers import KERNEL, TOLERANCE, Data
 from neocog.errors import NeocogError
@@ -22,20 +22,10 @@ _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
 class Peers:
-    """One layer at one batch size in PyTorch.
+    """One layer at one batch size in PyTorch; a time is the median of ``rounds``."""
 
-    Parameters
-    ----------
-    data : Data
-    rounds : int
-        Measurements that a time is the median of.
-    watch : Watch, optional
-        Who is told what comes next, and what is left out.
-    """
-
-    def __init__(self, data: Data, *, rounds: int = ROUNDS, watch: Watch | None = None) -> None:
-        self.data, self.rounds = data, rounds
-        self._watch = watch or Watch()
+    def __init__(self, data: Data, watch: Watch, *, rounds: int = ROUNDS) -> None:
+        self.data, self.rounds, self._watch = data, rounds, watch
         border, size = KERNEL // 2, data.layer.size
         inside = slice(border, border + size)
         x = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2))
@@ -56,17 +46,10 @@ class Peers:
 
     def _tried(self, what: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         words = f"{self.data.layer.name}, batch {self.data.batch}: {what}"
-        why = self._watch.why_not(words)
-        if why is not None:
-            return {"us": None, "failed": why}
-        self._watch.doing(words, _MOST_SECONDS)
-        try:
-            return run()
-        except Exception as error:  # told in the row
-            self._watch.check(words, torch.cuda.synchronize)
-            line = str(error).strip().partition("\n")[0]
-            known = isinstance(error, NeocogError)
-            return {"us": None, "failed": line if known else f"{type(error).__name__}: {line}"}
+        found = self._watch.attempt(
+            words, run, healthy=torch.cuda.synchronize, seconds=_MOST_SECONDS
+        )
+        return {"us": None, **found}
 
     def _cudnn(self, precision: str) -> dict[str, Any]:
         set_precision(precision)
@@ -110,7 +93,7 @@ class Peers:
                 for t in (self._x, self._w)
             )
             convolve = partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2)
-            row["algorithm"] = kernels_of(convolve)
+            row["algorithm"] = "; ".join(sorted(kernels_of(convolve))) or "not told"
 
     def _fft(self) -> dict[str, Any]:
         """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
@@ -168,22 +151,6 @@ def good_size(least: int) -> int:
         if rest == 1:
             return size
         size += 2
-
-
-def kernels_of(call: Callable[[], Tensor]) -> str:
-    """Return the names of the kernels of a call: which algorithm cuDNN chose."""
-    try:
-        with torch.no_grad():
-            call()  # the library may still try its algorithms
-        with (
-            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile,
-            torch.no_grad(),
-        ):
-            call()
-            torch.cuda.synchronize()
-        return "; ".join(sorted({str(event.key)[:90] for event in profile.key_averages()}))
-    except Exception as error:  # no profiling here
-        return f"not told: {error}"
 
 
 def facts() -> dict[str, str]:
