@@ -12,7 +12,7 @@ from experiments.harness import run
 from experiments.harness.attended import Result
 from experiments.harness.pages import draw, text, write_pages
 from experiments.harness.run import USUAL_SECONDS, Request
-from neocog.batch.device import choose_device
+from neocog.batch import device as devices
 from neocog.cli import options
 from neocog.errors import InputError, UsageError
 from neocog.files import atomic_write, check_output
@@ -72,7 +72,7 @@ def bench_network(
     loaded = load_model(model)
     names = [name.strip() for name in peers.split(",") if name.strip()]
     result: Comparison | GpuComparison
-    where = choose_device(device)
+    where = devices.choose_device(device)
     if where != "cpu":
         from experiments.network.gpu import compare_on_gpu
 
@@ -124,7 +124,7 @@ def bench_slayer(
 
     earlier = _earlier(output)
     wanted = Options(
-        device=choose_device(device),
+        device=devices.choose_device(device),
         data=data,
         model=model,
         precision=precision or "fp16",
@@ -229,7 +229,7 @@ def bench_all(
     The file is written as results come; neocog bench report makes the page of it.
     """
     _ready({"--json": json_path})
-    where, names = choose_device(device), _names(only)
+    where, names = devices.choose_device(device), _names(only)
     words = [f"neocog bench all --device {where}", *["--quick"] * quick]
     request = Request(device=where, quick=quick, data=data, command=" ".join(words))
     _end(run.faults(run.run_all(names, request, partial(_written, path=json_path))))

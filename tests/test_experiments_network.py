@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu
-from experiments.network.race import race, trips
+from experiments.network.gpu import GpuComparison, compare_on_gpu, differences_from_cpu, race, trips
 from neocog.cli import app
 from neocog.cuda.kernel import Layout
 from neocog.cuda.passes import as_float32

@@ -124,19 +124,13 @@ def attend(
     Parameters
     ----------
     work : callable
-        A function of a module (or a partial of one): takes by name ``watch``, a :class:`Watch`,
-        ``earlier``, the result so far, ``seconds`` that are left, and ``save``, which takes the
-        result whenever more is in it.
+        A function of a module, or a partial of one.
     result : dict
         What is there before.
-    seconds : float
-        For all of it.
-    save : callable
-        Takes the result so far.
-    log : callable
-        Takes lines of progress.
-    start : float
-        Seconds within which the first word has to come.
+    seconds, start : float
+        For all of it; within which the first word has to come.
+    save, log : callable
+        Take the result so far, and lines of progress.
 
     Returns
     -------

@@ -4,27 +4,48 @@ All sides go from uint8 digits on the GPU to scores on the GPU, each as one CUDA
 of every side, of the very pass that is timed, are held against those of the CPU engine first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.network.race import INPUT_SETS, Side, race, trips
+from experiments.harness.run import progress
 from neocog.errors import NeocogError, UsageError
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
 
 Log = Callable[[str], None]
+Digits = NDArray[np.uint8]
 
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
 #: Peers by name, and the mode of torch.compile that each is made with.
 PEERS = {"torch": None, "compile": "default", "autotune": "max-autotune-no-cudagraphs"}
+_TURN_MS = 3.0  # what one turn of a side takes, about
+_MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
+_INPUT_SETS = 4
 _COMPARED = 64  # digits of which the CPU engine says the scores; larger batches repeat them
+
+
+class Side(Protocol):
+    """One way to compute the answers of a batch on a GPU, ready to run again and again."""
+
+    def load(self, digits: Digits) -> None:
+        """Put a batch of digits (B, 28, 28) where the passes read it."""
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one pass by the GPU's own clock, over ``repeats`` in a row."""
+
+    def scores(self) -> NDArray[np.float32]:
+        """Return the scores (B, 10) of the digits last loaded."""
+
+    def trip(self, digits: Digits) -> NDArray[np.float32]:
+        """Return scores of digits that lie on the host: transfers, one pass, waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +54,9 @@ class GpuComparison:
 
     Attributes
     ----------
-    model, precision : str
-    batch : int
-        Digits per pass.
-    passes : dict of ndarray
-        Milliseconds of a pass on the GPU, one for each round, by side.
-    trips : dict of ndarray
-        Milliseconds from host to host, by side; empty where not asked for.
+    passes, trips : dict of ndarray
+        Milliseconds of a pass on the GPU, and from host to host (empty where not asked for), one
+        for each round, by side.
     differences : dict of float
         Largest difference of a score from the CPU engine's, relative to the strongest, by side.
     notes : dict
@@ -59,29 +76,25 @@ class GpuComparison:
         return 1e3 * float(np.median(self.passes[side]))
 
     def ratios(self) -> dict[str, float]:
-        """Time of each peer by ours: above 1, ours is faster."""
+        """Time of each peer by our quickest: above 1, ours is faster."""
         ours = [name for name in self.passes if name.startswith("neocog")]
-        if not ours:
-            return {}
-        best = min(self.us(name) for name in ours)
-        return {name: self.us(name) / best for name in self.passes if name not in ours}
+        best = min(map(self.us, ours), default=np.inf)
+        return {name: self.us(name) / best for name in self.passes if ours and name not in ours}
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog bench network --device cuda --json`` prints it."""
+        us = {side: self.us(side) for side in self.passes}
+        slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
+        trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
         return {
             "model": self.model,
             "precision": self.precision,
             "batch": self.batch,
-            "us": {side: round(self.us(side), 3) for side in self.passes},
-            "us_p95": {
-                side: round(1e3 * float(np.percentile(ms, 95)), 3)
-                for side, ms in self.passes.items()
-            },
-            "us_per_digit": {side: round(self.us(side) / self.batch, 4) for side in self.passes},
+            "us": {side: round(value, 3) for side, value in us.items()},
+            "us_p95": {side: round(value, 3) for side, value in slow.items()},
+            "us_per_digit": {side: round(value / self.batch, 4) for side, value in us.items()},
             "ratio": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
-            "trip_us": {
-                side: round(1e3 * float(np.median(ms)), 2) for side, ms in self.trips.items()
-            },
+            "trip_us": {side: round(value, 2) for side, value in trips.items()},
             "difference": self.differences,
             "notes": self.notes,
         }
@@ -111,14 +124,13 @@ def compare_on_gpu(
     rounds: int = 30,
     host: bool = False,
     number: int = 0,
-    digits: NDArray[np.uint8] | None = None,
-    log: Log | None = None,
+    digits: Digits | None = None,
+    log: Log = progress,
 ) -> GpuComparison:
     """Time our passes and the peers' on this machine's GPU.
 
     Parameters
     ----------
-    model : Model
     batch : int
         Digits per pass.
     precision : {"fp32", "tf32", "fp16", "bf16"}, optional
@@ -137,8 +149,6 @@ def compare_on_gpu(
     digits : (N, 28, 28) ndarray of uint8, optional
         What is read, some hundred digits; made ones if not given. How much of the network is
         silent, and so the time, depends on it.
-    log : callable, optional
-        Told what goes on.
 
     Raises
     ------
@@ -154,9 +164,8 @@ def compare_on_gpu(
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
     for plan in plans:
-        failure = _add(
-            sides, notes, f"neocog {plan}", partial(_ours, model, batch, precision, plan, number)
-        )
+        make = partial(_ours, model, batch, precision, plan, number)
+        failure = _add(sides, notes, f"neocog {plan}", make)
         if failure is not None and len(plans) == 1:
             raise failure
     sets = _sets(batch, digits)
@@ -167,8 +176,44 @@ def compare_on_gpu(
     return GpuComparison(model.id, precision, batch, passes, differences, times, notes)
 
 
+def race(
+    sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
+) -> dict[str, NDArray[np.float64]]:
+    """Return milliseconds of a pass, one for each round, by side.
+
+    The sides take turns, so that a clock that slows down slows all of them; each turn takes the
+    next input set.
+    """
+    repeats = {}
+    for name, side in sides.items():
+        side.load(sets[0])
+        once = side.elapsed(3)
+        repeats[name] = int(np.clip(_TURN_MS / max(once, 1e-3), 3, _MOST_REPEATS))
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, side in sides.items():
+            side.load(sets[turn % len(sets)])
+            times[name].append(side.elapsed(repeats[name]))
+    return {name: np.array(ms) for name, ms in times.items()}
+
+
+def trips(
+    sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
+) -> dict[str, NDArray[np.float64]]:
+    """Return milliseconds from digits on the host to scores on the host, by the host's clock."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, side in sides.items():
+            for again in range(4):
+                start = time.perf_counter()
+                side.trip(sets[turn % len(sets)])
+                if again:  # the first after a change of sides finds other caches
+                    times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: np.array(ms) for name, ms in times.items()}
+
+
 def differences_from_cpu(
-    model: Model, sides: dict[str, Side], digits: NDArray[np.uint8], tolerance: float
+    model: Model, sides: dict[str, Side], digits: Digits, tolerance: float
 ) -> dict[str, float]:
     """Return how far each side's scores are from the CPU engine's.
 
@@ -193,13 +238,15 @@ def differences_from_cpu(
     return found
 
 
-def _sets(batch: int, digits: NDArray[np.uint8] | None) -> list[NDArray[np.uint8]]:
+def _sets(batch: int, digits: Digits | None) -> list[Digits]:
     """Input sets for a batch; a batch of more than the compared digits repeats them."""
     few = min(batch, _COMPARED)
     if digits is None:
-        sets = [made_digits(few, seed=seed) for seed in range(INPUT_SETS)]
+        sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]
     else:
-        sets = [digits[i * few : (i + 1) * few] for i in range(min(INPUT_SETS, len(digits) // few))]
+        sets = [
+            digits[i * few : (i + 1) * few] for i in range(min(_INPUT_SETS, len(digits) // few))
+        ]
         if not sets:
             raise UsageError(f"{len(digits)} digits came; wanted {few} or more")
     return [some[np.arange(batch) % few] for some in sets]
@@ -257,11 +304,11 @@ def _add_peers(
     sides: dict[str, Side],
     notes: dict[str, str],
     model: Model,
-    digits: NDArray[np.uint8],
+    digits: Digits,
     precision: str,
     peers: Sequence[str],
     number: int,
-    log: Log | None,
+    log: Log,
 ) -> None:
     if not peers:
         return
@@ -270,7 +317,7 @@ def _add_peers(
     from experiments.network.peers import choices, quickest
 
     torch.cuda.set_device(number)
-    found = choices(model, digits, precision, log=log)
+    found = choices(model, digits, precision, log)
 
     def side(peer: str) -> Side:
         best, choice = quickest(model, digits, precision, found, PEERS[peer])
@@ -278,6 +325,5 @@ def _add_peers(
         return best
 
     for peer in peers:
-        if log is not None:
-            log(f"{peer} {precision} batch {len(digits)}")
+        log(f"{peer} {precision} batch {len(digits)}")
         _add(sides, notes, peer, partial(side, peer))

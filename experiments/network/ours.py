@@ -74,7 +74,7 @@ class Recording:
 
 
 class OurSide:
-    """One batch size of our engine; a :class:`experiments.network.race.Side`.
+    """One batch size of our engine; a :class:`experiments.network.gpu.Side`.
 
     A batch beyond the plan's chunk goes through the pass in chunks, as the engine does it.
 

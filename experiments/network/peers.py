@@ -128,7 +128,7 @@ def kernels_of(run: Callable[[], Tensor]) -> list[str]:
 
 
 class TorchSide:
-    """One batch size of a network as a captured pass; a :class:`experiments.network.race.Side`.
+    """One batch size of a network as a captured pass; a :class:`experiments.network.gpu.Side`.
 
     Parameters
     ----------
@@ -199,9 +199,7 @@ def make_network(model: Model, precision: str, choice: Choice) -> Network:
     return network
 
 
-def choices(
-    model: Model, digits: NDArray[np.uint8], precision: str, *, log: Log | None = None
-) -> list[Choice]:
+def choices(model: Model, digits: NDArray[np.uint8], precision: str, log: Log) -> list[Choice]:
     """Find how eager PyTorch in a CUDA graph runs a batch fastest in each memory format.
 
     Each layer's forms are timed on what the layer sees; then whole passes in both memory formats,
@@ -224,8 +222,7 @@ def choices(
         torch.cuda.empty_cache()
         best.append(min(found, key=lambda choice: choice.ms))
     best.sort(key=lambda choice: choice.ms)
-    if log is not None:
-        log(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
+    log(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
     return best
 
 
@@ -242,9 +239,10 @@ def quickest(
     with the whole batch at once, since a compiler may prefer another than the eager kernels do.
     """
     tried = list(found[:1])
-    if compiled is not None:
-        tried = [*found, replace(found[0], chunk=len(digits))]
-        tried = [choice for i, choice in enumerate(tried) if choice not in tried[:i]]
+    if compiled is not None and (whole := replace(found[0], chunk=len(digits))) not in found:
+        tried = [*found, whole]
+    elif compiled is not None:
+        tried = list(found)
     sides = [
         TorchSide(make_network(model, precision, c), len(digits), chunk=c.chunk, compiled=compiled)
         for c in tried
