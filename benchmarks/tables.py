@@ -185,7 +185,7 @@ def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
 def systems(result: dict[str, Any]) -> dict[str, Any]:
     """Every neocognitron that was made quick, from 1990 to today, ours last."""
     sys.path.insert(0, str(ROOT))
-    from experiments.slayer.tables import COLUMNS, OURS, made_on, systems
+    from experiments.slayer.systems import COLUMNS, OURS, made_on, systems
 
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in systems(result)]
     made = [made_on(result, name) for name in OURS if name in result["sections"]]

@@ -27,17 +27,8 @@ _MOST_WORKSPACE = 8 << 30
 class CudnnWinograd:
     """A naive convolution with pooling whose convolution is cuDNN's Winograd algorithm.
 
-    Parameters
-    ----------
-    device : Device
-    operands : Operands
-    fused : bool
-        The algorithm in one kernel, or (``WINOGRAD_NONFUSED``) with its transforms apart.
-
-    Raises
-    ------
-    DeviceError
-        If cuDNN is not found or does not offer the algorithm for these operands.
+    In one kernel (``fused``), or (``WINOGRAD_NONFUSED``) with its transforms apart. A DeviceError says
+    if cuDNN is not found or does not offer it for these operands.
     """
 
     def __init__(self, device: Any, operands: Operands, *, fused: bool) -> None:

@@ -28,18 +28,7 @@ _FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
 
 
 class Device:
-    """A GPU through PyTorch and CuPy, from then on the current one of both.
-
-    Parameters
-    ----------
-    number : int
-        Which.
-
-    Raises
-    ------
-    DeviceError
-        If there is none.
-    """
+    """GPU ``number`` through PyTorch and CuPy, from then on the current one of both."""
 
     name = "cuda"
 

@@ -43,19 +43,8 @@ def measure(
 ) -> Result:
     """Check every system against float64, then time it, at each configuration.
 
-    Parameters
-    ----------
-    request : Request
-    watch : Watch
-        Who is told what comes next, and what is left out.
-    earlier : dict
-        A result whose rows stay.
-    seconds : float
-        When this much time has gone, what is left is named in ``not_run``.
-    save : callable
-        Takes the result after each configuration.
-    cases : iterable of Case, optional
-        Configurations instead of the standard ones.
+    ``save`` takes the result after each; rows of ``earlier`` stay. When so many ``seconds`` have gone,
+    what is left is named in ``not_run``. ``cases`` are run instead of the standard ones.
     """
     result: Result = {
         "experiment": "convpool",

@@ -75,11 +75,8 @@ class Case:
 def operations(counted: str, *, ci: int, co: int, n: int, k: int = KERNEL, p: int = POOL) -> int:
     """Return the operations of one picture by Table I of the paper.
 
-    Parameters
-    ----------
-    counted : {"naive", "winograd", "fused", "direct"}
-    ci, co, n, k, p : int
-        Channels in and out, places a side, taps and pooled places a side.
+    ``counted`` is "naive", "winograd", "fused" or "direct"; ci, co are channels in and out, n, k, p
+    places, taps and pooled places a side.
     """
     cells = (n // p) ** 2
     if counted == "naive":

@@ -56,16 +56,7 @@ def fused_filter(w: Tensor) -> Tensor:
 
 
 class Operands:
-    """Inputs and filters of a case on a device, and the systems that multiply them.
-
-    Parameters
-    ----------
-    device : Device
-        See :mod:`experiments.convpool.device`.
-    case : Case
-    dtype : torch.dtype
-        Of the operands.
-    """
+    """Inputs and filters of a case on a device, and the systems that multiply them."""
 
     def __init__(self, device: Any, case: Case, dtype: Any) -> None:
         self.device, self.case, self.dtype = device, case, dtype

@@ -31,12 +31,8 @@ _MOST_BROKEN = 8
 class Watch:
     """What a measurement tells, and what it has to leave out.
 
-    Attributes
-    ----------
-    broken : dict of str
-        What broke earlier processes, and how.
-    connection : Connection, optional
-        To who watches; without it nobody does, and nothing is told.
+    ``broken``: what broke earlier processes, and how. ``connection``: to who watches; without it
+    nobody does, and nothing is told.
     """
 
     broken: Mapping[str, str] = field(default_factory=dict)
@@ -65,15 +61,8 @@ class Watch:
     ) -> Result:
         """Return what ``run`` returns, or ``failed``, why not; others can still run.
 
-        Parameters
-        ----------
-        what, kind : str
-            What is done, as :meth:`why_not` takes it.
-        run : callable
-        healthy : callable
-            Raises if the device no longer works.
-        seconds : float
-            How long it may take at most.
+        ``what`` and ``kind`` are as :meth:`why_not` takes them, ``healthy`` raises if the device no longer
+        works, ``seconds`` is how long it may take at most.
         """
         why = self.why_not(what, kind)
         if why is not None:
@@ -121,26 +110,9 @@ def attend(
 ) -> Result:
     """Run a measurement in a process of its own; begin again if it breaks off.
 
-    Parameters
-    ----------
-    work : callable
-        A function of a module, or a partial of one.
-    result : dict
-        What is there before.
-    seconds, start : float
-        For all of it; within which the first word has to come.
-    save, log : callable
-        Take the result so far, and lines of progress.
-
-    Returns
-    -------
-    dict
-        The result; ``broken`` says what broke off and why.
-
-    Raises
-    ------
-    NeocogError
-        As the measurement raised it; if nothing was measured.
+    ``work`` is a function of a module, or a partial of one. It has so many ``seconds`` in all, and
+    ``start`` seconds for its first word. Returns the result; ``broken`` says what broke off and why. A
+    NeocogError of the measurement is raised here, and one if nothing was measured.
     """
     end = time.monotonic() + seconds
     broken: dict[str, str] = {}

@@ -16,12 +16,7 @@ _MOST_WORKERS = 32
 def build_all(gpu: Any, kernels: Collection[Kernel]) -> None:
     """Build kernels in processes of their own and keep them, so that each is only loaded later.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        For which.
-    kernels : collection of Kernel
-        What. Why one does not build is told when it is to be launched.
+    Why one does not build is told when it is to be launched.
     """
     workers = min(len(os.sched_getaffinity(0)), len(kernels), _MOST_WORKERS)
     with closing(ForkServer("neocog.cuda.compiler")) as server:

@@ -34,19 +34,10 @@ Side = Callable[[Digits], Answers]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Times of the sides of a comparison.
+    """Times of the sides: milliseconds of each pass of ``batch`` digits.
 
-    Attributes
-    ----------
-    model : str
-        Name and version.
-    batch, threads : int
-        Digits per pass, and threads of each side.
-    passes : dict of ndarray
-        Milliseconds of each pass by side.
-    difference : float or None
-        Largest difference of a score of any side from ours, relative to the strongest score; None
-        with one side.
+    ``difference``: the largest of a score of any side from ours, relative to the strongest score; None
+    with one side.
     """
 
     model: str
@@ -98,26 +89,11 @@ class Comparison:
 def compare(
     model: Model, *, batch: int, rounds: int, onnx: bool = False, peers: Sequence[str] = ()
 ) -> Comparison:
-    """Time neocog, and the same network in others.
+    """Time neocog, and the same network in ``peers``, onnxruntime or torch.
 
-    Parameters
-    ----------
-    model : Model
-    batch : int
-        Digits per pass.
-    rounds : int
-        Turns of each side, of `TURN` passes each.
-    onnx : bool
-        Whether onnxruntime takes part: short for ``peers=("onnxruntime",)``.
-    peers : sequence of {"onnxruntime", "torch"}
-        Who takes part.
-
-    Raises
-    ------
-    UsageError
-        If a peer is unknown, or its package is not installed.
-    NeocogError
-        If two do not compute the same; then nothing is timed.
+    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is short
+    for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
+    NeocogError if two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}

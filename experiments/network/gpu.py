@@ -52,15 +52,9 @@ class Side(Protocol):
 class GpuComparison:
     """Times of the sides at one batch size and precision.
 
-    Attributes
-    ----------
-    passes, trips : dict of ndarray
-        Milliseconds of a pass on the GPU, and from host to host (empty where not asked for), one
-        for each round, by side.
-    differences : dict of float
-        Largest difference of a score from the CPU engine's, relative to the strongest, by side.
-    notes : dict
-        How a peer was run, and which did not run.
+    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for each
+    round. ``differences``: the largest of a score from the CPU engine's, relative to the strongest.
+    ``notes``: how a peer was run, and which did not run.
     """
 
     model: str
@@ -215,12 +209,9 @@ def trips(
 def differences_from_cpu(
     model: Model, sides: dict[str, Side], digits: Digits, tolerance: float
 ) -> dict[str, float]:
-    """Return how far each side's scores are from the CPU engine's.
+    """Return how far each side's scores are from the CPU engine's, relative to the strongest.
 
-    Raises
-    ------
-    NeocogError
-        If one differs by more than ``tolerance`` of the strongest score.
+    A NeocogError says if one differs by more than ``tolerance``.
     """
     few = digits[:_COMPARED]
     want = Engine(model).recognise(few).score

@@ -33,13 +33,7 @@ extern "C" __global__ void hold(long long cycles) {
 class Recording:
     """Launches on a stream of their own, captured as a CUDA graph and timed as one.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where.
-    record : callable
-        Enqueues the launches on the current stream; called once before the capture and once
-        within it.
+    ``record`` enqueues them on the current stream; called before the capture and within it.
     """
 
     def __init__(self, gpu: Gpu, record: Callable[[], None]) -> None:
@@ -74,20 +68,9 @@ class Recording:
 
 
 class OurSide:
-    """One batch size of our engine; a :class:`experiments.network.gpu.Side`.
+    """``batch`` digits a pass of our engine; a :class:`experiments.network.gpu.Side`.
 
     A batch beyond the plan's chunk goes through the pass in chunks, as the engine does it.
-
-    Parameters
-    ----------
-    model : Model
-    batch : int
-        Digits per pass.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-    plan : str
-        As the option ``--plan``.
-    number : int
-        Which GPU.
     """
 
     def __init__(
@@ -164,17 +147,9 @@ class OurSide:
 
 
 class StepRun:
-    """One step of the pass, fed with maps of the layer before.
+    """One step of the pass, e.g. ``"US2"``, version ``"winograd"``, fed with what it may read.
 
-    Parameters
-    ----------
-    shelf : Shelf
-        Of the GPU, model and precision.
-    stage, version : str
-        Which step, e.g. ``"US2"`` and ``"winograd"``.
-    before : dict of ndarray
-        What it may read: ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps
-        (B, K, H, W) by layer.
+    ``before`` has ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps (B, K, H, W) by layer.
     """
 
     def __init__(

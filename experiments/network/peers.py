@@ -37,19 +37,7 @@ _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How PyTorch runs a batch fastest.
-
-    Attributes
-    ----------
-    channels_last : bool
-        Memory format.
-    forms : dict of str
-        Form by layer.
-    chunk : int
-        Digits that go through the layers at a time.
-    ms : float
-        Time of a pass when it was chosen.
-    """
+    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time; its time."""
 
     channels_last: bool
     forms: dict[str, str] = field(default_factory=dict)
@@ -128,18 +116,10 @@ def kernels_of(run: Callable[[], Tensor]) -> list[str]:
 
 
 class TorchSide:
-    """One batch size of a network as a captured pass; a :class:`experiments.network.gpu.Side`.
+    """A network as a captured pass of ``batch`` digits; a :class:`experiments.network.gpu.Side`.
 
-    Parameters
-    ----------
-    network : Network
-        On the GPU, frozen.
-    batch : int
-        Digits per pass.
-    chunk : int
-        Digits that go through the layers at a time.
-    compiled : str, optional
-        Mode of torch.compile; None runs eager PyTorch.
+    ``chunk`` digits go through the layers at a time; ``compiled`` is a mode of torch.compile, None
+    runs eager PyTorch.
     """
 
     def __init__(
@@ -258,18 +238,9 @@ def quickest(
 def layer_times(
     model: Model, layer: str, before: NDArray[np.float32], precision: str, *, repeats: int = 10
 ) -> dict[str, float]:
-    """Return microseconds of one layer by form and memory format.
+    """Return microseconds of one layer by form and memory format, ``repeats`` runs in a graph.
 
-    Parameters
-    ----------
-    model : Model
-    layer : str
-        ``"US1"`` .. ``"US4"``.
-    before : (B, K, H, W) ndarray of float32
-        Maps of the layer before it.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-    repeats : int
-        Runs of the layer in one graph.
+    ``before``: maps (B, K, H, W) of the layer before ``"US1"`` .. ``"US4"``, float32.
     """
     times: dict[str, float] = {}
     for channels_last in (False, True):

@@ -4,7 +4,6 @@
 and reads what it says.
 """
 
-import csv
 import json
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.harness import ncu
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
 from neocog.cuda.s_paper import VERSIONS
@@ -21,7 +21,7 @@ from neocog.programs import python
 
 #: What is asked of the profiler, and what the tables call it: (name, factor).
 METRICS = {
-    "gpu__time_duration.sum": ("us", 1e-3),
+    "gpu__time_duration.sum": ("us", 1e6),
     "smsp__inst_executed.sum": ("1000 warp instructions", 1e-3),
     "smsp__issue_active.avg.pct_of_peak_sustained_active": ("% of issue slots", 1.0),
     "sm__warps_active.avg.pct_of_peak_sustained_active": ("% of warps", 1.0),
@@ -35,8 +35,6 @@ _SECONDS = 75
 _ROOT = str(Path(__file__).parents[2])
 _LAUNCH = f"""import sys; sys.path.insert(0, {_ROOT!r})
 from experiments.slayer.counters import main; main()"""
-_FACTORS = {"usecond": 1e3, "us": 1e3, "msecond": 1e6, "ms": 1e6, "second": 1e9, "s": 1e9,
-            "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}  # fmt: skip
 
 
 def counters(
@@ -48,18 +46,8 @@ def counters(
 ) -> list[dict[str, Any]]:
     """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
 
-    Empty, with a line that says so, where ncu is not installed or gives nothing.
-
-    Parameters
-    ----------
-    size : str
-        Planes of the network, ``"K2/K3/K4"``.
-    places : mapping
-        Places a block by stage and version, as the trial found.
-    data : Path or None
-        A folder that holds ``mnist``.
-    number : int
-        Which GPU.
+    ``places``: places a block by stage and version, as the trial found. Empty, with a line that says
+    so, where ncu is not installed or gives nothing.
     """
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:
@@ -90,22 +78,15 @@ def launched() -> Iterator[tuple[str, str]]:
 
 
 def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each launch of what ncu printed as CSV."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
-        return
-    table = list(csv.reader(lines[start:]))
-    head, units = table[0], table[1]
-    own = [row for row in table[2:] if "s_paper_v" not in row[head.index("Kernel Name")]]
+    """Yield a row for each launch of what ncu printed as CSV; T1's inhibition is no rung."""
+    own = ncu.launches(text, "s_paper_", but="s_paper_v")
     for (stage, version), row in zip(order, own, strict=False):
         found: dict[str, Any] = {"stage": stage, "system": version}
-        for metric, (name, factor) in METRICS.items():
-            if metric in head:
-                i = head.index(metric)
-                unit = _FACTORS.get(units[i], 1.0)
-                found[name] = float(row[i].replace(",", "")) * unit * factor
-        yield found
+        yield found | {
+            name: row[metric] * factor
+            for metric, (name, factor) in METRICS.items()
+            if metric in row
+        }
 
 
 def main() -> None:

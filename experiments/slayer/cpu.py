@@ -46,13 +46,7 @@ class _Shape(ctypes.Structure):
 
 @cache
 def compiler() -> tuple[str, str]:
-    """Return the C compiler and its version.
-
-    Raises
-    ------
-    DeviceError
-        If there is none.
-    """
+    """Return the C compiler and its version; a DeviceError says that there is none."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         path = shutil.which(name) if name else None
         if path is not None:
@@ -68,15 +62,8 @@ def compiler() -> tuple[str, str]:
 def built(counting: bool = False) -> ctypes.CDLL:
     """Return the rivals' library, built on first use and kept in the cache folder.
 
-    Parameters
-    ----------
-    counting : bool
-        Whether reads, writes and operations are counted (and nothing can be timed).
-
-    Raises
-    ------
-    DeviceError
-        If there is no C compiler or it fails.
+    With ``counting`` reads, writes and operations are counted, and nothing can be timed. A DeviceError
+    says if there is no C compiler or it fails.
     """
     path, version = compiler()
     source = kernel_folder() / _SOURCE

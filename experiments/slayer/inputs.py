@@ -27,17 +27,10 @@ PAPER_DIGITS = 400
 
 
 def sized(model: Model, planes: Sequence[int]) -> Model:
-    """Return a network with so many planes in US2, US3, US4, made of a model's own.
+    """Return a network with K2, K3, K4 planes in US2, US3, US4, made of a model's own.
 
     Planes are taken evenly from the model's (those of US4 that answer to digits first), again and
     again where more are wanted.
-
-    Parameters
-    ----------
-    model : Model
-        What is cut.
-    planes : sequence of int
-        K2, K3, K4.
     """
     layers, before = [model.s[0]], np.arange(len(model.s[0].reference))
     labels = model.labels
@@ -59,13 +52,7 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
-    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``.
-
-    Raises
-    ------
-    UsageError
-        If a size is none.
-    """
+    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``; a UsageError if a size is none."""
     found = {}
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
@@ -78,12 +65,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
 def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
     """Return digits (N, 28, 28) and what they are: MNIST's first training digits, else made ones.
 
-    Parameters
-    ----------
-    data : Path or None
-        A folder that holds ``mnist``; None: where it was fetched to.
-    count : int
-        Most digits.
+    ``data`` is a folder that holds ``mnist``; None: where it was fetched to.
     """
     from neocog.learning.datasets import open_digits
 
@@ -98,13 +80,7 @@ def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
 
 
 class Fed:
-    """Some digits' maps of every layer, and what the S-layers answer by the float64 equations.
-
-    Parameters
-    ----------
-    model : Model
-    digits : ndarray of uint8, shape (N, 28, 28)
-    """
+    """Maps of digits (N, 28, 28) in every layer, and the S-layers' answers by the float64 equations."""
 
     def __init__(self, model: Model, digits: NDArray[np.uint8]) -> None:
         self.model, self.digits = model, digits

@@ -6,16 +6,12 @@ from math import fsum
 from experiments.harness.pages import MEASURED, NONE, Plot, Row, Table, measured, show, table
 from experiments.slayer import paper
 from experiments.slayer.inputs import STAGES
+from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_of, systems
 
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 MANY = "256"
 _SHOWN = ("T1", "T3", "T4", "T5", "skip", "ours, auto, fp32", "ours, auto, fp16")
-#: Columns of the table of all systems, ...
-COLUMNS = ("year", "system", "on", "picture", "a character", "characters a second")
-#: ... sections that its rows of ours come from, and all those that time whole passes of a model.
-OURS = ("cpu_frame", "character", "devices")
-_PASSES = (*OURS, "in_flight", "overlap", "energy")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
     "ladder": "the ladder",
@@ -112,24 +108,6 @@ def rows_of(result: Row, name: str, part: str) -> list[Row]:
     return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
 
 
-def made_on(result: Row, name: str) -> Row:
-    """Return the command, machine, CPU, commit, date and model that a section comes from."""
-    found: Row = result.get("from", {}).get(name, result)
-    return found
-
-
-def passes_of(result: Row, name: str) -> str:
-    """Return the model of a section's whole passes, and their precision on a GPU."""
-    made = made_on(result, name)
-    on_gpu = f", {made.get('precision')}" if name != "cpu_frame" else ""
-    return f"{made.get('model') or result.get('model')}{on_gpu}"
-
-
-def number(value: float) -> str:
-    """Return a rate for people."""
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
-
-
 def _stage(row: Row) -> str:
     return SHORT[row["stage"]]
 
@@ -144,7 +122,7 @@ def _measured(result: Row) -> Table:
     by: dict[str, Row] = {}
     for name in result["sections"]:
         facts = made_on(result, name)
-        model = [f"whole passes of {passes_of(result, name)}"] if name in _PASSES else []
+        model = [f"whole passes of {passes_of(result, name)}"] if name in PASSES else []
         cpu = [facts["cpu"]] if facts.get("cpu") not in (None, facts.get("machine")) else []
         row = measured(facts, *cpu, *model)
         before = by.setdefault(str([row["command"], row["commit"], row["date"]]), row)
@@ -323,11 +301,11 @@ def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
     )
     gains: dict[tuple[str, str], dict[str, float]] = {}
     for size in dict.fromkeys(row["planes"] for row in (*cpu, *gpu)):
-        for name, rows, systems in ways:
+        for name, rows, pair in ways:
             own = {(r["system"], r["stage"]): r["ms"] if "ms" in r else r["us"]["1"]
                    for r in rows if r["planes"] == size}  # fmt: skip
-            if all((system, stage) in own for system in systems for stage in STAGES):
-                first, second = systems
+            if all((system, stage) in own for system in pair for stage in STAGES):
+                first, second = pair
                 gains[size, name] = {s: own[first, s] / own[second, s] for s in STAGES}
     for row in result["sections"].get("compact", ()):
         if len(row.get("us", {})) == 2:
@@ -378,34 +356,6 @@ def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
         },
         rows,
     )
-
-
-def systems(result: Row) -> list[tuple[str, ...]]:
-    """Return the paper's Table 1, the paper itself, ours as measured: a row for each system."""
-    rows: list[tuple[str, ...]] = [
-        (str(year), who, where, picture, says, number(1 / seconds))
-        for year, who, where, picture, says, seconds in paper.EARLIER
-    ]
-    sections = result["sections"]
-
-    def ours(name: str, more: str, where: str, us: float) -> None:
-        time = f"{1e-3 * us:.2g} ms" if us >= 1000 else f"{us:.3g} us"
-        what = passes_of(result, name) + more
-        rows.append((result["date"][:4], what, where, "65x65", time, number(1e6 / us)))
-
-    for row in sections.get("cpu_frame", ()):
-        if row["threads"] == 1:
-            cpu = str(made_on(result, "cpu_frame").get("cpu") or "").partition(" of ")[2]
-            ours("cpu_frame", "", f"one core of {cpu or 'a CPU'}", 1e3 * row["ms_1"])
-    for row in sections.get("character", ()):
-        if row["batch"] == 1:
-            machine = str(made_on(result, "character").get("machine"))
-            ours("character", ", one at a time", machine, row["in_all_us"])
-    for row in sections.get("devices", ()):
-        machine = str(made_on(result, "devices").get("machine"))
-        where = machine if row["gpus"] == 1 else f"{row['gpus']} {machine}"
-        ours("devices", f", batches of {row['batch']}", where, 1e6 / row["per_second"])
-    return rows
 
 
 def _missing(sections: Row) -> Table:

@@ -13,7 +13,6 @@ from experiments.harness.attended import Result, Save, Watch, need_device, told
 from experiments.harness.builds import build_all
 from experiments.harness.run import Request, progress
 from experiments.winograd.lanes import (
-    add_profile,
     lane_kernels,
     lane_rows,
     profile_launches,
@@ -102,16 +101,8 @@ def run_on_gpu(
 ) -> Result:
     """Check and time everything on a GPU, as long as time is left.
 
-    Parameters
-    ----------
-    request, save, seconds, watch, earlier
-        As of :func:`measure`; ``save`` takes the result after each layer and batch.
-    gpu : Gpu, optional
-        The request's if not given.
-    peers : bool
-        Whether PyTorch runs beside.
-    layers, batches, ways : tuple
-        What is run.
+    As :func:`measure`; ``save`` takes the result after each layer and batch. ``gpu`` is the request's
+    if not given, ``peers`` says whether PyTorch runs beside, the rest what is run.
     """
     end = time.monotonic() + seconds
     quick, gpu = request.quick, gpu or _device(request.number)
@@ -285,7 +276,7 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
         raise InputError(f"{path}, {profile}: {str(error).partition(chr(10))[0]}") from None
     if not isinstance(result, dict) or not result.get("lanes"):
         raise InputError(f"{path}: has no lanes; run neocog bench winograd -o {path.name} first")
-    add_profile(result["lanes"], read_profile(text))
+    read_profile(text, result["lanes"])
     return result
 
 

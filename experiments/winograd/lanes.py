@@ -5,15 +5,13 @@ with the lanes that have it. Active lanes are averaged over the warps' execution
 each weighed with its instructions (``lanes``), or all alike (``plain``).
 """
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness import ncu
 from neocog.cuda.kernel import Kernel, Machine
 from neocog.cuda.winograd_filters import (
     BLOCK_FAST,
@@ -55,17 +53,8 @@ def filter_plan(kernel: int, channels: int, planes: int) -> Plan:
     return Plan(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
-    """Active lanes of a warp, at most 32.
-
-    Attributes
-    ----------
-    lanes : float
-        Mean over executed instructions of the transforms.
-    plain : float
-        Mean over executions of transforms, large or small.
-    """
+class Active(NamedTuple):
+    """Active lanes of a warp: mean over executed instructions of transforms, over transforms."""
 
     lanes: float
     plain: float
@@ -135,10 +124,7 @@ def census(
 ) -> NDArray[np.int64]:
     """Run the transform with its census and return its counts (warps, 4).
 
-    Raises
-    ------
-    NeocogError
-        If the transformed filters are wrong.
+    A NeocogError says if the transformed filters are wrong.
     """
     xp, plan = machine.xp, filter_plan(kernel, channels, planes)
     w = np.random.default_rng(kernel).standard_normal((planes, channels, kernel, kernel))
@@ -164,20 +150,10 @@ def cases() -> Iterator[tuple[int, int, int]]:
 
 
 def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[str, Any]]:
-    """Yield the rows of Figs 4 and 5: census and formula, which must agree.
+    """Yield the rows of Figs 4 and 5: census and formula; a NeocogError if they differ anywhere.
 
-    Parameters
-    ----------
-    machine : Machine
-        A GPU or the emulator.
-    most_channels : int
-        Input channels that the census runs with at most; the emulator is slow, and lanes hardly
-        depend on them.
-
-    Raises
-    ------
-    NeocogError
-        If census and formula differ anywhere.
+    The census runs with ``most_channels`` input channels at most: the emulator is slow, and lanes
+    hardly depend on them.
     """
     for figure, kernel, channels in cases():
         split, few = paper_split(kernel), min(channels, most_channels)
@@ -230,48 +206,21 @@ def profile_launches(machine: Machine) -> Iterator[tuple[int, int, Indexing]]:
             yield kernel, channels, indexing
 
 
-def read_profile(text: str) -> list[float]:
-    """Return the profiler's active lanes, launch by launch, of ``ncu --csv --page raw``'s output.
+def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
+    """Put a profiler's active lanes into the rows of :func:`lane_rows`, in order.
 
-    Raises
-    ------
-    InputError
-        If the table is not there or has another metric.
+    An InputError says if the table lacks the metric or has not as many launches as rows.
     """
-    lines = [line for line in text.splitlines() if line.startswith('"')]
-    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
-    names = rows[0].keys() if rows else ()
-    found: list[float] = []
-    for row in rows:
-        if "filter_split" not in str(row.get("Kernel Name", "")):
-            continue
-        value = row.get(METRIC)
-        if row.get("Metric Name") == METRIC:  # the other page's form: a row for each metric
-            value = row.get("Metric Value")
-        if value:
-            found.append(float(value.replace(",", "")))
+    found = [row[METRIC] for row in ncu.launches(text, "filter_split") if METRIC in row]
     if not found:
-        shown = ", ".join(list(names)[-3:]) or "no table"
         raise InputError(
-            f"the profile has {shown}; wanted filter_split with {METRIC}: run ncu as "
+            f"the profile has no {METRIC} of filter_split: run ncu as "
             "`neocog bench winograd --help` says"
         )
-    return found
-
-
-def add_profile(rows: list[dict[str, Any]], values: Iterable[float]) -> None:
-    """Put the profiler's figures into the rows of :func:`lane_rows`, in order.
-
-    Raises
-    ------
-    InputError
-        If there are not as many figures as rows.
-    """
-    values = list(values)
-    if len(values) != len(rows):
+    if len(found) != len(rows):
         raise InputError(
-            f"the profile has {len(values)} launches; wanted {len(rows)}: profile "
+            f"the profile has {len(found)} launches; wanted {len(rows)}: profile "
             "`neocog bench winograd --launches` from its first launch to its last"
         )
-    for row, value in zip(rows, values, strict=True):
+    for row, value in zip(rows, found, strict=True):
         row["profiler"] = value

@@ -59,11 +59,7 @@ class Traffic:
 def traffic(plan: Plan, indexing: Indexing) -> Traffic:
     """Count the sectors of Algorithm 1, filters (K, C, k, k), where channels fill the blocks.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose U, filters (K, C) or (C, K) fastest as its version says.
-    indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
+    U has filters (K, C) or (C, K) fastest as the plan's version says.
     """
     read = written = lanes = accesses = 0
     for load, times, sectors, active in _accesses(plan, indexing):
