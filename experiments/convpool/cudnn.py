@@ -27,8 +27,8 @@ _MOST_WORKSPACE = 8 << 30
 class CudnnWinograd:
     """A naive convolution with pooling whose convolution is cuDNN's Winograd algorithm.
 
-    In one kernel (``fused``), or (``WINOGRAD_NONFUSED``) with its transforms apart. A DeviceError says
-    if cuDNN is not found or does not offer it for these operands.
+    In one kernel (``fused``), or (``WINOGRAD_NONFUSED``) with its transforms apart. A DeviceError
+    says if cuDNN is not found or does not offer it for these operands.
     """
 
     def __init__(self, device: Any, operands: Operands, *, fused: bool) -> None:

@@ -43,8 +43,8 @@ def measure(
 ) -> Result:
     """Check every system against float64, then time it, at each configuration.
 
-    ``save`` takes the result after each; rows of ``earlier`` stay. When so many ``seconds`` have gone,
-    what is left is named in ``not_run``. ``cases`` are run instead of the standard ones.
+    ``save`` takes the result after each; rows of ``earlier`` stay. When so many ``seconds`` have
+    gone, what is left is named in ``not_run``. ``cases`` are run instead of the standard ones.
     """
     result: Result = {
         "experiment": "convpool",

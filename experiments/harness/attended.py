@@ -61,8 +61,8 @@ class Watch:
     ) -> Result:
         """Return what ``run`` returns, or ``failed``, why not; others can still run.
 
-        ``what`` and ``kind`` are as :meth:`why_not` takes them, ``healthy`` raises if the device no longer
-        works, ``seconds`` is how long it may take at most.
+        ``what`` and ``kind`` are as :meth:`why_not` takes them, ``healthy`` raises if the device no
+        longer works, ``seconds`` is how long it may take at most.
         """
         why = self.why_not(what, kind)
         if why is not None:
@@ -111,8 +111,8 @@ def attend(
     """Run a measurement in a process of its own; begin again if it breaks off.
 
     ``work`` is a function of a module, or a partial of one. It has so many ``seconds`` in all, and
-    ``start`` seconds for its first word. Returns the result; ``broken`` says what broke off and why. A
-    NeocogError of the measurement is raised here, and one if nothing was measured.
+    ``start`` seconds for its first word. Returns the result; ``broken`` says what broke off and
+    why. A NeocogError of the measurement is raised here, and one if nothing was measured.
     """
     end = time.monotonic() + seconds
     broken: dict[str, str] = {}

@@ -36,8 +36,8 @@ Side = Callable[[Digits], Answers]
 class Comparison:
     """Times of the sides: milliseconds of each pass of ``batch`` digits.
 
-    ``difference``: the largest of a score of any side from ours, relative to the strongest score; None
-    with one side.
+    ``difference``: the largest of a score of any side from ours, relative to the strongest score;
+    None with one side.
     """
 
     model: str
@@ -91,8 +91,8 @@ def compare(
 ) -> Comparison:
     """Time neocog, and the same network in ``peers``, onnxruntime or torch.
 
-    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is short
-    for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
+    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is
+    short for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
     NeocogError if two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)

@@ -52,9 +52,9 @@ class Side(Protocol):
 class GpuComparison:
     """Times of the sides at one batch size and precision.
 
-    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for each
-    round. ``differences``: the largest of a score from the CPU engine's, relative to the strongest.
-    ``notes``: how a peer was run, and which did not run.
+    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for
+    each round. ``differences``: the largest of a score from the CPU engine's, relative to the
+    strongest. ``notes``: how a peer was run, and which did not run.
     """
 
     model: str

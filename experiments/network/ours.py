@@ -149,7 +149,8 @@ class OurSide:
 class StepRun:
     """One step of the pass, e.g. ``"US2"``, version ``"winograd"``, fed with what it may read.
 
-    ``before`` has ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps (B, K, H, W) by layer.
+    ``before`` has ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps (B, K, H, W) by
+    layer.
     """
 
     def __init__(

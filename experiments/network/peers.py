@@ -37,7 +37,10 @@ _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time; its time."""
+    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time.
+
+    Its time.
+    """
 
     channels_last: bool
     forms: dict[str, str] = field(default_factory=dict)

@@ -46,8 +46,8 @@ def counters(
 ) -> list[dict[str, Any]]:
     """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
 
-    ``places``: places a block by stage and version, as the trial found. Empty, with a line that says
-    so, where ncu is not installed or gives nothing.
+    ``places``: places a block by stage and version, as the trial found. Empty, with a line that
+    says so, where ncu is not installed or gives nothing.
     """
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:

@@ -62,8 +62,8 @@ def compiler() -> tuple[str, str]:
 def built(counting: bool = False) -> ctypes.CDLL:
     """Return the rivals' library, built on first use and kept in the cache folder.
 
-    With ``counting`` reads, writes and operations are counted, and nothing can be timed. A DeviceError
-    says if there is no C compiler or it fails.
+    With ``counting`` reads, writes and operations are counted, and nothing can be timed. A
+    DeviceError says if there is no C compiler or it fails.
     """
     path, version = compiler()
     source = kernel_folder() / _SOURCE

@@ -52,7 +52,10 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
-    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``; a UsageError if a size is none."""
+    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``.
+
+    A UsageError if a size is none.
+    """
     found = {}
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):

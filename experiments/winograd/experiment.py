@@ -101,8 +101,8 @@ def run_on_gpu(
 ) -> Result:
     """Check and time everything on a GPU, as long as time is left.
 
-    As :func:`measure`; ``save`` takes the result after each layer and batch. ``gpu`` is the request's
-    if not given, ``peers`` says whether PyTorch runs beside, the rest what is run.
+    As :func:`measure`; ``save`` takes the result after each layer and batch. ``gpu`` is the
+    request's if not given, ``peers`` says whether PyTorch runs beside, the rest what is run.
     """
     end = time.monotonic() + seconds
     quick, gpu = request.quick, gpu or _device(request.number)

@@ -122,8 +122,8 @@ def chosen_way(layer: Layer, batch: int) -> Way:
 class Data:
     """A layer's input and filters at random, and what it should give for some images.
 
-    ``x`` (batch, size + 6, size + 6, channels) has its padding as a border of zeros, ``w`` is (planes,
-    channels, 7, 7), both float32; of the images ``checked`` the output is known.
+    ``x`` (batch, size + 6, size + 6, channels) has its padding as a border of zeros, ``w`` is
+    (planes, channels, 7, 7), both float32; of the images ``checked`` the output is known.
     """
 
     def __init__(self, layer: Layer, batch: int, xp: Any = np) -> None:
