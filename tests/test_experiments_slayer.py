@@ -231,7 +231,7 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
     cuda_fake.Located(sys.modules["cupy"])
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
-    monkeypatch.setattr("experiments.slayer.counters.counters", profiled)
+    monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
     result = run(Options(device="cuda:1", quick=True, sizes=("3/4/5",), sections=ON_GPU))
     assert result["failures"] == {}
     assert set(asked) == {1}

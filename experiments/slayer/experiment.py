@@ -9,21 +9,22 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.harness.attended import Result, Save, Watch
 from experiments.harness.run import Request, progress
 from experiments.slayer import cpu as slayer_cpu
+from experiments.slayer import future
+from experiments.slayer.counters import counters
+from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
 from experiments.slayer.silence import silence
 from experiments.slayer.tables import plots, tables
+from neocog.cuda.engine import CudaEngine
+from neocog.cuda.launcher import Gpu, gpu
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models
-
-if TYPE_CHECKING:
-    from neocog.cuda.engine import CudaEngine
-    from neocog.cuda.launcher import Gpu
 
 __all__ = ["asked", "faults", "measure", "plots", "tables"]
 
@@ -70,10 +71,8 @@ class Sections:
         self.tried: list[Row] = []
 
     @cached_property
-    def gpu(self) -> "Gpu":
+    def gpu(self) -> Gpu:
         """The GPU that single kernels run on."""
-        from neocog.cuda.launcher import gpu
-
         return gpu(self.options.number)
 
     @cached_property
@@ -82,17 +81,8 @@ class Sections:
         return load_model(self.options.model)
 
     @cached_property
-    def future(self) -> Any:
-        """What times whole passes on a GPU."""
-        from experiments.slayer import future
-
-        return future
-
-    @cached_property
-    def engine(self) -> "CudaEngine":
+    def engine(self) -> CudaEngine:
         """The engine on all GPUs that were asked for."""
-        from neocog.cuda.engine import CudaEngine
-
         return CudaEngine(self.model, device=self.options.device, precision=self.options.precision)
 
     def silence(self) -> list[Row]:
@@ -118,8 +108,6 @@ class Sections:
 
     def ladder(self) -> dict[str, list[Row]]:
         """Fig. 6 and Table 5: block sizes tried, the ladder, our versions."""
-        from experiments.slayer.gpu import Bench, best_places
-
         batches = (1,) if self.quick else _BATCHES
         self.tried = []
         found: dict[str, list[Row]] = {"trial": self.tried, "rows": []}
@@ -140,17 +128,12 @@ class Sections:
 
     def counters(self) -> list[Row]:
         """Hardware counters of the ladder, the block sizes those that the trial found."""
-        from experiments.slayer.counters import counters
-        from experiments.slayer.gpu import best_places
-
         size = next(iter(self.fed))
         places = best_places([row for row in self.tried if row["planes"] == size])
         return counters(size, places, self.options.data, number=self.options.number)
 
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
-        from experiments.slayer.gpu import Bench
-
         batches = (8,) if self.quick else (1, 8, 256)
         return [
             {"planes": size, **row}
@@ -161,32 +144,26 @@ class Sections:
     def character(self) -> list[Row]:
         """One whole character and a frame's eight, transfers apart."""
         precision, number = self.options.precision, self.options.number
-        rows: list[Row] = self.future.character(self.model, self.digits, precision, number)
-        return rows
+        return future.character(self.model, self.digits, precision, number)
 
     def in_flight(self) -> list[Row]:
         """Characters in flight through the stages."""
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
-        rows: list[Row] = self.future.in_flight(self.engine.runners[0], self.digits, counts)
-        return rows
+        return future.in_flight(self.engine.runners[0], self.digits, counts)
 
     def overlap(self) -> list[Row]:
         """Transfers beside work."""
-        repeats = 4 if self.quick else 64
-        rows: list[Row] = self.future.overlap(self.engine.runners[0], self.digits, repeats)
-        return rows
+        return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
 
     def devices(self) -> list[Row]:
         """Several GPUs."""
         each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
-        rows: list[Row] = self.future.devices(self.engine, self.digits, each, repeats, seconds)
-        return rows
+        return future.devices(self.engine, self.digits, each, repeats, seconds)
 
     def energy(self) -> list[Row]:
         """Power and energy."""
         seconds = 0.4 if self.quick else 4.0
-        rows: list[Row] = self.future.energy(self.engine, self.digits, seconds, self.options.number)
-        return rows
+        return future.energy(self.engine, self.digits, seconds, self.options.number)
 
 
 #: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.

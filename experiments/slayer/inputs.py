@@ -83,7 +83,7 @@ def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
 
 
 class Fed:
-    """Maps of digits (N, 28, 28) in every layer, and the S-layers' answers by the float64 equations."""
+    """Maps of digits (N, 28, 28) in every layer; the S-layers' answers by the float64 equations."""
 
     def __init__(self, model: Model, digits: NDArray[np.uint8]) -> None:
         self.model, self.digits = model, digits

@@ -1,8 +1,7 @@
 """The figures that the GPU paper gives (Ikeda et al. 2011), beside which ours stand."""
 
-#: Table 2: planes of US2, US3, US4; rows (and columns) of US1 .. US4.
+#: Table 2: planes of US2, US3, US4.
 SIZE = "26/78/70"
-ROWS = (68, 38, 22, 5)
 #: Table 5: microseconds of S1 .. S4 on a GTX 280.
 GPU_US = {
     "T1": (346, 1340, 1980, 2220),

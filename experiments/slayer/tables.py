@@ -212,7 +212,7 @@ def _threads(tried: Sequence[Row]) -> Table:
                 best = min(own, key=lambda row: float(row["us"]), default=None)
                 cells.append(f"{best['threads']} of {len(own)} tried" if best else NONE)
             found.append((size, system, *cells))
-    return found
+    return [*found, ("paper", "T4", *map(str, paper.BEST_THREADS))] if tried else found
 
 
 # -- one core --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ convolution with filters that change; the four layers with fixed filters beside 
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,6 @@ from neocog.cuda.kernel import Machine
 from neocog.errors import InputError, UsageError
 
 __all__ = ["asked", "faults", "measure", "plots", "run_launches", "tables", "with_profile"]
-
-Rows = list[dict[str, Any]]
 
 #: Input channels of the census on the CPU, where a thread takes microseconds.
 _EMULATED_CHANNELS = 1
@@ -152,7 +151,9 @@ def run_on_gpu(
         one.free()
         _free(gpu)
         if result["peers"]:
-            rows += _peer_rows(one.data, rounds, quick, watch)
+            some = ("fp32",) if quick else ("fp32", "tf32", "fp16")
+            theirs = _peers(one.data, watch, lambda p: list(p.rows(some)), rounds=rounds)
+            rows += theirs or []
         for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
             result[name] += found  # all of a layer and batch, or none
         result["summary"] = summary(result["layers"])
@@ -162,7 +163,7 @@ def run_on_gpu(
     for data in timed if result["peers"] else ():
         if time.monotonic() > end:
             break
-        _name_peers(result["layers"], data, watch)
+        _peers(data, watch, lambda p: p.name(result["layers"]))
         save(result)
     return result
 
@@ -196,29 +197,19 @@ def _torch_facts(number: int) -> dict[str, str] | None:
     return torch_facts()
 
 
-def _peer_rows(data: Data, rounds: int, quick: bool, watch: Watch) -> Rows:
-    """Return the rows of PyTorch; none if it cannot be had at all."""
+def _peers(data: Data, watch: Watch, use: Callable[[Any], Any], **more: int) -> Any:
+    """Return what is made of PyTorch's side; None if it cannot be had at all."""
     import torch
 
-    from experiments.winograd.peers import PRECISIONS, Peers
-
-    try:
-        peers = Peers(data, watch, rounds=rounds)
-        found = list(peers.rows(PRECISIONS[:1] if quick else PRECISIONS))
-        torch.cuda.empty_cache()
-    except Exception as error:  # ours are still timed
-        progress(f"PyTorch: {told(error)}")
-        return []
-    return found
-
-
-def _name_peers(rows: Rows, data: Data, watch: Watch) -> None:
     from experiments.winograd.peers import Peers
 
     try:
-        Peers(data, watch).name(rows)
-    except Exception as error:  # a name is not worth a run
+        found = use(Peers(data, watch, **more))
+        torch.cuda.empty_cache()
+    except Exception as error:  # ours are still timed
         progress(f"PyTorch: {told(error)}")
+        return None
+    return found
 
 
 def _free(gpu: Any) -> None:
@@ -227,9 +218,9 @@ def _free(gpu: Any) -> None:
         pool().free_all_blocks()
 
 
-def summary(rows: Rows) -> Rows:
+def summary(rows: list[Result]) -> list[Result]:
     """Return, by layer and batch, ours of choice and ours at best beside cuDNN in float32."""
-    out: Rows = []
+    out: list[Result] = []
     for layer, batch in dict.fromkeys((row["layer"], row["batch"]) for row in rows):
         here = [
             row

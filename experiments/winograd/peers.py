@@ -15,7 +15,6 @@ from experiments.winograd.layers import KERNEL, TOLERANCE, Data
 from neocog.errors import NeocogError
 
 Tensor = Any
-PRECISIONS = ("fp32", "tf32", "fp16")
 _TURN = 3.0  # milliseconds of one measurement, about
 _MOST_SECONDS = 120.0  # of one way: loading cuDNN and its trials of algorithms with it
 _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
@@ -33,7 +32,7 @@ class Peers:
         self._w = torch.from_numpy(data.w).cuda()
         set_precision("fp32")
 
-    def rows(self, precisions: tuple[str, ...] = PRECISIONS) -> Iterator[dict[str, Any]]:
+    def rows(self, precisions: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         """Yield a row for each precision of cuDNN, in its better memory format, and FFT's."""
         for precision in precisions:
             run = partial(self._cudnn, precision)

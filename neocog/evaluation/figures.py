@@ -14,12 +14,6 @@ from PIL import Image, ImageDraw
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#444444")
 _WIDTH, _HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 24, 14, 44
-_SVG = "http://www.w3.org/2000/svg"
-_STYLE = (
-    "text{font:11px sans-serif;fill:#333}.x{text-anchor:middle}.y{text-anchor:end}"
-    ".grid{stroke:#ddd;fill:none}.line{fill:none;stroke-width:2}"
-)
-_KEY_ROW = 16  # pixels of a row of the key below a chart
 _CAPTION = 14  # pixels below a small picture for what is written there
 
 
@@ -87,23 +81,6 @@ def chart(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
             parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>'
                       for px, py in places]  # fmt: skip
     return "".join([*parts, "</svg>", _key(lines)])
-
-
-def standalone(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
-    """Return a chart as an SVG file of its own, the key below it, in two columns."""
-    svg, _, _ = chart(lines, x, y, title=title).partition("</svg>")
-    named = [(line.name, COLOURS[i % len(COLOURS)]) for i, line in enumerate(lines) if line.name]
-    whole = _HEIGHT + _KEY_ROW * -(-len(named) // 2) + (_KEY_ROW // 2 if named else 0)
-    svg = svg.replace("<svg ", f'<svg xmlns="{_SVG}" ', 1)
-    svg = svg.replace(f'0 0 {_WIDTH} {_HEIGHT}"', f'0 0 {_WIDTH} {whole}"', 1)
-    head, _, body = svg.partition(">")
-    key = ""
-    for i, (name, colour) in enumerate(named):
-        left, at = _LEFT - 30 + i % 2 * (_WIDTH // 2 - 10), _HEIGHT + 8 + _KEY_ROW * (i // 2)
-        key += f'<path d="M{left} {at - 4}h14" stroke="{colour}" class="line"/>'
-        key += f'<text x="{left + 19}" y="{at}">{escape(name)}</text>'
-    paper = '<rect width="100%" height="100%" fill="#fff"/>'
-    return f"{head}><style>{_STYLE}</style>{paper}{body}{key}</svg>\n"
 
 
 def _key(lines: Sequence[Line]) -> str:
