@@ -7,6 +7,7 @@ convolution with filters that change; the four layers with fixed filters beside 
 import json
 import time
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def run_on_gpu(
             result["wrong"] = [f"lanes: {lanes['failed']}"]
         save(result)
     timed: list[Data] = []
+    theirs = methodcaller("rows", ("fp32",) if quick else ("fp32", "tf32", "fp16"))
     while ours and time.monotonic() < end - _NAMING * seconds:
         one = ours.pop(0)
         timed.append(one.data)
@@ -151,9 +153,7 @@ def run_on_gpu(
         one.free()
         _free(gpu)
         if result["peers"]:
-            some = ("fp32",) if quick else ("fp32", "tf32", "fp16")
-            theirs = _peers(one.data, watch, lambda p: list(p.rows(some)), rounds=rounds)
-            rows += theirs or []
+            rows += _peers(one.data, watch, theirs, rounds=rounds) or []
         for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
             result[name] += found  # all of a layer and batch, or none
         result["summary"] = summary(result["layers"])
@@ -163,7 +163,7 @@ def run_on_gpu(
     for data in timed if result["peers"] else ():
         if time.monotonic() > end:
             break
-        _peers(data, watch, lambda p: p.name(result["layers"]))
+        _peers(data, watch, methodcaller("name", result["layers"]))
         save(result)
     return result
 

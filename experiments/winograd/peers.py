@@ -1,7 +1,7 @@
 """Peers of ``bench winograd``: cuDNN through PyTorch in each precision, and FFT."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -32,12 +32,11 @@ class Peers:
         self._w = torch.from_numpy(data.w).cuda()
         set_precision("fp32")
 
-    def rows(self, precisions: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each precision of cuDNN, in its better memory format, and FFT's."""
-        for precision in precisions:
-            run = partial(self._cudnn, precision)
-            yield self._about("cuDNN", precision) | self._tried(f"cuDNN {precision}", run)
-        yield self._about("FFT", "fp32") | self._tried("FFT", self._fft)
+    def rows(self, precisions: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return a row for each precision of cuDNN, in its better memory format, and FFT's."""
+        runs = {("cuDNN", p): (f"cuDNN {p}", partial(self._cudnn, p)) for p in precisions}
+        runs["FFT", "fp32"] = ("FFT", self._fft)
+        return [self._about(*about) | self._tried(*run) for about, run in runs.items()]
 
     def _about(self, way: str, precision: str) -> dict[str, Any]:
         about = {"layer": self.data.layer.name, "batch": self.data.batch}
