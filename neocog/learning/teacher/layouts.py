@@ -67,7 +67,7 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     rng, side = canvas.rng, canvas.side
     angle = rng.normal(0, 0.03) if rng.random() < 0.7 else rng.normal(0, 0.22)
     gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
-    words, formats = rng.random() < 0.2, rng.random() < 0.3
+    words, formats = rng.random() < 0.2, rng.random() < 0.4
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
         if y - 0.3 * high > side:
@@ -103,7 +103,7 @@ def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         if not canvas.free(x - room, y - room, 2 * room, 2 * room):
             continue
         tool = second if other and rng.random() < 0.4 else pen
-        if rng.random() < 0.12:
+        if rng.random() < 0.18:
             signs = "/-.,:+=()x*%÷#"
             canvas.shape(signs[int(rng.integers(len(signs)))], x - 0.3 * own, y, own, hand, tool)
         else:
@@ -255,11 +255,11 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.34),
-    "scattered": (scattered, 0.18),
+    "lines": (lines, 0.33),
+    "scattered": (scattered, 0.17),
     "single": (single, 0.08),
     "forms": (forms, 0.19),
     "letters": (letters, 0.13),
-    "nothing": (nothing, 0.08),
+    "nothing": (nothing, 0.1),
 }
 """Each layout and the share of pages that have it."""

@@ -22,6 +22,7 @@ SMALLEST, LARGEST = 10.0, 215.0
 """Heights of digits on a page, in pixels."""
 
 _FADED = 14  # grey levels between ink and paper below which nobody sees a mark
+_SMALLEST_PICTURE = 48  # pixels of a side
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 
 
@@ -35,10 +36,13 @@ class Page:
     marks : ndarray of float32, shape (M, 5)
         Label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k the sign
         `SIGNS[k]`, -1 is neither right nor wrong.
+    extent : tuple of int
+        Rows and columns that the picture has; beyond, its pixels are mirrored.
     """
 
     image: NDArray[np.uint8]
     marks: NDArray[np.float32]
+    extent: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,34 @@ def draw_page(
     camera.light(image, rng)
     image = camera.lens(np.clip(image, 0, 255), rng, smallest)
     picture = camera.sensor(image, rng, smallest)
-    return Page(picture, _kept(canvas.marks, picture))
+    left, top, wide, high = _cut(canvas.marks, style, rng, side)
+    inner = picture[top : top + high, left : left + wide]
+    marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
+    return Page(np.asarray(whole, np.uint8), marks, (high, wide))
+
+
+def _cut(
+    marks: list[tuple[int, float, float, float, float]], style: Style, rng: Rng, side: int
+) -> tuple[int, int, int, int]:
+    """Left, top, width and height of the part that is the picture: mostly all of it.
+
+    The finder reads large pictures much reduced, and people photograph one digit in a strip.
+    """
+    if rng.random() > (0.6 if style.layout == "single" else 0.25):
+        return 0, 0, side, side
+    long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
+    short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
+    wide, high = (long, short) if rng.random() < 0.5 else (short, long)
+    x, y = rng.uniform(0, side, 2)
+    if marks and rng.random() < 0.8:
+        _, left, top, w, h = marks[int(rng.integers(len(marks)))]
+        wide, high = max(wide, w * rng.uniform(1.05, 1.8)), max(high, h * rng.uniform(1.05, 1.8))
+        x = left + w / 2 + rng.normal(0, 0.15) * (wide - w)
+        y = top + h / 2 + rng.normal(0, 0.15) * (high - h)
+    width, height = round(min(wide, side)), round(min(high, side))
+    left = int(np.clip(x - width / 2, 0, side - width))
+    return left, int(np.clip(y - height / 2, 0, side - height)), width, height
 
 
 def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
@@ -181,10 +212,11 @@ def _kept(
 ) -> NDArray[np.float32]:
     """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
     rows = []
-    side = len(picture)
+    high_side, wide_side = picture.shape
     smooth = cv2.blur(picture, (3, 3))
     for label, x, y, wide, high in marks:
-        left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, side), min(y + high, side)
+        left, top = max(x, 0), max(y, 0)
+        right, bottom = min(x + wide, wide_side), min(y + high, high_side)
         if right - left < 1 or bottom - top < 1:
             continue
         shown = (right - left) * (bottom - top) / (wide * high)
