@@ -32,7 +32,7 @@ Tensor = Any
 HELD_SEED = 3_000_000_000
 """First seed of the pages for validation; no run learns from seeds from here on."""
 
-_HARD = 0.25  # of a chunk's pages, drawn again
+_HARD = 0.04, 0.24  # of a chunk's pages, worst first, drawn again; the very worst nobody reads
 _AGAIN = 2  # times that a seed is drawn again
 _INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
 _AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
@@ -146,6 +146,10 @@ def train_finder(
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     run = _begin(folder, settings, place)
+    if place.type == "cuda":
+        for part in run.network.modules():
+            if isinstance(part, ConvNorm):
+                part.dense = part.conv.groups > 1
     with PagePool(bank, workers=workers, side=settings.side) as pool:
         _learn(run, pool, folder, settings, place, tell)
     average: FinderNetwork = run.average.cpu().eval()
@@ -257,7 +261,8 @@ def _progress(run: _Run, settings: FinderTraining, begin: float) -> float:
 
 
 def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
-    worst = np.argsort(-wrong, kind="stable")[: int(_HARD * len(pages))]
+    first, last = (int(share * len(pages)) for share in _HARD)
+    worst = np.argsort(-wrong, kind="stable")[first:last]
     return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
 
 

@@ -22,7 +22,8 @@ SMALLEST, LARGEST = 10.0, 215.0
 """Heights of digits on a page, in pixels."""
 
 _FADED = 14  # grey levels between ink and paper below which nobody sees a mark
-_SMALLEST_PICTURE = 48  # pixels of a side
+_SMALLEST_PICTURE = 40  # pixels of a side
+_TIGHT = 0.35  # of the pictures that are cut, just around what is written
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 
 
@@ -104,7 +105,7 @@ def any_style(rng: Rng) -> Style:
         sheet=bool(rng.random() < 0.22),
         bright=bool(rng.random() < 0.08),
         surface=bool(rng.random() < (0.5 if few else 0.07)),
-        amount=int(rng.integers(0, 7)) if few or rng.random() < 0.3 else 0,
+        amount=int(rng.integers(0, 13 if few else 7)) if few or rng.random() < 0.3 else 0,
         strikes=bool(rng.random() < 0.1),
         blots=bool(rng.random() < 0.1),
     )
@@ -165,7 +166,13 @@ def _cut(
     short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
     wide, high = (long, short) if rng.random() < 0.5 else (short, long)
     x, y = rng.uniform(0, side, 2)
-    if marks and rng.random() < 0.8:
+    if marks and rng.random() < _TIGHT:
+        boxes = np.array([mark[1:] for mark in marks])
+        low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
+        x, y = (low + high_edge) / 2
+        margin = rng.uniform(0, 0.3) * float(np.median(boxes[:, 3]))
+        wide, high = np.maximum(high_edge - low + margin, _SMALLEST_PICTURE)
+    elif marks and rng.random() < 0.8:
         _, left, top, w, h = marks[int(rng.integers(len(marks)))]
         wide, high = max(wide, w * rng.uniform(1.05, 1.8)), max(high, h * rng.uniform(1.05, 1.8))
         x = left + w / 2 + rng.normal(0, 0.15) * (wide - w)
