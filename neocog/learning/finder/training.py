@@ -23,7 +23,7 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.measure import Score, score_pages
-from neocog.learning.finder.networks import FRONTS, FinderNetwork, normalised
+from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, Weights, joined, loss, targets
 from neocog.learning.teacher.pool import NO_MARK, Order, PagePool, Pages
 
