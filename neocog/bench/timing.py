@@ -164,7 +164,7 @@ def page_times(count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
         path = Path(folder) / "page.png"
         Image.fromarray(made_page(digits)).save(path)
         pages = list(decode(path, long_side=LONG_SIDE))
-        boxes = _boxes(held)
+        boxes = digit_boxes(held)
         for _ in range(repeats + 1):
             decoding = _milliseconds(lambda: list(decode(path, long_side=LONG_SIDE)))
             finding = _milliseconds(lambda: find(pages[0].grey, finder))
@@ -187,7 +187,7 @@ def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return page
 
 
-def _boxes(count: int) -> NDArray[np.float32]:
+def digit_boxes(count: int) -> NDArray[np.float32]:
     """Where the digits of `made_page` stand, (N, 4)."""
     step = DIGIT_SIZE * _ENLARGED
     i = np.arange(count)
