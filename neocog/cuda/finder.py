@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from neocog.cuda.devices import numbers
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.lanes import captured, enqueue, pinned
+from neocog.cuda.lanes import captured, elapsed, enqueue, pinned
 from neocog.cuda.launcher import gpu
 from neocog.cuda.steps import up
 from neocog.errors import DeviceError
@@ -216,11 +216,11 @@ class CudaFinder:
             return finding(lane.run(grey))
 
     def elapsed(self, grey: Grey, times: int, settings: FinderSettings | None = None) -> float:
-        """Return milliseconds that the device takes for a picture that was found before."""
-        from neocog.cuda.lanes import elapsed
-
-        lane = self._frames[grey.shape, settings or FinderSettings()]  # type: ignore[index]
+        """Return milliseconds that the device takes for a picture, from upload to download."""
+        for _ in range(2):  # the second time as a graph
+            self.find(grey, settings)
         with self._at_work():
+            lane = next(reversed(self._frames.values()))
             return elapsed(self._gpu.xp.cuda, lane.stream, lane.graph, times) / times
 
 
@@ -261,6 +261,3 @@ class _Lane:
         enqueue(self._gpu, frame.launches)
         host, device = self._best, frame.best
         runtime.memcpyAsync(host.ctypes.data, device.data.ptr, host.nbytes, down, stream)
-
-
-

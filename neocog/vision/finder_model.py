@@ -1,4 +1,4 @@
-"""The finder's file and the engines that run it: onnxruntime where it is installed, else OpenCV.
+"""The finder's file and the engines that run it: onnxruntime, else OpenCV, or a GPU's kernels.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
 written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.vision.finder import Maps
+from neocog.vision.finder import Maps, Network
 from neocog.vision.onnx_bytes import onnx_bytes
 
 FORMAT = "neocog finder 1"
@@ -157,8 +157,27 @@ class OpenCV:
         return np.asarray(self._net.forward()[0], np.float32)
 
 
-def open_finder(model: FinderModel, *, threads: int = 1) -> OnnxRuntime | OpenCV:
-    """Open the quickest engine that is installed: onnxruntime takes half of OpenCV's time."""
+def open_finder(model: FinderModel, *, threads: int = 1, device: str = "cpu") -> Network:
+    """Open the quickest engine of a device.
+
+    Parameters
+    ----------
+    model : FinderModel
+    threads : int
+        Threads of one answer on the CPU.
+    device : str
+        ``"cpu"`` (onnxruntime where it is installed: it takes half of OpenCV's time), ``"cuda"`` or
+        ``"cuda:N"``, where the whole of `neocog.vision.finder.find` runs on the GPU.
+
+    Raises
+    ------
+    DeviceError, ModelError
+        If there is no such device, or it cannot run this network.
+    """
+    if device != "cpu":
+        from neocog.cuda.finder import CudaFinder
+
+        return CudaFinder(model.nodes, model.tensors, device=device)
     try:
         return OnnxRuntime(model, threads=threads)
     except ImportError:
