@@ -9,7 +9,7 @@ import pytest
 from neocog.cuda import finder
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
-from neocog.cuda.finder_network import FinderNetwork
+from neocog.cuda.finder_network import FinderNetwork, fragments
 from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
@@ -102,8 +102,10 @@ def network_of(machine: Any, g: Graph) -> FinderNetwork:
     return FinderNetwork(machine, g.nodes, g.tensors)
 
 
-def test_every_operation_on_pictures_of_several_sizes(emulator: Emulator) -> None:
-    g = graph_of()
+@pytest.mark.parametrize("order", ["forward", 11])
+@pytest.mark.usefixtures("emulator")
+def test_every_operation_on_pictures_of_several_sizes(order: Any) -> None:
+    g, emulator = graph_of(), Emulator(order=order)
     network = network_of(emulator, g)
     assert len(network.steps) < len(g.nodes) * 0.6
     sides = [(32, 80), (16, 32), (16, 16)]
@@ -125,16 +127,10 @@ def test_every_operation_on_pictures_of_several_sizes(emulator: Emulator) -> Non
 
 def test_fragments_hold_the_matrix() -> None:
     b = np.arange(40 * 12, dtype=np.float32).reshape(40, 12) / 64
-    halves = finder_fragments(b).view(np.float16)  # step, tile, lane, half, of a pair
+    halves = fragments(b).view(np.float16)  # step, tile, lane, half, of a pair
     for k, n in [(0, 0), (1, 5), (9, 3), (17, 8), (39, 11)]:
         step, half, t, pair = k // 16, k % 16 // 8, k % 8 // 2, k % 2
         assert halves[step, n // 8, n % 8 * 4 + t, 2 * half + pair] == b[k, n]
-
-
-def finder_fragments(b: np.ndarray) -> np.ndarray:
-    from neocog.cuda.finder_network import fragments
-
-    return fragments(b)
 
 
 def launch_of(frame: Frame, name: str) -> Any:
@@ -142,11 +138,19 @@ def launch_of(frame: Frame, name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("shape", "long_side"), [((50, 300), 1600), ((333, 170), 200), ((21, 9), 1600), ((1, 40), 1600)]
+    ("shape", "long_side", "order"),
+    [
+        ((50, 300), 1600, "reversed"),
+        ((333, 170), 200, 7),
+        ((21, 9), 1600, "forward"),
+        ((1, 40), 1600, "forward"),
+    ],
 )
+@pytest.mark.usefixtures("emulator")
 def test_sizes_and_contrast_are_those_of_the_cpu(
-    emulator: Emulator, shape: tuple[int, int], long_side: int
+    shape: tuple[int, int], long_side: int, order: Any
 ) -> None:
+    emulator = Emulator(order=order)
     settings = FinderSettings(long_side=long_side, largest=60)
     grey = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
     grey[:, : shape[1] // 3] = 200
@@ -187,8 +191,10 @@ def last_only() -> Graph:
     return g
 
 
-@pytest.mark.parametrize("most", [7, 800])
-def test_marks_are_those_of_the_cpu(emulator: Emulator, most: int) -> None:
+@pytest.mark.parametrize(("most", "order"), [(7, "forward"), (800, "reversed"), (800, 5)])
+@pytest.mark.usefixtures("emulator")
+def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
+    emulator = Emulator(order=order)
     settings = FinderSettings(largest=60, most=most)
     shape = (100, 200)
     frame = Frame(network_of(emulator, last_only()), shape, settings)

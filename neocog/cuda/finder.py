@@ -196,6 +196,7 @@ class CudaFinder:
         with self._at_work():
             given, told, launches = self._network.launches([x.shape])
             given.set(x.astype(np.float16).reshape(-1))
+            self._gpu.warmup(launches)
             for launch in launches:
                 self._gpu.launch(launch)
             planes = self._network.maps[self._network.output].planes
