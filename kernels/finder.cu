@@ -21,7 +21,7 @@ struct Tile {  // of finder_network.cu
 struct Mark {
     float left, top, wide, high, score;
     int kind;   // 0 .. 9 digits, 10 + k signs
-    int place;  // among the network's places
+    int order;  // of marks that score alike
     int alive;
 };
 
@@ -151,7 +151,8 @@ DEVICE int strongest(const float* at, int from, int to) {
 
 DEVICE float clipped_exp(float value) { return expf(fminf(fmaxf(value, -4.0f), 4.0f)); }
 
-// A place that is above `least` and above its neighbours is a mark; in no order.
+// A place that is above its neighbours is a mark if it is above `least` as a digit, and one if it is so
+// as a sign; in no order.
 KERNEL(64) peaks(const Tile* tiles, const Scale* scales, const float* maps, float least, Mark* marks,
                  u32* count) {
     start_next();
@@ -169,22 +170,24 @@ KERNEL(64) peaks(const Tile* tiles, const Scale* scales, const float* maps, floa
     const Scale scale = scales[tile.level];
     const float wide = UNIT * clipped_exp(at[2]), high = UNIT * clipped_exp(at[3]);
     const float side = fmaxf(wide, high);
-    const bool digit = at[0] >= at[1];
-    if (side < (digit ? scale.digit : scale.sign) || side > scale.largest) return;
     Mark mark;
     mark.left = ((x + 0.5f + at[4]) * CELL - 0.5f * wide) * scale.x;
     mark.top = ((y + 0.5f + at[5]) * CELL - 0.5f * high) * scale.y;
-    mark.wide = wide * scale.x, mark.high = high * scale.y;
-    mark.score = 1.0f / (1.0f + expf(-best));
-    mark.kind = digit ? strongest(at, 6, 16) : 10 + strongest(at, 16, PLANES);
-    mark.place = place, mark.alive = 1;
-    marks[atomicAdd(count, 1u)] = mark;
+    mark.wide = wide * scale.x, mark.high = high * scale.y, mark.alive = 1;
+    for (int sign = 0; sign < 2; sign++) {
+        if (!(at[sign] > least) || side < (sign ? scale.sign : scale.digit) || side > scale.largest)
+            continue;
+        mark.score = 1.0f / (1.0f + expf(-at[sign]));
+        mark.kind = sign ? 10 + strongest(at, 16, PLANES) : strongest(at, 6, 16);
+        mark.order = 2 * place + sign;
+        marks[atomicAdd(count, 1u)] = mark;
+    }
 }
 
-// Put the best MOST marks in their order: by score, then by place. best[MOST] tells how many came.
+// Put the best MOST marks in their order: by score, then by place and kind. best[MOST] tells how many came.
 KERNEL(THREADS) rank(const Mark* marks, const u32* count, Mark* best) {
     __shared__ float scores[THREADS];
-    __shared__ int places[THREADS];
+    __shared__ int orders[THREADS];
     start_next();
     wait_for_previous();
     const int n = (int)*count, me = blockIdx.x * THREADS + threadIdx.x;
@@ -195,10 +198,10 @@ KERNEL(THREADS) rank(const Mark* marks, const u32* count, Mark* best) {
     for (int start = 0; start < n; start += THREADS) {
         const int other = start + threadIdx.x;
         scores[threadIdx.x] = other < n ? marks[other].score : -1.0f;
-        places[threadIdx.x] = other < n ? marks[other].place : 0;
+        orders[threadIdx.x] = other < n ? marks[other].order : 0;
         __syncthreads();
         for (int i = 0; i < THREADS; i++)
-            before += scores[i] > mark.score || (scores[i] == mark.score && places[i] < mark.place);
+            before += scores[i] > mark.score || (scores[i] == mark.score && orders[i] < mark.order);
         __syncthreads();
     }
     if (me < n && before < MOST) best[before] = mark;

@@ -56,7 +56,7 @@ class Frame:
     grey : array of uint8, shape (H, W)
         The picture on the device.
     best : array of float32, shape (most + 1, 8)
-        Marks in their order: left, top, width, height, score, and as whole numbers kind, place,
+        Marks in their order: left, top, width, height, score, and as whole numbers kind, order,
         whether it is none that a better one overlaps; the last row's kind is how many came.
     launches : list of Launch
     """
@@ -72,7 +72,8 @@ class Frame:
         greys = xp.empty(int(ends[-1]), "uint8")
         self.grey = greys[: high * wide].reshape(high, wide)
         x, maps, inner = network.launches(padded)
-        self.count, self.marks = xp.zeros(1, "uint32"), xp.empty((len(maps), MARK_WORDS), "float32")
+        self.count = xp.zeros(1, "uint32")
+        self.marks = xp.empty((2 * len(maps), MARK_WORDS), "float32")  # a digit and a sign a place
         self.best = xp.zeros((settings.most + 1, MARK_WORDS), "float32")
         levels, scales = _tables(shape, shapes, padded, ends, settings)
         levels, scales = xp.asarray(levels), xp.asarray(scales)
@@ -104,7 +105,7 @@ class Frame:
             *inner,
             launch("peaks", len(places), places, scales, maps, least, self.marks, self.count,
                    threads=64),
-            launch("rank", -(-len(maps) // _THREADS), self.marks, self.count, self.best),
+            launch("rank", -(-len(self.marks) // _THREADS), self.marks, self.count, self.best),
             launch("suppress", 1, self.best, *shares),
         ]  # fmt: skip
 

@@ -7,6 +7,7 @@ written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,19 +191,31 @@ class LazyFinder:
     Parameters
     ----------
     model : FinderModel
+    device : str
+        As in `open_finder`.
     """
 
-    def __init__(self, model: FinderModel) -> None:
-        self.model = model
-        self._network: OnnxRuntime | OpenCV | None = None
+    def __init__(self, model: FinderModel, *, device: str = "cpu") -> None:
+        self.model, self.device = model, device
+        self._network: Network | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyFinder, (self.model,)
+        return partial(LazyFinder, device=self.device), (self.model,)
 
-    def __call__(self, x: Maps) -> Maps:
-        """(H, W) -> (C, H / 4, W / 4), on as many threads as OpenCV may take."""
+    def opened(self) -> Network:
+        """The network, on the CPU on as many threads as OpenCV may take."""
         import cv2
 
         if self._network is None:
-            self._network = open_finder(self.model, threads=max(1, cv2.getNumThreads()))
-        return self._network(x)
+            threads = max(1, cv2.getNumThreads())
+            self._network = open_finder(self.model, threads=threads, device=self.device)
+        return self._network
+
+    def __call__(self, x: Maps) -> Maps:
+        """(H, W) -> (C, H / 4, W / 4)."""
+        return self.opened()(x)
+
+    @property
+    def find(self) -> Any:
+        """What finds on its own, see `neocog.vision.finder.find`; None on the CPU."""
+        return getattr(self.opened(), "find", None)
