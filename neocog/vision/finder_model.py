@@ -134,7 +134,6 @@ class OnnxRuntime:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.set_denormal_as_zero", "1")
         self._session = onnxruntime.InferenceSession(
             model.onnx(), options, providers=["CPUExecutionProvider"]
         )
