@@ -18,7 +18,7 @@ from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
 from neocog.live.finder import Finder
-from neocog.live.frames import Closed, Feedback, Frame, Handoff
+from neocog.live.frames import Closed, Feedback, Frame, BoundedQueue
 from neocog.live.look import Looker, Roi
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
@@ -51,9 +51,9 @@ def grab_all(source: Stream) -> None:
         source.grab()
 
 
-class TestHandoff:
+class TestBoundedQueue:
     def test_every_item_goes_through_in_order(self) -> None:
-        line: Handoff[int] = Handoff(newest=False)
+        line: BoundedQueue[int] = BoundedQueue(newest=False)
 
         def send() -> None:
             for number in range(50):
@@ -67,24 +67,24 @@ class TestHandoff:
         assert line.dropped == 0
 
     def test_the_newest_item_takes_the_place_of_the_one_that_waits(self) -> None:
-        line: Handoff[int] = Handoff(newest=True)
+        line: BoundedQueue[int] = BoundedQueue(newest=True)
         for number in range(5):
             line.put(number)
         assert line.get() == 4
         assert line.dropped == 4
 
     def test_what_gives_way_may_leave_something_behind(self) -> None:
-        line: Handoff[list[int]] = Handoff(newest=True, merge=lambda old, new: old + new)
+        line: BoundedQueue[list[int]] = BoundedQueue(newest=True, merge=lambda old, new: old + new)
         for number in range(3):
             line.put([number])
         assert line.get() == [0, 1, 2]
 
     def test_nothing_comes_in_time(self) -> None:
         with pytest.raises(TimeoutError):
-            Handoff[int](newest=False).get(0.01)
+            BoundedQueue[int](newest=False).get(0.01)
 
     def test_closing_frees_whoever_waits(self) -> None:
-        line: Handoff[int] = Handoff(newest=False)
+        line: BoundedQueue[int] = BoundedQueue(newest=False)
         line.put(1)
         failures: list[str] = []
 
@@ -200,7 +200,7 @@ class TestPictures:
 
 def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
     source = Scripted(clip(("471", 3)), pause=0.2)
-    frames: Handoff[Frame] = Handoff(newest=False, depth=10)
+    frames: BoundedQueue[Frame] = BoundedQueue(newest=False, depth=10)
     capture = Capture(source, frames)
     capture.start()
     capture.join(20)
@@ -391,7 +391,7 @@ class TestPipeline:
 
 class TestCapture:
     def frames(self, source: Scripted) -> tuple[list[Frame], list[Notice], Capture]:
-        out: Handoff[Frame] = Handoff(newest=False)
+        out: BoundedQueue[Frame] = BoundedQueue(newest=False)
         notices: list[Notice] = []
         capture = Capture(source, out, tell=notices.append)
         capture.start()
@@ -422,7 +422,7 @@ class TestCapture:
         assert isinstance(capture.error, NothingToRead)
 
     def test_a_paced_file_keeps_its_time(self) -> None:
-        out: Handoff[Frame] = Handoff(newest=True)
+        out: BoundedQueue[Frame] = BoundedQueue(newest=True)
         start = time.perf_counter()
         capture = Capture(FrameSource(clip(("1", 11))), out, pace=50)
         capture.start()

@@ -21,7 +21,7 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frames import Frame, Handoff
+from neocog.live.frames import Frame, BoundedQueue
 from neocog.live.pipeline import Pipeline
 from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
@@ -232,7 +232,7 @@ def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
     frame = picture("1")
     source = Scripted([*[frame, SourceLost("gone")] * 5, frame])
     times: list[float] = []
-    out: Handoff[Frame] = Handoff(newest=False, depth=99)
+    out: BoundedQueue[Frame] = BoundedQueue(newest=False, depth=99)
 
     def tell(notice: Notice) -> None:
         times.append(time.monotonic())

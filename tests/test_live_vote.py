@@ -13,7 +13,7 @@ from neocog.errors import UsageError
 from neocog.live.align import Place, align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance, rivals
 from neocog.live.expected import Expected
-from neocog.live.look import Roi
+from neocog.live.roi import Roi
 from neocog.live.regions import Part
 from neocog.live.sheets import Sheet
 from neocog.live.tracks import Row, Tracker
