@@ -47,15 +47,6 @@ SETS = ("photos", "conditions", "blank", "forms", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """What `into_lines` needs of a mark."""
-
-    index: int
-    centre: tuple[float, float]
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
 class Task:
     """One picture to be read: where it comes from and its number."""
 
@@ -72,12 +63,8 @@ def best_digits(engine: Any, grey: np.ndarray, boxes: np.ndarray) -> list[str]:
 
 
 def text_of(found: Finding, chars: list[str]) -> str:
-    boxes = [
-        Box(k, (float(x + w / 2), float(y + h / 2)), max(1, round(float(h))))
-        for k, (x, y, w, h) in enumerate(found.boxes)
-    ]
-    lines = into_lines(boxes) if boxes else []
-    return "".join(chars[box.index] for line in lines for box in line)
+    lines = into_lines(found.boxes)
+    return "".join(chars[box] for line in lines for box in line)
 
 
 @cache

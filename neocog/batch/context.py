@@ -17,7 +17,7 @@ from neocog.network.odds import all_scores, learned_share
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
     from neocog.network.model import Model
-    from neocog.vision.find import Line
+    from neocog.vision.page import Line
 
 _PAGE = 4.0  # marks that the expectation of a page counts as much as
 _ROUNDS = 6

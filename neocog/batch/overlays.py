@@ -224,13 +224,13 @@ class StepFolder(_Folder):
 
     @property
     def _long_side(self) -> int:
-        from neocog.vision.find import LONG_SIDE
+        from neocog.vision.page import LONG_SIDE
 
         return LONG_SIDE
 
     def _draw(self, page: "Page", reading: PageReading, name: str) -> None:
         steps: dict[str, NDArray[np.uint8]] = {}
-        lines = self._reader.find(page.grey, trace=steps.__setitem__)
+        lines = self._reader.find(page.grey).lines
         steps["digits"] = _sheet([found.digit for line in lines for found in line.digits])
         for number, (step, picture) in enumerate(steps.items(), 1):
             path = self._place(reading, f"{name}-{number}-{step}.png")

@@ -85,20 +85,17 @@ class Policy:
         return usual if min_p is None else cls(**known | {"min_p": min_p})
 
     def odds(
-        self, found: "Answers", model: "Model", runs: NDArray[np.int64], *, strip: bool
+        self, found: "Answers", model: "Model", runs: NDArray[np.int64]
     ) -> float | NDArray[np.float64]:
         """How frequent marks that are no digits are among those of a page.
 
-        ``runs`` as :func:`neocog.batch.context.runs_of` numbers them; ``strip`` tells whether the
-        page was taken to be one line, cut out.
+        ``runs`` as :func:`neocog.batch.context.runs_of` numbers them.
         """
-        if strip:
-            return self.strip_odds
         return odds_of_page(found, model, self.page_odds, runs)
 
-    def unwritten(self, p: NDArray[np.floating], *, strip: bool) -> bool:
-        """Whether the marks of a page, or a strip, are, by their probabilities, no digits."""
-        if self.min_p == 0 or len(p) < self.many or strip:
+    def unwritten(self, p: NDArray[np.floating]) -> bool:
+        """Whether the marks of a page are, by their probabilities, no digits."""
+        if self.min_p == 0 or len(p) < self.many:
             return False
         return float(np.median(p)) < self.writing
 

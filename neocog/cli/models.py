@@ -22,9 +22,9 @@ def list_them(as_json: options.Json = False) -> None:
     """List the shipped models."""
     from neocog.errors import ModelError
     from neocog.messages import printable
-    from neocog.network.registry import list_models, models_dir
+    from neocog.network.registry import list_files, models_dir
 
-    entries = list_models()
+    entries = list_files()
     if not entries:
         raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     if as_json:
@@ -107,10 +107,10 @@ def verify(
     from neocog.bench.health import verify_model
     from neocog.errors import ModelError
     from neocog.messages import printable
-    from neocog.network.registry import list_models, models_dir, shipped_digests
+    from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}
-    wanted = names or sorted(shipped | {entry.name for entry in list_models()})
+    wanted = names or sorted(shipped | {entry.name for entry in list_files()})
     if not wanted:
         raise ModelError("no models are shipped here; give a model file, or train one")
     broken = []

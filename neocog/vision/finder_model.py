@@ -163,3 +163,27 @@ def open_finder(model: FinderModel, *, threads: int = 1) -> OnnxRuntime | OpenCV
         return OnnxRuntime(model, threads=threads)
     except ImportError:
         return OpenCV(model)
+
+
+class LazyFinder:
+    """A finder whose network is opened when it is first asked; it may go to another process.
+
+    Parameters
+    ----------
+    model : FinderModel
+    """
+
+    def __init__(self, model: FinderModel) -> None:
+        self.model = model
+        self._network: OnnxRuntime | OpenCV | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyFinder, (self.model,)
+
+    def __call__(self, x: Maps) -> Maps:
+        """(H, W) -> (C, H / 4, W / 4), on as many threads as OpenCV may take."""
+        import cv2
+
+        if self._network is None:
+            self._network = open_finder(self.model, threads=max(1, cv2.getNumThreads()))
+        return self._network(x)
