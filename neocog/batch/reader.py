@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
     from neocog.vision.decode import Page
+    from neocog.vision.finder import FinderSettings
     from neocog.vision.finder_model import FinderModel
     from neocog.vision.page import Layout, Line
 
@@ -110,11 +111,13 @@ class Reader:
             settings["pattern"] = self.pattern.form
         return settings
 
-    def find(self, grey: NDArray[np.uint8]) -> "Layout":
+    def find(
+        self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None
+    ) -> "Layout":
         """Find the digits of a grey page (H, W), as they are going to be read."""
         from neocog.vision.page import lay_out
 
-        return lay_out(grey, self.finder)
+        return lay_out(grey, self.finder, settings)
 
     def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
         """Recognise the digits that were found on a page, all in one batch.
