@@ -88,7 +88,7 @@ class TestDrawing:
         assert panels.layers(maps, height=100).max() > 200
 
     def test_what_the_finder_sees_is_drawn(self, view: View) -> None:
-        seen = panels.candidates(view.seen.found, height=240)
+        seen = panels.candidates(view.seen, height=240)
         assert seen.shape == (240, 320, 3)
         assert (seen == SURE).all(axis=2).any()
 

@@ -1,8 +1,9 @@
-"""One frame read as a still picture is: digits found, then recognised; nothing is kept of others."""
+"""One frame read as a still picture is: nothing is kept of the frames before."""
 
 import time
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,30 +12,39 @@ from neocog.batch.records import Box
 from neocog.live.frames import Frame
 from neocog.live.roi import Roi
 from neocog.live.tracks import Row
+from neocog.network.once import Once
+from neocog.vision.finder import FinderSettings, Finding
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
+    from neocog.network.engine import AnyEngine
     from neocog.vision.page import Layout
+
+LONG_SIDE = 640
+"""A frame, or the region of it that is read, is searched at this long side, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFrame:
-    """A frame and the digits that were found in it.
+    """A frame, and what the finder's network says of it.
 
     Attributes
     ----------
     frame : Frame
     bounds : tuple of int
         Left, top, width and height of the region that is read.
-    page : Layout
-        What was found; boxes in pixels of the region.
+    grey : ndarray of uint8, shape (H, W)
+        The region.
+    found : Finding
+        Boxes in pixels of the region.
     ms : float
         Milliseconds that finding took.
     """
 
     frame: Frame
     bounds: Box
-    page: "Layout"
+    grey: NDArray[np.uint8]
+    found: Finding
     ms: float
 
 
@@ -45,25 +55,22 @@ class FrameReading:
     Attributes
     ----------
     found : FoundFrame
+    page : Layout
+        Its lines; boxes in pixels of the region.
     rows : tuple of Row
-        Its lines, top to bottom; boxes in pixels of the frame.
+        Their digits, top to bottom; boxes in pixels of the frame.
     ms : float
         Milliseconds that recognising took.
     """
 
     found: FoundFrame
+    page: "Layout"
     rows: tuple[Row, ...]
     ms: float
 
-    @property
-    def middle_digit(self) -> NDArray[np.uint8] | None:
-        """The digit (28, 28) in the middle of the first line; None where there is no line."""
-        lines = [line for line in self.found.page.lines if line.digits]
-        return lines[0].digits[len(lines[0].digits) // 2].digit if lines else None
-
 
 class FrameReader:
-    """Reads frames.
+    """Reads frames: `find` and `recognise` may be at work at two frames at once.
 
     Parameters
     ----------
@@ -71,18 +78,11 @@ class FrameReader:
     """
 
     def __init__(self, reader: "Reader") -> None:
-        self._reader = reader
-
-    def find(self, frame: Frame, roi: Roi | None = None) -> FoundFrame:
-        """Find the digits of a frame, or of a region of it."""
-        import cv2
-
-        start = time.perf_counter()
-        left, top, width, height = bounds = (roi or Roi(0, 0, *frame.size)).within(frame.size)
-        region = frame.pixels[top : top + height, left : left + width]
-        grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
-        page = self._reader.find(grey)
-        return FoundFrame(frame, bounds, page, 1e3 * (time.perf_counter() - start))
+        self._reader = copy(reader)
+        self._once = Once(reader.engine)
+        self._reader.engine = cast("AnyEngine", self._once)
+        self._reader.rotate = reader.rotate or 0  # no frame is searched four times
+        self._settings = FinderSettings(long_side=LONG_SIDE)
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -90,19 +90,29 @@ class FrameReader:
         pixels[200:260, 300:308] = 40
         self.recognise(self.find(Frame(0, pixels, 0.0, 0.0)))
 
-    def recognise(self, found: FoundFrame) -> FrameReading:
-        """Recognise the digits of a frame, all in one batch."""
+    def find(self, frame: Frame, roi: Roi | None = None) -> FoundFrame:
+        """Ask the finder's network for the digits of a frame, or of a region of it."""
+        import cv2
+
         start = time.perf_counter()
-        lines = [line for line in found.page.lines if line.digits]
+        left, top, width, height = bounds = (roi or Roi(0, 0, *frame.size)).within(frame.size)
+        region = frame.pixels[top : top + height, left : left + width]
+        grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
+        found = self._reader.look(grey, settings=self._settings)
+        return FoundFrame(frame, bounds, grey, found, 1e3 * (time.perf_counter() - start))
+
+    def recognise(self, found: FoundFrame) -> FrameReading:
+        """Choose the digits of a frame among what was found, and recognise them."""
+        start = time.perf_counter()
+        self._once.forget()
+        page = self._reader.find(found.grey, found=found.found)
+        read = iter(self._reader.recognise(page.lines))
         left, top = found.bounds[:2]
-        read = iter(self._reader.recognise(lines))
         rows = []
-        for line in lines:
+        for line in page.lines:
             digits = [next(read) for _ in line.digits]
+            boxes = [(one.box[0] + left, one.box[1] + top, *one.box[2:]) for one in digits]
             rows.append(
-                tuple(
-                    replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
-                    for digit in digits
-                )
+                tuple(replace(one, box=box) for one, box in zip(digits, boxes, strict=True))
             )
-        return FrameReading(found, tuple(rows), 1e3 * (time.perf_counter() - start))
+        return FrameReading(found, page, tuple(rows), 1e3 * (time.perf_counter() - start))

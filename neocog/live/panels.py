@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import Box
 from neocog.live.draw import SURE, UNSURE, Colour, Picture, draw_text, rectangle
-from neocog.live.frame_reader import FoundFrame
+from neocog.live.frame_reader import FrameReading
 from neocog.vision.finder import normalised
 
 _GAP = 2  # pixels between two maps
@@ -52,21 +52,18 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
     return _fitted(np.concatenate(bands), height)
 
 
-def candidates(found: FoundFrame, *, height: int) -> Picture:
+def candidates(seen: FrameReading, *, height: int) -> Picture:
     """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     import cv2
 
-    left, top, wide, high = found.bounds
-    region = found.frame.pixels[top : top + high, left : left + wide]
-    local = normalised(np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8))
-    grey = np.clip(128 + _CONTRAST * local, 0, 255).astype(np.uint8)
+    grey = np.clip(128 + _CONTRAST * normalised(seen.found.grey), 0, 255).astype(np.uint8)
     out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
-    for line in found.page.lines:
+    for line in seen.page.lines:
         for digit in line.digits:
             _marked(out, digit.box, f"{100 * digit.score:.0f}", SURE)
         for sign in line.signs:
             _marked(out, sign.box, sign.char, UNSURE)
-    draw_text(out, [f"{found.page.left_out} more places are not sure enough"])
+    draw_text(out, [f"{seen.page.left_out} more places are not sure enough"])
     return _fitted(out, height)
 
 

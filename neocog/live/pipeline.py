@@ -306,8 +306,10 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     """Return every layer's response to the middle digit of a frame's first line."""
     from neocog.network.u0 import u0_from_digits
 
-    digit = seen.middle_digit
-    return None if digit is None else reader.engine.maps(u0_from_digits(digit[None]))
+    if not seen.page.lines:
+        return None
+    places = seen.page.lines[0].digits
+    return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
 
 
 def warm(reader: "Reader") -> None:

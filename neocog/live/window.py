@@ -113,7 +113,7 @@ class Controls:
             part = picture[60:]
             draw_text(part, panels.help_lines())
         if self.steps:
-            picture = panels.beside(picture, panels.candidates(view.seen.found, height=height))
+            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
         if self.layers and view.maps:
             picture = panels.beside(picture, panels.layers(view.maps, height=height))
         return picture
