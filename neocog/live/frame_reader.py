@@ -1,4 +1,4 @@
-"""One frame read as a still picture is: nothing is kept of the frames before."""
+"""One frame read as a still picture is; digits that stand still are recognised now and then."""
 
 import time
 from copy import copy
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import Box
 from neocog.live.frames import Frame
+from neocog.live.recent import RecentAnswers
 from neocog.live.roi import Roi
 from neocog.live.tracks import Row
-from neocog.network.once import Once
 from neocog.vision.finder import FinderSettings, Finding
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
+
+MOST = 64
+"""Boxes of a frame that are looked at, the finder's best: a desk full of marks takes no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,10 @@ class FrameReader:
 
     def __init__(self, reader: "Reader") -> None:
         self._reader = copy(reader)
-        self._once = Once(reader.engine)
-        self._reader.engine = cast("AnyEngine", self._once)
+        self._recent = RecentAnswers(reader.engine)
+        self._reader.engine = cast("AnyEngine", self._recent)
         self._reader.rotate = reader.rotate or 0  # no frame is searched four times
-        self._settings = FinderSettings(long_side=LONG_SIDE)
+        self._settings = FinderSettings(long_side=LONG_SIDE, most=MOST)
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -104,7 +107,7 @@ class FrameReader:
     def recognise(self, found: FoundFrame) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
-        self._once.forget()
+        self._recent.next_frame()
         page = self._reader.find(found.grey, found=found.found)
         read = iter(self._reader.recognise(page.lines))
         left, top = found.bounds[:2]
