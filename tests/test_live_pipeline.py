@@ -20,6 +20,7 @@ from neocog.live.capture import Capture, Notice
 from neocog.live.frame_reader import FrameReader
 from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.pipeline import Pipeline, Settings, View
+from neocog.live.recent import RecentAnswers
 from neocog.live.roi import Roi
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
 from neocog.live.video import Stream, without_password
@@ -252,24 +253,30 @@ class TestPipeline:
             view = next(iter(pipeline))
         assert sum(map(len, view.seen.rows)) <= 2
 
-    def test_every_frame_is_found_and_recognised_anew(self, reader: Reader) -> None:
-        calls = []
-        whole = reader.engine.recognise
+    def test_digits_that_stand_still_are_recognised_now_and_then(self, reader: Reader) -> None:
+        asked: list[int] = []
 
         class Counting:
             batch, device = reader.engine.batch, "cpu"
 
             def recognise(self, digits: np.ndarray, *, batch: int | None = None) -> object:
-                calls.append(len(digits))
-                return whole(digits, batch=batch)
+                asked.append(len(digits))
+                return reader.engine.recognise(digits, batch=batch)
 
-        same = Reader(MODEL, device="cpu")
-        same.engine = Counting()  # type: ignore[assignment]
-        frames = [picture("471")] * 5
-        with Pipeline(open_source(frames), same) as pipeline:
-            calls.clear()
-            list(pipeline)
-        assert calls == [3] * 5, "one batch of all digits for each frame, though all are alike"
+        recent = RecentAnswers(Counting())  # type: ignore[arg-type]
+        digits, others = np.zeros((2, 3, 28, 28), np.uint8)
+        for place in range(3):
+            digits[place, 4:24, 4 + 6 * place : 8 + 6 * place] = 255
+            others[place, 4 + 6 * place : 8 + 6 * place, 4:24] = 255
+        first = recent.recognise(digits)
+        for _ in range(12):
+            recent.next_frame()
+            answers = recent.recognise(np.minimum(digits, 250)[::-1])
+            assert answers.label.tolist() == first.label.tolist()[::-1]
+        assert sum(asked) == 3 + 12
+        assert max(asked[1:]) < 3, "they do not fall due together"
+        recent.recognise(others)
+        assert asked[-1] == 3
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))
