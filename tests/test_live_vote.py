@@ -258,12 +258,11 @@ class TestAnnouncements:
             watcher.see(times=25)
             assert watcher.news[number:] == [text]
 
-    def test_a_stroke_or_a_ring_takes_longer_to_be_a_number(self) -> None:
-        for text in ("1", "0", "11"):
-            assert Watcher().see(row(text, x=99, y=99), times=9) == []
-            assert Watcher().see(row(text, x=99, y=99), times=15) == [text]
-            assert Watcher(rules=Rules(lone=True)).see(row(text, x=99, y=99), times=9) == [text]
-        assert Watcher().see(row("10", x=99, y=99), times=9) == ["10"]
+    def test_a_single_digit_must_be_surer_than_several(self) -> None:
+        for text, p, told in (("5", 0.9, False), ("5", 0.99, True), ("52", 0.9, True)):
+            line = row(text, x=99, y=99, p=p)
+            assert bool(Watcher().see(line, times=60)) is told
+            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=60) == [text]
 
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()

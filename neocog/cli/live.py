@@ -125,7 +125,7 @@ def live(
     settings = Settings(
         agreement=agreement,
         expected=expected,
-        rules=Rules(lone=expected.digits is not None),
+        rules=Rules() if expected.digits is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),

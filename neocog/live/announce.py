@@ -1,8 +1,8 @@
 """A number is announced once: when it has stood still for long enough, and is no doubtful variant.
 
-A number that the frame's border may cut off is not announced. What speaks against a text makes it
-wait longer: a low confidence, a single digit or ones alone, and a text that is nearly one announced
-just before (the sheet comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
+A number that the frame's border may cut off is not announced, nor one that is too little likely to
+be a number. What speaks against a text makes it wait longer: a low confidence, and a text that is
+nearly one announced just before (the sheet comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
 more often than the other; until then nothing is announced.
 """
 
@@ -36,8 +36,9 @@ class Rules:
         no longer speaks against what is read now.
     ahead : float
         A text must have been read so many times as often as any other reading of its line.
-    lone : bool
-        Whether a single digit, or ones alone, is no reason for doubt.
+    evidence : float
+        Log odds that its digits are digits must have together: 3 is a single one of 0.95. A desk
+        has something like a digit everywhere, but seldom several.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -47,7 +48,7 @@ class Rules:
     sure: float = 0.8
     again: float = 2.0
     ahead: float = 2.0
-    lone: bool = False
+    evidence: float = 3.0
     border: float = 0.1
 
 
@@ -123,7 +124,9 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last or not allows(track.text):
                 continue
-            if track.steady < self._needed(track) or self._cut(track, size):
+            if track.evidence < self.rules.evidence or self._cut(track, size):
+                continue
+            if track.steady < self._needed(track):
                 continue
             if self._disputed(track, tracks):
                 continue
@@ -177,16 +180,10 @@ class Announcer:
         rules = self.rules
         doubts = (
             (track.confidence < rules.sure)
-            + (bare(track.text) and not rules.lone)
             + any(alike(track.text, text) for text in self._last)
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)
         return needed
-
-
-def bare(text: str) -> bool:
-    """Whether a text is no more than a stroke or a ring, of which a desk has many."""
-    return len(text) == 1 or set(text) == {"1"}
 
 
 def at_border(box: Box, size: tuple[int, int], share: float) -> bool:

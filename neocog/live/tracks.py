@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import log
 
 from neocog.batch.records import REJECTED, Box, DigitReading
 from neocog.live.align import Pairs, Place, align, moved
@@ -11,6 +12,7 @@ from neocog.live.vote import Agreement, Votes
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
 
+_SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
 
 
@@ -90,6 +92,12 @@ class Track:
     def confidence(self) -> float:
         """Mean probability of the least probable digit."""
         return min((digit.p for digit in self.shown), default=0.0)
+
+    @property
+    def evidence(self) -> float:
+        """Log odds of its digits, added up: how surely there is a number at all."""
+        p = [min(max(digit.p, 1 - _SUREST), _SUREST) for digit in self.shown]
+        return sum(log(one / (1 - one)) for one in p)
 
     @property
     def alive(self) -> bool:
