@@ -85,6 +85,7 @@ class FrameReader:
         self._recent = RecentAnswers(reader.engine)
         self._reader.engine = cast("AnyEngine", self._recent)
         self._reader.rotate = reader.rotate or 0  # no frame is searched four times
+        self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._settings = FinderSettings(long_side=LONG_SIDE, most=MOST)
 
     def warm(self) -> None:
