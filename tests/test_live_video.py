@@ -21,7 +21,7 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frames import Frame, BoundedQueue
+from neocog.live.frames import BoundedQueue, Frame
 from neocog.live.pipeline import Pipeline
 from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source

@@ -282,7 +282,6 @@ class TestAnnouncements:
         assert len(watcher.announcer._said) <= 2
 
 
-
 class TestDisputes:
     """Two readings of one line: the one must be read far more often than the other."""
 

@@ -110,8 +110,8 @@ def live(
     """
     from neocog.live.announce import Rules
     from neocog.live.expected import Expected
-    from neocog.live.roi import Roi
     from neocog.live.pipeline import Settings
+    from neocog.live.roi import Roi
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source
     from neocog.live.vote import Agreement

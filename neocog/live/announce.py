@@ -2,8 +2,8 @@
 
 A number that the frame's border may cut off is not announced, nor one that is too little likely to
 be a number. What speaks against a text makes it wait longer: a low confidence, and a text that is
-nearly one announced just before (the sheet comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
-more often than the other; until then nothing is announced.
+nearly one announced just before (the sheet comes, goes or is blurred). Where frames read a line in
+two ways the one must have been read far more often than the other; until then nothing is announced.
 """
 
 from collections import Counter
@@ -178,9 +178,8 @@ class Announcer:
     def _needed(self, track: Track) -> int:
         """Frames for which a line's text must have stood."""
         rules = self.rules
-        doubts = (
-            (track.confidence < rules.sure)
-            + any(alike(track.text, text) for text in self._last)
+        doubts = (track.confidence < rules.sure) + any(
+            alike(track.text, text) for text in self._last
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)
         return needed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from neocog.errors import InputError, NeocogError, NothingToRead
-from neocog.live.frames import Closed, Frame, BoundedQueue
+from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.sources import Source, SourceLost
 
 Kind = Literal["open", "lost", "back"]

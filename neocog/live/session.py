@@ -13,10 +13,10 @@ from neocog.live.announce import Announcement
 from neocog.live.capture import Notice
 from neocog.live.draw import draw
 from neocog.live.frames import Closed
-from neocog.live.roi import Roi
 from neocog.live.measures import Meter
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
+from neocog.live.roi import Roi
 from neocog.live.sinks import LineFile, check_outputs
 from neocog.live.sources import Source
 from neocog.messages import tell

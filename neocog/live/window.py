@@ -10,8 +10,8 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
-from neocog.live.roi import Roi
 from neocog.live.pipeline import Pipeline, View
+from neocog.live.roi import Roi
 
 if TYPE_CHECKING:
     from neocog.live.session import Session
