@@ -259,7 +259,7 @@ class TestAnnouncements:
             assert watcher.news[number:] == [text]
 
     def test_a_single_digit_must_be_surer_than_several(self) -> None:
-        for text, p, told in (("5", 0.9, False), ("5", 0.99, True), ("52", 0.9, True)):
+        for text, p, told in (("5", 0.9, False), ("5", 0.995, True), ("52", 0.95, True)):
             line = row(text, x=99, y=99, p=p)
             assert bool(Watcher().see(line, times=60)) is told
             assert Watcher(rules=Rules(evidence=0.0)).see(line, times=60) == [text]

@@ -9,6 +9,7 @@ two ways the one must have been read far more often than the other; until then n
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 
 from neocog.batch.records import Box
 from neocog.live.tracks import Track
@@ -37,8 +38,8 @@ class Rules:
     ahead : float
         A text must have been read so many times as often as any other reading of its line.
     evidence : float
-        Log odds that its digits are digits must have together: 3 is a single one of 0.95. A desk
-        has something like a digit everywhere, but seldom several.
+        Log odds that its digits must have together. A desk has something like a digit everywhere,
+        but seldom several; by default one in a hundred such numbers may be none.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -48,7 +49,7 @@ class Rules:
     sure: float = 0.8
     again: float = 2.0
     ahead: float = 2.0
-    evidence: float = 3.0
+    evidence: float = log(99)
     border: float = 0.1
 
 
