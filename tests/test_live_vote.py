@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neocog.errors import UsageError
-from neocog.live.align import Place, align, moved
+from neocog.live.align import align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance, rivals
 from neocog.live.expected import Expected
 from neocog.live.roi import Roi
@@ -21,8 +21,8 @@ SIZE = (640, 480)
 TEXTS = st.text("0123456789?", min_size=1, max_size=8)
 
 
-def places(text: str, *, x: int = 0, y: int = 100) -> list[Place]:
-    return [Place(digit.char, digit.box) for digit in row(text, x=x, y=y)]
+def places(text: str, *, x: int = 0, y: int = 100) -> Row:
+    return row(text, x=x, y=y)
 
 
 class Watcher:
@@ -118,7 +118,7 @@ class TestAlign:
         assert cost > 0.55
 
     def test_lines_of_another_size_are_strangers(self) -> None:
-        large = [Place(d.char, d.box) for d in row("123", tall=100)]
+        large = row("123", tall=100)
         assert align(places("123"), large)[1] > 1
 
     @given(TEXTS, TEXTS, st.integers(-60, 60), st.integers(-30, 30))

@@ -6,7 +6,7 @@ from itertools import count
 from math import log
 
 from neocog.batch.records import REJECTED, Box, DigitReading
-from neocog.live.align import Pairs, Place, align, moved
+from neocog.live.align import Pairs, align, moved
 from neocog.live.vote import Agreement, Votes
 
 Row = tuple[DigitReading, ...]
@@ -155,12 +155,10 @@ def match(
     left : list of int
         Rows that are new.
     """
-    places = [[Place(d.char, d.box) for d in row] for row in rows]
     options = []
     for track in tracks:
-        old = [Place(d.char, d.box) for d in track.digits]
-        for row, new in enumerate(places):
-            pairs, cost = align(old, new, expected=track.step)
+        for row, new in enumerate(rows):
+            pairs, cost = align(track.digits, new, expected=track.step)
             if cost < _SAME:
                 options.append((cost, track.number, row, pairs))
     matches: dict[int, tuple[int, Pairs]] = {}
@@ -174,7 +172,7 @@ def match(
 
 def seen(track: Track, row: Row, pairs: Pairs, agreement: Agreement) -> Track:
     """Return a track with the votes of one more frame."""
-    step = moved([Place(d.char, d.box) for d in track.digits], [_place(d) for d in row], pairs)
+    step = moved(track.digits, row, pairs)
     digits = []
     for i, j in pairs:
         old = track.digits[i] if i is not None else None
@@ -214,10 +212,6 @@ def _voted(
 
 def _shifted(box: Box, step: tuple[float, float]) -> Box:
     return round(box[0] + step[0]), round(box[1] + step[1]), box[2], box[3]
-
-
-def _place(digit: DigitReading) -> Place:
-    return Place(digit.char, digit.box)
 
 
 def _height(track: Track) -> tuple[int, int]:

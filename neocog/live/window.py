@@ -133,7 +133,7 @@ class Controls:
         view, session = self._view, self.session
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(view, source=session.source.name, model=session.reader.model.id)
+            record = records.frame(view, source=session.source.name, **session.networks)
             told = to_json(record, indent=1) + "\n"
             for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
                 with atomic_write(name) as file:
