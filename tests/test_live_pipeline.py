@@ -17,13 +17,15 @@ from threadpoolctl import threadpool_info
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frame_reader import FrameReader
+from neocog.live.frame_reader import LONG_SIDE, FrameReader
 from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recent import RecentAnswers
 from neocog.live.roi import Roi
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
+from neocog.live.thread_limits import finder_threads
 from neocog.live.video import Stream, without_password
+from neocog.vision.finder import FinderSettings
 from tests.live_support import MODEL, MjpegServer, Scripted, clip, picture, save_video
 
 
@@ -190,10 +192,10 @@ class TestQuiet:
         cv2.setNumThreads(2)
         before = self.state()
         with Pipeline(FrameSource(clip(("471", 3))), reader) as pipeline:
-            assert self.state()[:2] == (0.0005, 1)
+            assert self.state()[:2] == (0.0005, finder_threads())
             with Pipeline(FrameSource(clip(("471", 3))), reader) as other:
                 list(other)
-            assert self.state()[:2] == (0.0005, 1), "the first one goes on"
+            assert self.state()[:2] == (0.0005, finder_threads()), "the first one goes on"
             list(pipeline)
         assert self.state() == before
         pipeline.stop()
@@ -277,6 +279,31 @@ class TestPipeline:
         assert max(asked[1:]) < 3, "they do not fall due together"
         recent.recognise(others)
         assert asked[-1] == 3
+
+    def test_where_finding_is_slow_frames_are_reduced_while_digits_are_in_view(
+        self, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sides: list[int] = []
+        look = Reader.look
+
+        def slow(self: Reader, grey: np.ndarray, *, settings: FinderSettings) -> object:
+            sides.append(settings.long_side)
+            time.sleep(0.05)
+            return look(self, grey, settings=settings)
+
+        monkeypatch.setattr(Reader, "look", slow)
+        frames = FrameReader(reader, hurry=True)
+        texts = []
+        for n in range(24):
+            seen = frames.recognise(frames.find(Frame(n, picture("471", tall=96), 0.0, 0.0)))
+            texts += ["".join(digit.char for digit in row) for row in seen.rows]
+        assert texts == ["471"] * 24
+        assert sides[-8:].count(LONG_SIDE) == 2
+        assert min(sides) < LONG_SIDE / 2
+        sides.clear()
+        for n in range(24):
+            frames.recognise(frames.find(Frame(n, picture(""), 0.0, 0.0)))
+        assert set(sides[4:]) == {LONG_SIDE}
 
     def test_a_file_paced_like_a_camera_drops_frames_and_counts_them(self, reader: Reader) -> None:
         frames = clip(("471", 60))

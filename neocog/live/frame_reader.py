@@ -1,6 +1,7 @@
 """One frame read as a still picture is; digits that stand still are recognised now and then."""
 
 import time
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import Box
+from neocog.batch.records import REJECTED, Box
 from neocog.live.frames import Frame
 from neocog.live.recent import RecentAnswers
 from neocog.live.roi import Roi
@@ -27,6 +28,12 @@ MOST = 64
 """Boxes of a frame that are looked at, the finder's best: a desk full of marks takes no longer."""
 
 
+_SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
+_ENTIRE_EVERY = 4  # frames; the others are reduced where finding is slow
+_LEGIBLE = 28  # pixels that the lowest digit keeps then; the digit network sees 20
+_LEAST_SIDE = 192  # pixels of a long side; below it no time is saved
+
+
 @dataclass(frozen=True, slots=True)
 class FoundFrame:
     """A frame, and what the finder's network says of it.
@@ -40,6 +47,8 @@ class FoundFrame:
         The region.
     found : Finding
         Boxes in pixels of the region.
+    entire : bool
+        Whether it was searched at `LONG_SIDE`, for digits of all sizes.
     ms : float
         Milliseconds that finding took.
     """
@@ -48,6 +57,7 @@ class FoundFrame:
     bounds: Box
     grey: NDArray[np.uint8]
     found: Finding
+    entire: bool
     ms: float
 
 
@@ -78,15 +88,20 @@ class FrameReader:
     Parameters
     ----------
     reader : Reader
+    hurry : bool
+        Whether frames that do not wait are searched at fewer sizes where finding is slow: while
+        digits are in view, three of four are reduced until the lowest is 28 pixels high.
     """
 
-    def __init__(self, reader: "Reader") -> None:
+    def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
         self._reader = copy(reader)
         self._recent = RecentAnswers(reader.engine)
         self._reader.engine = cast("AnyEngine", self._recent)
         self._reader.rotate = reader.rotate or 0  # no frame is searched four times
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
-        self._settings = FinderSettings(long_side=LONG_SIDE, most=MOST)
+        self._hurry, self._count = hurry, 0
+        self._entire_ms = 0.0  # running mean
+        self._side = LONG_SIDE  # of frames that are not searched entirely
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -102,8 +117,15 @@ class FrameReader:
         left, top, width, height = bounds = (roi or Roi(0, 0, *frame.size)).within(frame.size)
         region = frame.pixels[top : top + height, left : left + width]
         grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
-        found = self._reader.look(grey, settings=self._settings)
-        return FoundFrame(frame, bounds, grey, found, 1e3 * (time.perf_counter() - start))
+        slow = self._hurry and self._entire_ms > _SLOW
+        entire = not slow or self._count % _ENTIRE_EVERY == 0
+        self._count += 1
+        side = LONG_SIDE if entire else self._side
+        found = self._reader.look(grey, settings=FinderSettings(long_side=side, most=MOST))
+        ms = 1e3 * (time.perf_counter() - start)
+        if entire:
+            self._entire_ms += (ms - self._entire_ms) / 8
+        return FoundFrame(frame, bounds, grey, found, entire, ms)
 
     def recognise(self, found: FoundFrame) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
@@ -119,4 +141,13 @@ class FrameReader:
             rows.append(
                 tuple(replace(one, box=box) for one, box in zip(digits, boxes, strict=True))
             )
+        if found.entire:
+            self._side = legible(rows, max(found.bounds[2:]))
         return FrameReading(found, page, tuple(rows), 1e3 * (time.perf_counter() - start))
+
+
+def legible(rows: Sequence[Row], long_side: int) -> int:
+    """Return the long side at which the lowest digit that was read is still found."""
+    heights = [digit.box[3] for row in rows for digit in row if digit.char != REJECTED]
+    wanted = long_side * _LEGIBLE / min(heights) if heights else LONG_SIDE
+    return round(min(max(wanted, _LEAST_SIDE), LONG_SIDE))

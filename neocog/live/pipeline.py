@@ -157,7 +157,7 @@ class Pipeline:
         self.switches = Switches()
         self.source, self.reader = source, reader
         newest = source.live or settings.replay_fps is not None
-        self._frame_reader = FrameReader(reader)
+        self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames: BoundedQueue[Frame] = BoundedQueue(
             newest=newest, depth=_WAITING if newest else 1
         )

@@ -6,7 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from neocog.network.shares import cores
+
 _TURN = 0.0005  # seconds; at Python's 0.005 whoever must speak five times a frame waits 25 ms
+
+_MOST = 4  # threads of the finder's network; with more a frame is hardly found sooner
 
 _lock = threading.Lock()
 _holders: list[object] = []
@@ -14,7 +18,7 @@ _before: list[tuple[float, int, Any]] = []  # interval, OpenCV's threads, BLAS's
 
 
 def limit_threads() -> Callable[[], None]:
-    """Hold OpenCV and BLAS to one thread, and threads to short turns.
+    """Hold BLAS to one thread, OpenCV and the finder to some, and threads to short turns.
 
     Returns
     -------
@@ -31,7 +35,7 @@ def limit_threads() -> Callable[[], None]:
             _before.append((sys.getswitchinterval(), cv2.getNumThreads(), limits))
         _holders.append(holder)
         sys.setswitchinterval(_TURN)
-        cv2.setNumThreads(1)
+        cv2.setNumThreads(finder_threads())
 
     def let_go() -> None:
         with _lock:
@@ -45,6 +49,11 @@ def limit_threads() -> Callable[[], None]:
                 limits.restore_original_limits()
 
     return let_go
+
+
+def finder_threads() -> int:
+    """Threads of the finder's network: half of the cores, the stages beside it need some."""
+    return max(1, min(_MOST, cores() // 2))
 
 
 def settle() -> None:
