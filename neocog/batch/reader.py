@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.context import in_clean_numbers, runs_of
+from neocog.batch.evidence import log_odds, weighed
 from neocog.batch.pattern import Pattern
-from neocog.batch.policy import NO_WRITING, Policy
+from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.sources import check_file
-from neocog.errors import InputError
-from neocog.network.odds import expecting_digits, of_lone_digits
+from neocog.errors import InputError, UsageError
+from neocog.network.odds import of_lone_digits
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from neocog.network.model import Model
     from neocog.vision.decode import Page
     from neocog.vision.finder_model import FinderModel
-    from neocog.vision.page import Layout, Line
+    from neocog.vision.page import Layout, Line, Place
 
 Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
 """A picture file, its bytes, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
@@ -58,11 +58,14 @@ class Reader:
     pattern : str, optional
         What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to cut a
         line, one with so many digits is taken; none is made up.
+    rotate : int, optional
+        Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
+        it is not given.
 
     Raises
     ------
     ModelError
-        If the model is missing or broken.
+        If the model or the finder is missing or broken.
     UsageError
         If the thresholds make no sense, or the card shows no errors as rare as ``max_error``.
     DeviceError
@@ -87,11 +90,14 @@ class Reader:
         batch: int | None = None,
         finder: "str | Path | FinderModel | None" = None,
         pattern: str | None = None,
+        rotate: int | None = None,
     ) -> None:
         from neocog.network.engine import open_engine
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT, FINDER, find_model
         from neocog.vision.finder_model import FinderModel, LazyFinder, load_finder
+        from neocog.vision.page import TURNS
+        from neocog.vision.search import Weights
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
@@ -100,6 +106,9 @@ class Reader:
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
         self.finder = LazyFinder(finder)
+        if rotate is not None and rotate not in TURNS:
+            raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
+        self.rotate, self.weights = rotate, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
     @property
@@ -108,13 +117,18 @@ class Reader:
         settings: dict[str, Any] = {"min_p": self.policy.min_p}
         if self.pattern is not None:
             settings["pattern"] = self.pattern.form
+        if self.rotate is not None:
+            settings["rotate"] = self.rotate
         return settings
 
     def find(self, grey: NDArray[np.uint8]) -> "Layout":
         """Find the digits of a grey page (H, W), as they are going to be read."""
         from neocog.vision.page import lay_out
 
-        return lay_out(grey, self.finder)
+        count = self.pattern.digits if self.pattern else None
+        return lay_out(
+            grey, self.finder, self._known, count=count, turn=self.rotate, weights=self.weights
+        )
 
     def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
         """Recognise the digits that were found on a page, all in one batch.
@@ -136,14 +150,14 @@ class Reader:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
         boxes = [_box(place.box, scale) for place in places]
-        return self.judge(answers, boxes, runs=runs_of(lines))
+        return self.judge(answers, boxes, places=places)
 
     def judge(
         self,
         answers: "Answers",
         boxes: "Sequence[Box]",
         *,
-        runs: NDArray[np.int64] | None = None,
+        places: "Sequence[Place] | None" = None,
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -153,23 +167,16 @@ class Reader:
             Of the network, for B marks.
         boxes : sequence of tuple of int
             Where each stands in its picture.
-        runs : ndarray of int, shape (B,), optional
-            Which of the marks of one page stand close together, as
-            :func:`neocog.batch.context.runs_of` tells; without it they are digits that nobody
-            searched for, each in a picture of its own.
+        places : sequence of Place, optional
+            What the finder said of them; without it they are digits that nobody searched for,
+            each in a picture of its own.
         """
-        unwritten = np.zeros(len(boxes), np.bool_)
-        if runs is None:
+        if places is None:
             answers = of_lone_digits(answers, self.model)
         else:
-            unwritten |= self.policy.unwritten(answers.p)
-            odds = self.policy.odds(answers, self.model, runs)
-            answers = expecting_digits(answers, self.model, odds)
-            unwritten &= ~in_clean_numbers(answers, runs)
-        return tuple(
-            self._digit(answers, index, box, bool(unwritten[index]))
-            for index, box in enumerate(boxes)
-        )
+            prior, kinds = np.array([p.prior for p in places]), np.array([p.kind for p in places])
+            answers = weighed(answers, self.model, prior, kinds, self.weights)
+        return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
@@ -247,15 +254,21 @@ class Reader:
             fits=bool(chars) and all(map(pattern.fits, chars)) if pattern else None,
         )
 
-    def _digit(
-        self, answers: "Answers", index: int, box: tuple[int, int, int, int], unwritten: bool
-    ) -> DigitReading:
+    def _known(
+        self,
+        digits: NDArray[np.uint8],
+        prior: NDArray[np.float64],
+        kinds: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Log odds that places (N,) are the digits that the network takes them for."""
+        answers = self.engine.recognise(digits, batch=self.batch)
+        return log_odds(answers, self.model, prior, kinds, self.weights)
+
+    def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])
         p = float(answers.p[index])
         margin = float(answers.margin[index])
         reason = self.policy.reason(answers, index)
-        if unwritten:
-            reason = reason or NO_WRITING
         char = REJECTED if reason else str(label)
         return DigitReading(char, p, margin, box, reason)
 

@@ -28,8 +28,8 @@ class DigitReading:
     box : tuple of int
         x, y, width, height in pixels of the upright picture.
     reason : str or None
-        Why the place was rejected: ``no response``, ``two answers``, ``not a digit``,
-        ``no writing``; see :mod:`neocog.batch.policy`.
+        Why the place was rejected: ``no response``, ``two answers``, ``not a digit``;
+        see :mod:`neocog.batch.policy`.
     """
 
     char: str

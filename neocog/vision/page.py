@@ -1,18 +1,23 @@
 """From a grey page to lines of normalised digits: the finder's boxes, cropped and put in order."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.crop import digit_of_box
-from neocog.vision.finder import SIGNS, FinderSettings, Finding, Network, find
-from neocog.vision.lines import into_lines
+from neocog.vision.finder import SIGNS, FinderSettings, Network, find
+from neocog.vision.search import Hypothesis, Known, Search, SearchSettings, Weights
 
 LONG_SIDE = 1600
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
+TURNS = (0, 90, 180, 270)
+
 Box = tuple[int, int, int, int]
+Grey = NDArray[np.uint8]
+
+_ALIKE = 0.8  # share of the union of two boxes from which they are one and the same hypothesis
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,16 @@ class Place:
         How surely the finder takes it for a digit, 0 .. 1.
     kind : int
         Which digit the finder takes it for: a guess.
+    prior : float
+        Log odds that it is a digit, by all but the digit network: see
+        `neocog.vision.search.Weights`.
     """
 
     box: Box
     digit: NDArray[np.uint8]
     score: float
     kind: int
+    prior: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,15 @@ class Layout:
 
 
 def lay_out(
-    grey: NDArray[np.uint8], network: Network, settings: FinderSettings | None = None
+    grey: Grey,
+    network: Network,
+    known: Known,
+    *,
+    count: int | None = None,
+    turn: int | None = 0,
+    weights: Weights | None = None,
+    settings: SearchSettings | None = None,
+    finder: FinderSettings | None = None,
 ) -> Layout:
     """Find the digits of a page, in reading order.
 
@@ -102,27 +119,76 @@ def lay_out(
         The page.
     network : callable
         The finder's, see `neocog.vision.finder.Network`.
-    settings : FinderSettings, optional
+    known : callable
+        The digit network's word, see `neocog.vision.search.Known`.
+    count : int, optional
+        Digits that each line is expected to have.
+    turn : int or None
+        Degrees clockwise by which the page is turned to be read; None: to be found out.
+    weights : Weights, optional
+    settings : SearchSettings, optional
+    finder : FinderSettings, optional
     """
-    settings = settings or FinderSettings()
-    found = find(grey, network, settings)
-    sure = found[found.scores >= settings.score]
-    lines = [_line(grey, sure[np.array(line)]) for line in into_lines(sure.boxes)]
-    left_out = int(found.digits.sum() - sure.digits.sum())
-    return Layout(tuple(line for line in lines if line.digits), left_out)
+    finder = replace(finder or FinderSettings(), overlap=_ALIKE, inside=np.inf)
+
+    def searched(degrees: int) -> Reading:
+        turned = np.ascontiguousarray(np.rot90(grey, -degrees // 90))
+        search = Search(turned, find(turned, network, finder), known, weights, settings)
+        lines = search.lines(count)
+        return Reading(lines, search.left_out(lines), degrees)
+
+    best = searched(turn or 0)
+    if turn is None and best.is_poor:
+        best = max((best, *(searched(degrees) for degrees in TURNS[1:])), key=lambda r: r.worth)
+    high, wide = grey.shape
+    found = [_line(line, best.turn, wide, high) for line in best.lines]
+    return Layout(tuple(line for line in found if line.digits), best.left_out, best.turn)
 
 
-def _line(grey: NDArray[np.uint8], marks: Finding) -> Line:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a search found on a page that was turned."""
+
+    lines: list[list[Hypothesis]]
+    left_out: int
+    turn: int
+
+    @property
+    def digits(self) -> list[Hypothesis]:
+        """All digits of the page."""
+        return [mark for line in self.lines for mark in line if mark.is_digit]
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether so many digits are so doubtful that the page may lie on its side."""
+        return False
+
+    @property
+    def worth(self) -> float:
+        """What the digits are worth together."""
+        return sum(mark.worth for mark in self.digits)
+
+
+def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
     digits, signs = [], []
-    for box, score, kind in zip(marks.boxes, marks.scores.tolist(), marks.kinds, strict=True):
-        if kind < 10:
-            digits.append(Place(whole(box), digit_of_box(grey, box), score, int(kind)))
-        else:
-            signs.append(Sign(whole(box), SIGNS[kind - 10], score))
+    for mark in marks:
+        box = _turned_back(mark.box.tolist(), turn, wide, high)
+        if mark.digit is not None:
+            digits.append(Place(box, mark.digit, mark.score, mark.kind, mark.prior))
+        elif not mark.is_digit:
+            signs.append(Sign(box, SIGNS[mark.kind - 10], mark.score))
     return Line(tuple(digits), tuple(signs))
 
 
-def whole(box: NDArray[np.float32]) -> Box:
-    """Return a box in whole pixels."""
-    x, y, wide, high = (round(float(value)) for value in box)
-    return x, y, max(1, wide), max(1, high)
+def _turned_back(box: Sequence[float], turn: int, wide: int, high: int) -> Box:
+    """A box of the turned page in whole pixels of the given one, which is ``wide`` x ``high``."""
+    x, y, w, h = box
+    if turn == 90:
+        x, y, w, h = y, high - x - w, h, w
+    elif turn == 180:
+        x, y = wide - x - w, high - y - h
+    elif turn == 270:
+        x, y, w, h = wide - y - h, x, h, w
+    left, top = min(max(round(x), 0), wide - 1), min(max(round(y), 0), high - 1)
+    right, bottom = min(round(x + w), wide), min(round(y + h), high)
+    return left, top, max(1, right - left), max(1, bottom - top)
