@@ -3,8 +3,8 @@
     python benchmarks/reading.py DATA -o benchmarks/results/reading.json [--jobs N] [--every K]
 
 DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
-write the made pages), hands/measure/crohme (these hands write every second one) and fonts (those of
-`neocog.learning.pages.letters`). What is missing is left out. The reader is the one that users have;
+write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
+`neocog.learning.pages.letters`). What is missing is left out. The reader is the one users have;
 ``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
 first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
 tesseract read some of the same pictures where they are installed (``--peers N``, of each set).
@@ -19,9 +19,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,21 +34,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import cv2
 import numpy as np
 
+from benchmarks.reading_sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
 from benchmarks.record import write_results
 from neocog.batch.reader import Picture, Reader
 from neocog.batch.records import REJECTED, DigitReading, PageReading
-from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
 from neocog.learning.finder.boxes import compared, overlaps
-from neocog.learning.pages.amounts import FORMATS, make_amounts
-from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
-from neocog.learning.pages.forms import CELLS, make_form
-from neocog.learning.pages.letters import faces, make_letters
-from neocog.learning.pages.page import make_page
 from neocog.network.engine import cores
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import Finding
 
-SEED = 31
 Row = dict[str, Any]
 COLUMNS = {
     "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
@@ -59,28 +52,6 @@ COLUMNS = {
     "signs_kept": "pages without a sign as a digit", "as_upright": "read as upright",
     "turned": "turned", "left_out": "left out",
 }  # fmt: skip
-TIMES = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms", "worst_ms": "worst, ms",
-         "decode_ms": "decoding beside it, ms", "peak_mb": "peak memory, MB"}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One picture to be read: set, kind within it, number within that."""
-
-    set: str
-    kind: str
-    number: int
-    peers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A picture and what is written on it; ``marks``: label, middle, width, height of each."""
-
-    picture: Picture
-    text: str
-    marks: np.ndarray | None = None
-    name: str = ""
 
 
 class Guesses(Reader):
@@ -92,107 +63,6 @@ class Guesses(Reader):
         boxes = [tuple(round(v / scale) for v in place.box) for place in places]
         return tuple(DigitReading(str(place.kind), place.score, 0.0, box)
                      for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
-
-
-# --- what is measured --------------------------------------------------------------------------
-
-
-@cache
-def labelled(folder: Path) -> LabelledPictures:
-    found = open_dataset(folder)
-    assert isinstance(found, LabelledPictures)
-    return found
-
-
-@cache
-def hands(data: Path, number: int) -> Digits:
-    """MNIST's test digits, and for odd numbers those of other pens where there are any."""
-    other = data / "hands" / "measure" / "crohme"
-    if number % 2 and other.is_dir():
-        return open_digits(other)
-    return open_digits(data / "mnist", split="test")
-
-
-def photo(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    folder = "strings" if task.set == "strings" else task.kind
-    step, start = (2, ["even", "odd"].index(task.kind)) if task.set == "strings" else (1, 0)
-    known, at = labelled(data / folder), task.number * step + start
-    return Sample(known.files[at], known.expected[at], name=known.files[at].name)
-
-
-def written(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    digits = hands(data, 0)
-    picture, text = make_page(task.kind, digits.images, digits.labels, rng)
-    return Sample(picture, text)
-
-
-def boxed(make: Callable[..., Any], task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    digits = hands(data, task.number)
-    grey, text, marks = make(task.kind, digits.images, digits.labels, rng)
-    return Sample(grey, text, marks)
-
-
-def lettered(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    some = faces(data / "fonts")[task.kind]
-    grey, text = make_letters(some[task.number % len(some)], rng)
-    return Sample(grey, text)
-
-
-def askew(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    """A page of at least 12 digits, upright: every condition in turn, forms after each four."""
-    digits, text = hands(data, task.number), ""
-    names = [name for name in CONDITIONS if name not in WITHOUT_DIGITS and name != "one_digit"]
-    while sum(char.isdigit() for char in text) < 12:
-        if task.number % 5 == 4:
-            layout = list(CELLS)[task.number // 5 % len(CELLS)]
-            picture, text, _ = make_form(layout, digits.images, digits.labels, rng)
-        else:
-            condition = names[task.number % len(names)]
-            picture, text = make_page(condition, digits.images, digits.labels, rng)
-    return Sample(picture, text)
-
-
-Make = Callable[[Task, Path, np.random.Generator], Sample]
-SETS: dict[str, tuple[Make, Callable[[Path], dict[str, int]]]] = {
-    "photos": (photo, lambda d: {"photos": len(labelled(d / "photos"))}),
-    "photos_b": (photo, lambda d: {"photos_b": len(labelled(d / "photos_b"))}),
-    "strings": (photo, lambda d: {"even": (len(labelled(d / "strings")) + 1) // 2,
-                                  "odd": len(labelled(d / "strings")) // 2}),
-    "conditions": (written, lambda d: {k: 20 for k in CONDITIONS if k not in WITHOUT_DIGITS}),
-    "blank": (written, lambda d: dict.fromkeys(WITHOUT_DIGITS, 5)),
-    "forms": (partial(boxed, make_form), lambda d: dict.fromkeys(CELLS, 17)),
-    "amounts": (partial(boxed, make_amounts), lambda d: dict.fromkeys(FORMATS, 34)),
-    "turned": (askew, lambda d: dict.fromkeys(("90", "180", "270"), 34)),
-    "letters": (lettered, lambda d: dict.fromkeys(faces(d / "fonts"), 26)),
-}  # fmt: skip
-"""How a picture of each set is made, and the kinds of each with how many there are."""
-
-NEEDS = {"photos": "photos", "photos_b": "photos_b", "strings": "strings", "letters": "fonts"}
-
-
-def sample(task: Task, data: Path) -> Sample:
-    """Make or open one picture; the same each time."""
-    rng = np.random.default_rng([SEED, task.number, *task.kind.encode()])
-    made = SETS[task.set][0](task, data, rng)
-    name = made.name or f"{task.kind}_{task.number:03d}"
-    return replace(made, name=name, text=made.text if task.set == "letters" else digits_of(made.text))  # fmt: skip
-
-
-def digits_of(text: str) -> str:
-    return "".join(char for char in text if char.isdigit() or char == REJECTED)
-
-
-def tasks(data: Path, sets: list[str], every: int, peers: int) -> Iterator[Task]:
-    for name in sets:
-        if not (data / NEEDS.get(name, "mnist")).is_dir():
-            print(f"{name}: DATA has no folder {NEEDS.get(name, 'mnist')}", file=sys.stderr)
-            continue
-        every_one = [Task(name, kind, number)
-                     for kind, count in SETS[name][1](data).items() for number in range(count)]  # fmt: skip
-        some = every_one[::every]
-        step = len(some) / max(1, min(peers, len(some)))
-        chosen = {int(k * step) for k in range(peers)}
-        yield from (replace(task, peers=at in chosen) for at, task in enumerate(some))
 
 
 # --- what came of it ---------------------------------------------------------------------------
@@ -219,6 +89,7 @@ def look(task: Task) -> Row:
     read = digits_of(reading.text)
     row |= {"read": read, "turn": reading.turn, "left_out": reading.left_out,
             "printed": sum(mark.char.isdigit() for mark in reading.digits),
+            "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
             "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
     if task.set == "turned":
         row["as_upright"] = reading.text == upright.text
@@ -237,7 +108,8 @@ def faults(read: str, written: str) -> dict[str, int]:
     cost[:, 0], cost[0] = np.arange(len(read) + 1), np.arange(len(written) + 1)
     for i, char in enumerate(read):
         for j, wanted in enumerate(written):
-            cost[i + 1, j + 1] = min(cost[i, j] + (char != wanted), cost[i, j + 1] + 1, cost[i + 1, j] + 1)  # fmt: skip
+            least = min(cost[i, j + 1], cost[i + 1, j]) + 1
+            cost[i + 1, j + 1] = min(cost[i, j] + (char != wanted), least)
     i, j, found = len(read), len(written), Counter[str]()
     while i or j:
         if i and j and cost[i, j] == cost[i - 1, j - 1] + (read[i - 1] != written[j - 1]):
@@ -252,7 +124,7 @@ def faults(read: str, written: str) -> dict[str, int]:
             found["missed"] += 1
     wrong = int(cost[-1, -1])
     mixed = wrong > 0 and sorted(read) == sorted(written)
-    return {"wrong": wrong, **found, **({"out_of_order": 1} if mixed else {})}
+    return {"wrong": wrong, **+found, **({"out_of_order": 1} if mixed else {})}
 
 
 def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
@@ -309,8 +181,11 @@ def summary(rows: list[Row]) -> list[Row]:
         for kind in dict.fromkeys(("all", row["kind"])):
             groups.setdefault((row["set"], kind), []).append(row)
     kinds = Counter(name for name, _ in groups)
-    return [{"set": name, "kind": kind, **summed(name, some)}
-            for (name, kind), some in groups.items() if kinds[name] > 2 or kind == "all"]  # fmt: skip
+    return [
+        {"set": name, "kind": kind, **summed(name, some)}
+        for (name, kind), some in groups.items()
+        if kinds[name] > 2 or kind == "all"
+    ]
 
 
 def summed(name: str, some: list[Row]) -> Row:
@@ -338,14 +213,27 @@ def summed(name: str, some: list[Row]) -> Row:
     for peer in sorted({peer for row in some for peer in row.get("peers", ())}):
         own = [row for row in some if peer in row.get("peers", ())]
         wrong = [faults(row["peers"][peer], row["written"])["wrong"] for row in own]
-        line |= {f"{peer}_pictures": len(own), f"{peer}_exact": wrong.count(0),
-                 f"{peer}_cer": sum(wrong) / max(1, sum(len(row["written"]) for row in own))}  # fmt: skip
+        line |= {f"{peer}_pictures": len(own), f"{peer}_exact": wrong.count(0)}
+        line[f"{peer}_cer"] = sum(wrong) / max(1, sum(len(row["written"]) for row in own))
     return line
+
+
+def risk(rows: list[Row]) -> list[Row]:
+    """What is left of the errors of strings where "?" is allowed, by the least probability."""
+    some = [row for row in rows if row["set"] == "strings" and row["kind"] == "odd"]
+    out = []
+    for least in (0.0, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995) if some else ():
+        sure = [row["wrong"] > 0 for row in some
+                if row["p"] >= least and row["read"] and REJECTED not in row["read"]]  # fmt: skip
+        out.append({"min_p": least, "strings": len(some), "answered": len(sure),
+                    "wrong": sum(sure), "risk": sum(sure) / max(len(sure), 1)})  # fmt: skip
+    return out
 
 
 def times(data: Path) -> list[Row]:
     """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
-    reader, out = _STATE["reader"], []
+    reader = _STATE["reader"]
+    out: list[Row] = []
     read: list[tuple[str, Picture]] = []
     for name, folder, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
         if (data / folder).is_dir():
@@ -371,8 +259,9 @@ def times(data: Path) -> list[Row]:
         spent.setdefault("finding in a frame 640x480", []).append((took, 0.0))
     for name, some in spent.items():
         ms, decoding = zip(*some, strict=True)
-        out.append({"kind": name, "pictures": len(some), "median_ms": round(median(ms), 1),
-                    "worst_ms": round(max(ms), 1), "decode_ms": round(median(decoding), 1)})  # fmt: skip
+        figures = {"median_ms": median(ms), "worst_ms": max(ms), "decode_ms": median(decoding)}
+        rounded = {key: round(value, 1) for key, value in figures.items()}
+        out.append({"kind": name, "pictures": len(some), **rounded})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [*out, {"kind": "the process, at the end", "peak_mb": round(peak)}]
 
@@ -407,14 +296,15 @@ def main() -> None:
     lines = summary(rows)
     for line in [*timed, *lines]:
         if line["kind"] in ("all", "even", "odd") or line in timed:
-            print(" ".join(f"{k} {round(v, 4) if isinstance(v, float) else v}," for k, v in line.items()))  # fmt: skip
+            values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
+            print(", ".join(f"{key} {value}" for key, value in values))
     reader = make()
     others = {key: f"{name} {what}" for name in ("rapidocr", "tesseract")
               for key, what in ((f"{name}_cer", "error rate"), (f"{name}_exact", "exact"),
                                 (f"{name}_pictures", "pictures"))}  # fmt: skip
     write_results(
         args.output, lines, columns=COLUMNS | others, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed,
+        finder=reader.finder.model.id, times=timed, risk=risk(rows),
         formats={"cer": ".1%", "rapidocr_cer": ".1%", "tesseract_cer": ".1%"},
         wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],

@@ -12,14 +12,14 @@ Image = NDArray[np.float32]
 
 FORMATS = {
     "dates": "#/##/## ##/#/#### #.#.#### ##.#.## ####/##/## ####.##.## #-##-#### ##-##-####",
-    "amounts": "##.###,## #.###.###,## #,###.## -#.## +###,# ####,## ###.## =##,## #,##- -###",
+    "amounts": "##.###,## #.###.###,## #,###.## -#,### +###,# ####,## ###.## =##,## #,##- -###",
     "times": "#:## #:##:## ##:##-##:## ##:##+# ##:##,#",
 }
 """What is written on a page of each kind; # is a digit. No training page has one of them."""
 
 # x, y from the top of the digits (0) to their line (1); strokes parted by semicolons
 _STROKES = {
-    "/": "0.42,-0.08 0.27,0.45 0.02,1.1", "-": "0.02,0.56 0.2,0.52 0.38,0.55", ".": "0.05,0.97",
+    "/": "0.52,-0.1 0.3,0.45 0.0,1.12", "-": "0.02,0.56 0.2,0.52 0.38,0.55", ".": "0.05,0.97",
     ",": "0.08,0.94 0.09,1.04 0.0,1.2", ":": "0.05,0.36;0.05,0.84",
     "+": "0.0,0.56 0.46,0.53;0.22,0.3 0.24,0.8", "=": "0.0,0.44 0.42,0.41;0.03,0.66 0.44,0.64",
 }  # fmt: skip
@@ -88,7 +88,7 @@ def _write_line(
         place = form.image[top : top + tall, left : left + wide]
         if place.shape != cover.shape:
             break  # the sheet ends
-        place += (np.float32(ink) - place) * cover
+        place[:] += (np.float32(ink) - place) * cover
         form.boxes.append((label, left, top, wide, tall))
         x += wide + high * rng.uniform(0.08, 0.35)
     form.lines.append(text[: len(form.boxes) - sum(map(len, form.lines))])
@@ -99,15 +99,16 @@ def _sign(char: str, high: float, pen: float, rng: Rng) -> tuple[Image, float]:
     field, fine = np.zeros((240, 160), np.uint8), 100.0
     wide = pen * fine
     for stroke in _STROKES[char].split(";"):
-        at = np.array([point.split(",") for point in stroke.split()], np.float32)
-        at = (at + rng.normal(0, 0.025, at.shape)) * fine + (40, 60)
+        known = np.array([point.split(",") for point in stroke.split()], np.float64)
+        at = (known + rng.normal(0, 0.025, known.shape)) * fine + (40, 60)
         if len(at) == 1:
             middle = at[0].round().astype(int).tolist()
             cv2.circle(field, middle, max(2, round(wide * _DOT / 2)), 255, -1, cv2.LINE_AA)
         cv2.polylines(field, [at.astype(np.int32)], False, 255, max(2, round(wide)), cv2.LINE_AA)
     size = (max(2, round(160 * high / fine)), max(2, round(240 * high / fine)))
     method = cv2.INTER_AREA if high < fine else cv2.INTER_CUBIC
-    cover = np.asarray(cv2.resize(field, size, interpolation=method), np.float32) / 255
+    cover = np.asarray(cv2.resize(field, size, interpolation=method)).astype(np.float32)
+    cover /= np.float32(255)
     rows, columns = np.flatnonzero(cover.max(1) > 0.2), np.flatnonzero(cover.max(0) > 0.2)
     cut = cover[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return cut, float(rows[0]) - 60 * high / fine
