@@ -96,6 +96,11 @@ class Finding:
         """Which marks are digits."""
         return np.asarray(self.kinds < 10)
 
+    @property
+    def chars(self) -> str:
+        """What each mark is taken for, a character each."""
+        return "".join(("0123456789" + SIGNS)[kind] for kind in self.kinds)
+
 
 class Network(Protocol):
     """The network on some engine."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SIGNS, FinderSettings, Network, find
+from neocog.vision.finder import FinderSettings, Network, find
 from neocog.vision.search import Hypothesis, Known, Search, SearchSettings, Weights
 
 LONG_SIDE = 1600
@@ -137,9 +137,12 @@ def lay_out(
         lines = search.lines(count)
         return Reading(lines, search.left_out(lines), degrees)
 
+    settings = settings or SearchSettings()
     best = searched(turn or 0)
-    if turn is None and best.is_poor:
-        best = max((best, *(searched(degrees) for degrees in TURNS[1:])), key=lambda r: r.worth)
+    if turn is None and best.may_be_turned(settings):
+        for other in map(searched, TURNS[1:]):
+            if other.is_clearer(best, settings):
+                best = other
     high, wide = grey.shape
     found = [_line(line, best.turn, wide, high) for line in best.lines]
     return Layout(tuple(line for line in found if line.digits), best.left_out, best.turn)
@@ -159,14 +162,22 @@ class Reading:
         return [mark for line in self.lines for mark in line if mark.is_digit]
 
     @property
-    def is_poor(self) -> bool:
-        """Whether so many digits are so doubtful that the page may lie on its side."""
-        return False
-
-    @property
     def worth(self) -> float:
         """What the digits are worth together."""
         return sum(mark.worth for mark in self.digits)
+
+    def may_be_turned(self, settings: SearchSettings) -> bool:
+        """Whether so much is seen, and is so doubtful, that the page may lie on its side."""
+        digits = self.digits
+        seen = len(digits) + self.left_out
+        return seen >= settings.many / 2 and self.worth <= settings.upright * len(digits)
+
+    def is_clearer(self, other: "Reading", settings: SearchSettings) -> bool:
+        """Whether enough digits are read, and far more surely than at another turn."""
+        enough = len(self.digits) >= settings.many
+        if other.turn:
+            return enough and self.worth > other.worth
+        return enough and self.worth > settings.clearer * other.worth
 
 
 def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
@@ -176,7 +187,7 @@ def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
         if mark.digit is not None:
             digits.append(Place(box, mark.digit, mark.score, mark.kind, mark.prior))
         elif not mark.is_digit:
-            signs.append(Sign(box, SIGNS[mark.kind - 10], mark.score))
+            signs.append(Sign(box, mark.char, mark.score))
     return Line(tuple(digits), tuple(signs))
 
 

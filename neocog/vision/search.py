@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.crop import cut_out
-from neocog.vision.finder import FinderSettings, Finding, merged, shares
+from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, shares
 from neocog.vision.lines import into_lines
 
 Grey = NDArray[np.uint8]
@@ -78,6 +78,12 @@ class SearchSettings:
         Share of the smaller of two boxes from which they are not both digits.
     overlap : float
         What boxes that overlap wholly cost, in log odds.
+    upright : float
+        Mean worth of a page's digits from which no other turn is tried.
+    many : int
+        Least digits of a page that is turned, if half as many are seen as it lies.
+    clearer : float
+        How many times more worth the digits of a page must be that is turned.
     most : int
         Boxes of a page that the digit network is asked for: a page of noise takes no longer.
     """
@@ -88,6 +94,9 @@ class SearchSettings:
     wide: float = 1.0
     shared: float = 0.5
     overlap: float = 2.0
+    upright: float = 4.2
+    many: int = 12
+    clearer: float = 1.2
     most: int = 128
 
 
@@ -121,6 +130,11 @@ class Hypothesis:
     def is_digit(self) -> bool:
         """Whether it may be a digit."""
         return self.kind < 10
+
+    @property
+    def char(self) -> str:
+        """The sign that it may be, or the digit by the finder's guess."""
+        return ("0123456789" + SIGNS)[self.kind]
 
 
 class Search:
