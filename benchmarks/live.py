@@ -31,8 +31,6 @@ import numpy as np
 from benchmarks import live_clips as clips
 from benchmarks.record import commit, without_places, write_results
 from neocog.batch.reader import Reader
-from neocog.errors import UsageError
-from neocog.live.crew import Teams
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
@@ -101,8 +99,6 @@ def play(
     *,
     fps: float | None,
     seconds: float | None = None,
-    teams: Teams | None = None,
-    digits: int | None = None,
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
     source = open_source(path)
@@ -111,13 +107,13 @@ def play(
     network: list[float] = []
     find: list[float] = []
     start = 0.0
-    settings = Settings(replay_fps=fps, teams=teams, digits=digits)
+    settings = Settings(replay_fps=fps)
     with Pipeline(source, reader, settings) as pipeline:
         busy = processor_time()
         for view in pipeline:
             start = start or view.read
             ages.append(view.age_ms)
-            network.append(view.seen.ms["recognise"])
+            network.append(view.seen.ms)
             find.append(view.seen.found.ms)
             news += [(one.frame, one.text) for one in view.news]
             if seconds and view.read - start > seconds:
@@ -209,7 +205,7 @@ def at_rest(clip: clips.Clip, folder: Path, reader: Reader) -> list[set[str]]:
 def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure clips, one after another."""
     rows = []
-    reader = Reader(args.model, device=args.device)
+    reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
@@ -218,8 +214,6 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
             reader,
             fps=fps,
             seconds=args.seconds,
-            teams=args.search,
-            digits=args.digits,
         )
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own, "command": command()})
@@ -316,13 +310,6 @@ def resident() -> float:
     return sum(map(int, pages)) * resource.getpagesize() / 2**20
 
 
-def _teams(text: str) -> Teams:
-    try:
-        return Teams.parse(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -331,10 +318,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--add", action="store_true", help="rows of other clips stay in the file")
     parser.add_argument("--model", default="neocog-small")
+    parser.add_argument("--finder", help="a finder's file [default: the shipped one]")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
-    parser.add_argument("--search", type=_teams, help="TEAMSxPROCESSES, instead of the usual")
-    parser.add_argument("--digits", type=int, help="of more in a frame, the lines take turns")
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -110,7 +110,7 @@ def live(
     """
     from neocog.live.announce import Rules
     from neocog.live.expected import Expected
-    from neocog.live.look import Roi
+    from neocog.live.roi import Roi
     from neocog.live.pipeline import Settings
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source

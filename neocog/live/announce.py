@@ -1,8 +1,8 @@
 """A number is announced once: when it has stood still for long enough, and is no doubtful variant.
 
-What speaks against a text makes it wait longer: a digit at the frame's border (the number may go
-on beyond it), a low confidence, and a text that is nearly one announced just before (the sheet
-comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
+A number that the frame's border may cut off is not announced. What speaks against a text makes it
+wait longer: a low confidence, a single digit or ones alone, and a text that is nearly one announced
+just before (the sheet comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
 more often than the other; until then nothing is announced.
 """
 
@@ -36,10 +36,8 @@ class Rules:
         no longer speaks against what is read now.
     ahead : float
         A text must have been read so many times as often as any other reading of its line.
-    confirmed : int
-        Searches of an entire page that must have read it in that time.
     lone : bool
-        Whether a single digit, or ones alone, may stand elsewhere than on a sheet of paper.
+        Whether a single digit, or ones alone, is no reason for doubt.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -49,7 +47,6 @@ class Rules:
     sure: float = 0.8
     again: float = 2.0
     ahead: float = 2.0
-    confirmed: int = 1
     lone: bool = False
     border: float = 0.1
 
@@ -126,9 +123,7 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last or not allows(track.text):
                 continue
-            if not self._placed(track, size):
-                continue
-            if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
+            if track.steady < self._needed(track) or self._cut(track, size):
                 continue
             if self._disputed(track, tracks):
                 continue
@@ -157,15 +152,6 @@ class Announcer:
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
 
-    def _placed(self, track: Track, size: tuple[int, int]) -> bool:
-        """Whether a line stands where numbers do.
-
-        Off a sheet neither a stroke or a ring does, nor what the frame's border may cut off.
-        """
-        if track.on_sheet:
-            return True
-        return (self.rules.lone or not bare(track.text)) and not self._cut(track, size)
-
     def _cut(self, track: Track, size: tuple[int, int]) -> bool:
         """Whether the frame's border may cut a line off."""
         return any(at_border(digit.box, size, self.rules.border) for digit in track.shown)
@@ -186,13 +172,12 @@ class Announcer:
                     return True
         return False
 
-    def _needed(self, track: Track, size: tuple[int, int]) -> int:
+    def _needed(self, track: Track) -> int:
         """Frames for which a line's text must have stood."""
         rules = self.rules
         doubts = (
             (track.confidence < rules.sure)
             + (bare(track.text) and not rules.lone)
-            + self._cut(track, size)
             + any(alike(track.text, text) for text in self._last)
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)

@@ -13,7 +13,7 @@ from neocog.live.announce import Announcement
 from neocog.live.capture import Notice
 from neocog.live.draw import draw
 from neocog.live.frames import Closed
-from neocog.live.look import Roi
+from neocog.live.roi import Roi
 from neocog.live.measures import Meter
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder

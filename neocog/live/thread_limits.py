@@ -7,22 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 _TURN = 0.0005  # seconds; at Python's 0.005 whoever must speak five times a frame waits 25 ms
-_SHORT_TURN = 0.00005  # where there are cores for all threads; to switch takes a tenth of it
 
 _lock = threading.Lock()
 _holders: list[object] = []
 _before: list[tuple[float, int, Any]] = []  # interval, OpenCV's threads, BLAS's limits
 
 
-def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], None]:
+def limit_threads() -> Callable[[], None]:
     """Hold OpenCV and BLAS to one thread, and threads to short turns.
-
-    Parameters
-    ----------
-    short : bool
-        Whether turns are as short as can be.
-    pictures : int
-        Threads that OpenCV may take nevertheless.
 
     Returns
     -------
@@ -38,8 +30,8 @@ def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], N
             limits = threadpool_limits(limits=1, user_api="blas")
             _before.append((sys.getswitchinterval(), cv2.getNumThreads(), limits))
         _holders.append(holder)
-        sys.setswitchinterval(_SHORT_TURN if short else _TURN)
-        cv2.setNumThreads(pictures)
+        sys.setswitchinterval(_TURN)
+        cv2.setNumThreads(1)
 
     def let_go() -> None:
         with _lock:
