@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.evidence import log_odds, weighed
+from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
@@ -275,7 +275,8 @@ class Reader:
     ) -> NDArray[np.float64]:
         """Log odds that places (N,) are the digits that the network takes them for."""
         answers = self.engine.recognise(digits, batch=self.batch)
-        return log_odds(answers, self.model, prior, kinds, self.weights)
+        said = features(answers, self.model, kinds, likeliest=self.weights.likeliest)
+        return np.asarray(prior + said @ self.weights.of_network)
 
     def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])

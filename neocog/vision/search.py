@@ -50,14 +50,24 @@ class Weights:
     likeliest : float
     """
 
-    bias: float = -0.5
-    finder: float = 1.5
-    network: float = 0.23
-    digit: float = 0.06
-    agree: float = 1.25
-    contrast: float = 3.1
-    height: float = -0.83
+    bias: float = -1.36
+    finder: float = 1.81
+    network: float = 0.24
+    digit: float = 0.11
+    agree: float = 1.37
+    contrast: float = 0.85
+    height: float = -1.11
     likeliest: float = 12.0
+
+    @property
+    def of_page(self) -> NDArray[np.float64]:
+        """Those of `Hypothesis.features`."""
+        return np.array([self.bias, self.finder, self.contrast, self.height])
+
+    @property
+    def of_network(self) -> NDArray[np.float64]:
+        """Those of `neocog.batch.evidence.features`."""
+        return np.array([self.network, self.digit, self.agree])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,9 @@ class Hypothesis:
         As `neocog.vision.finder.Finding` has it.
     digit : ndarray of uint8, shape (28, 28), or None
         What the digit network is shown; None for a sign.
+    features : ndarray of float64, shape (4,)
+        1, the log odds of the finder's score, the logarithms of its contrast and height beside
+        the page's usual ones.
     prior : float
         Log odds that it is a digit, before the network was asked.
     worth : float
@@ -123,6 +136,7 @@ class Hypothesis:
     score: float
     kind: int
     digit: NDArray[np.uint8] | None = None
+    features: NDArray[np.float64] | None = None
     prior: float = 0.0
     worth: float = 0.0
 
@@ -170,8 +184,7 @@ class Search:
 
         With a ``count``, lines have so many digits where that is possible without more doubt.
         """
-        seeds = _of(merged(self._found, FinderSettings()))
-        self._weigh(seeds)
+        seeds = self.seeds()
         self._try_others([seed for seed in seeds if self._is_doubtful(seed)])
         lines = self._chosen()
         if count is None:
@@ -179,6 +192,12 @@ class Search:
         off = [line for line in lines if sum(mark.is_digit for mark in line) != count]
         self._try_others([mark for line in off for mark in line])
         return [self._counted(line, count) if line in off else line for line in lines]
+
+    def seeds(self) -> list[Hypothesis]:
+        """Return the finder's best boxes of each place, weighed."""
+        seeds = _of(merged(self._found, FinderSettings()))
+        self._weigh(seeds)
+        return seeds
 
     def left_out(self, lines: Sequence[Sequence[Hypothesis]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
@@ -221,12 +240,12 @@ class Search:
         height = np.log([max(1.0, float(mark.box[3])) for mark in digits])
         if self._usual is None:
             self._usual = _median(contrast, score**2), _median(height, score**2)
-        weights, (strong, tall) = self._weights, self._usual
-        prior = weights.bias + weights.finder * np.log(score / (1 - score))
-        prior += weights.contrast * np.minimum(contrast - strong, 0)
-        prior += weights.height * np.abs(height - tall)
-        for mark, value in zip(digits, prior.tolist(), strict=True):
-            mark.prior = value
+        strong, tall = self._usual
+        odds = np.log(score / (1 - score))
+        fainter, other = np.minimum(contrast - strong, 0), np.abs(height - tall)
+        features = np.stack([np.ones_like(score), odds, fainter, other], axis=1)
+        for mark, row in zip(digits, features, strict=True):
+            mark.features, mark.prior = row, float(row @ self._weights.of_page)
 
     def _is_doubtful(self, mark: Hypothesis) -> bool:
         worth = _log_odds(self.settings.sure) - _log_odds(self.settings.told)
