@@ -264,6 +264,12 @@ class TestAnnouncements:
             assert bool(Watcher().see(line, times=60)) is told
             assert Watcher(rules=Rules(evidence=0.0)).see(line, times=60) == [text]
 
+    def test_a_digit_that_is_more_likely_wrong_keeps_a_number_back(self) -> None:
+        line = row("4711", x=99, y=99)
+        for p, told in ((0.45, []), (0.55, ["4711"])):
+            doubtful = (*line[:3], replace(line[3], p=p))
+            assert Watcher().see(doubtful, times=60) == told
+
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
         watcher.see(row("471", x=99, y=99), times=20)

@@ -14,6 +14,7 @@ from math import log
 from neocog.batch.records import Box
 from neocog.live.tracks import Track
 
+_EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do; more, since places may be unknown in them
 _LEAST = 3  # and have at least so many
@@ -125,7 +126,7 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last or not allows(track.text):
                 continue
-            if track.evidence < self.rules.evidence or self._cut(track, size):
+            if not self._likely(track) or self._cut(track, size):
                 continue
             if track.steady < self._needed(track):
                 continue
@@ -155,6 +156,10 @@ class Announcer:
             del self._last[text]
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
+
+    def _likely(self, track: Track) -> bool:
+        """Whether there is a number, and each digit of it is more likely right than wrong."""
+        return track.evidence >= self.rules.evidence and track.confidence >= _EVEN
 
     def _cut(self, track: Track, size: tuple[int, int]) -> bool:
         """Whether the frame's border may cut a line off."""
