@@ -386,7 +386,7 @@ def children(pid: int) -> list[int]:
 def test_signals_end_a_run_with_a_recording_that_can_be_played(
     served: Serve, tmp_path: Path, model: str, number: signal.Signals, stopped: bool
 ) -> None:
-    """Also where its search process and its decoder hang."""
+    """Also where its decoder hangs."""
     words = [sys.executable, str(ROOT / "app.py"), "live", served(good).address, "--headless",
              "--model", model, "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
     with subprocess.Popen(
