@@ -269,30 +269,32 @@ class Search:
         """The best marks that exclude each other no more, line by line."""
         worth = [mark for mark in self._all if mark.worth > 0]
         worth.sort(key=lambda mark: -mark.worth)
-        kept: list[Hypothesis] = []
-        for mark in worth:
-            if not kept or self._clash(mark, kept) <= self.settings.shared:
-                kept.append(mark)
-        digits = [mark for mark in kept if mark.is_digit]
+        clash = self._clash(worth, worth)
+        kept: list[int] = []
+        for number in range(len(worth)):
+            if not clash[number, kept].any():
+                kept.append(number)
+        digits = [worth[number] for number in kept if worth[number].is_digit]
         if not digits:
             return []
         boxes = np.stack([mark.box for mark in digits])
         groups = [[digits[k] for k in line] for line in into_lines(boxes)]
         return [self._best(self._candidates(group), None) for group in groups]
 
-    def _clash(self, mark: Hypothesis, others: Sequence[Hypothesis]) -> float:
-        return float(shares(mark.box[None], np.stack([m.box for m in others])).max())
+    def _clash(self, a: Sequence[Hypothesis], b: Sequence[Hypothesis]) -> NDArray[np.bool_]:
+        """Which marks exclude each other, (len(a), len(b))."""
+        one, other = (np.array([mark.box for mark in x]).reshape(-1, 4) for x in (a, b))
+        return np.asarray(shares(one, other) > self.settings.shared)
 
     def _candidates(self, line: Sequence[Hypothesis]) -> list[Hypothesis]:
         """What may stand where a line does: it overlaps one of its digits, or is a sign beside."""
         boxes = np.stack([mark.box for mark in line])
         low, high = boxes[:, 1].min(), (boxes[:, 1] + boxes[:, 3]).max()
+        clash = self._clash(self._all, line).any(axis=1)
         out = []
-        for mark in self._all:
+        for mark, clashes in zip(self._all, clash, strict=True):
             middle = mark.box[1] + mark.box[3] / 2
-            if self._clash(mark, line) > self.settings.shared or (
-                not mark.is_digit and mark.worth > 0 and low <= middle <= high
-            ):
+            if clashes or (not mark.is_digit and mark.worth > 0 and low <= middle <= high):
                 out.append(mark)
         return out
 
