@@ -41,7 +41,7 @@ SEED = 77
 TOLD = (0.3, 0.4, 0.5, 0.6, 0.7)
 ALLOWED = 0.05  # share of pages without digits that may give one
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
-FITTED = ("bias", "finder", "contrast", "height", "network", "digit", "agree")
+FITTED = ("bias", "finder", "contrast", "company", "network", "digit", "agree")
 
 Sample = tuple[str, np.ndarray, str, Any]
 """Set, grey page, its digits, and what the finder says of it."""

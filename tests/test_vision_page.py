@@ -30,9 +30,9 @@ def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
 
 
 def searched(found: Finding, count: int | None = None) -> tuple[list[list[Hypothesis]], int]:
-    """Search a page on which the digit network says no more than the finder."""
+    """Search a page on which the digit network finds every box as likely."""
     blank = np.full((300, 400), 200, np.uint8)
-    search = Search(blank, found, lambda digits, prior, kinds: prior)
+    search = Search(blank, found, lambda digits, prior, kinds: prior + 2)
     lines = search.lines(count)
     return lines, search.left_out(lines)
 
@@ -108,7 +108,7 @@ def test_marks_that_are_far_fainter_are_left_out() -> None:
     for x, ink in ((50, 30), (100, 40), (150, 200)):
         grey[60:100, x + 8 : x + 16] = ink
     boxes = [(x, 60, 24, 40) for x in (50.0, 100.0, 150.0)]
-    search = Search(grey, finding(boxes, [0.8, 0.8, 0.6], [1, 1, 1]), lambda d, prior, k: prior)
+    search = Search(grey, finding(boxes, [0.8, 0.8, 0.6], [1, 1, 1]), lambda d, prior, k: prior + 2)
     assert chars(search.lines()) == ["11"]
 
 
