@@ -301,7 +301,7 @@ class Search:
         """What may stand where a line does: it overlaps one of its digits, or is a sign beside."""
         boxes = np.stack([mark.box for mark in line])
         low, high = boxes[:, 1].min(), (boxes[:, 1] + boxes[:, 3]).max()
-        clash = self._clash(self._all, line).any(axis=1)
+        clash = [bool(row.any()) for row in self._clash(self._all, line)]
         out = []
         for mark, clashes in zip(self._all, clash, strict=True):
             middle = mark.box[1] + mark.box[3] / 2
