@@ -1,11 +1,10 @@
 """Which answers are rejected, why, and how a threshold is taken from a model's card."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of, run, save_page, tiny_model
+from support import digits_of, tiny_model
 
 from neocog.batch.policy import Policy, parse_share, threshold_for
 from neocog.batch.reader import Reader

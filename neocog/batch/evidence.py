@@ -15,55 +15,54 @@ if TYPE_CHECKING:
 _MOST = 40.0  # log odds beyond this are certainty in float64
 
 
-def log_odds(
-    found: Answers,
-    model: Model,
-    prior: NDArray[np.float64],
-    kinds: NDArray[np.int64],
-    weights: "Weights",
+def features(
+    found: Answers, model: Model, kinds: NDArray[np.int64], *, likeliest: float
 ) -> NDArray[np.float64]:
-    """Return the log odds of each place being the digit that the network takes it for.
+    """Return what the digit network says of places, for `Weights.of_network`.
 
     Parameters
     ----------
     found : Answers
         Of the network, for B places.
     model : Model
-    prior : ndarray of float64, shape (B,)
-        Log odds of each being a digit, before the network was asked.
     kinds : ndarray of int64, shape (B,)
         The finder's guesses.
-    weights : Weights
+    likeliest : float
+        Log odds beyond this count no more.
 
     Returns
     -------
-    ndarray of float64, shape (B,)
+    ndarray of float64, shape (B, 3)
+        Log odds of the best digit and the second, of any digit and none, and whether the best
+        digit is the finder's.
     """
     score = all_scores(found, model) / model.temperature
-    first, second = np.sort(score[:, :-1], axis=1)[:, :-3:-1].T
-    any_digit = np.log(np.exp(np.maximum(score[:, :-1] - first[:, None], -_MOST)).sum(axis=1))
-    most = weights.likeliest
-    return np.asarray(
-        prior
-        + weights.network * np.minimum(first - second, most)
-        + weights.digit * np.clip(first + any_digit - score[:, -1], -most, most)
-        + weights.agree * (score[:, :-1].argmax(axis=1) == kinds)
-    )
+    digits, none = score[:, :-1], score[:, -1]
+    first, second = np.sort(digits, axis=1)[:, :-3:-1].T
+    rest = np.log(np.exp(np.maximum(digits - first[:, None], -_MOST)).sum(axis=1))
+    apart = np.minimum(first - second, likeliest)
+    any_digit = np.clip(first + rest - none, -likeliest, likeliest)
+    return np.stack([apart, any_digit, digits.argmax(axis=1) == kinds], axis=1)
 
 
 def weighed(
-    found: Answers,
-    model: Model,
-    prior: NDArray[np.float64],
-    kinds: NDArray[np.int64],
+    found: Answers, model: Model, prior: NDArray[np.float64], kinds: NDArray[np.int64],
     weights: "Weights",
-) -> Answers:
+) -> Answers:  # fmt: skip
     """Return answers whose probability counts what the finder and the page say.
 
-    Parameters are those of `log_odds`. The label is that of the best digit, also where the network
-    alone would have said that it is none; a place without any response stays without an answer.
+    The label is that of the best digit, also where the network alone would have said that it is
+    none; a place without any response stays without an answer.
+
+    Parameters
+    ----------
+    found, model, kinds
+        As `features` takes them.
+    prior : ndarray of float64, shape (B,)
+        Log odds of each being a digit, before the network was asked.
+    weights : Weights
     """
-    odds = log_odds(found, model, prior, kinds, weights)
+    odds = prior + features(found, model, kinds, likeliest=weights.likeliest) @ weights.of_network
     top = found.score.astype(np.float64) / model.temperature
     top -= top.max(axis=1, keepdims=True, initial=0.0)
     best = 1 / np.exp(np.maximum(top, -_MOST)).sum(axis=1)

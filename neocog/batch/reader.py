@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.evidence import log_odds, weighed
+from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
     from neocog.vision.decode import Page
+    from neocog.vision.finder import FinderSettings, Finding
     from neocog.vision.finder_model import FinderModel
     from neocog.vision.page import Layout, Line, Place
 
@@ -121,14 +122,26 @@ class Reader:
             settings["rotate"] = self.rotate
         return settings
 
-    def find(self, grey: NDArray[np.uint8]) -> "Layout":
-        """Find the digits of a grey page (H, W), as they are going to be read."""
+    def look(
+        self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None
+    ) -> "Finding":
+        """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
+        from neocog.vision.page import look
+
+        return look(grey, self.finder, settings)
+
+    def find(self, grey: NDArray[np.uint8], *, found: "Finding | None" = None) -> "Layout":
+        """Find the digits of a grey page (H, W), as they are going to be read.
+
+        ``found`` is what `look` said of it, where it was asked before.
+        """
         from neocog.vision.page import lay_out
 
         count = self.pattern.digits if self.pattern else None
         return lay_out(
-            grey, self.finder, self._known, count=count, turn=self.rotate, weights=self.weights
-        )
+            grey, self.finder, self._known,
+            count=count, turn=self.rotate, weights=self.weights, found=found,
+        )  # fmt: skip
 
     def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
         """Recognise the digits that were found on a page, all in one batch.
@@ -262,7 +275,8 @@ class Reader:
     ) -> NDArray[np.float64]:
         """Log odds that places (N,) are the digits that the network takes them for."""
         answers = self.engine.recognise(digits, batch=self.batch)
-        return log_odds(answers, self.model, prior, kinds, self.weights)
+        said = features(answers, self.model, kinds, likeliest=self.weights.likeliest)
+        return np.asarray(prior + said @ self.weights.of_network)
 
     def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])

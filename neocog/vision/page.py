@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import FinderSettings, Network, find
+from neocog.vision.finder import FinderSettings, Finding, Network, find
 from neocog.vision.search import Hypothesis, Known, Search, SearchSettings, Weights
 
 LONG_SIDE = 1600
@@ -100,6 +100,12 @@ class Layout:
     turn: int = 0
 
 
+def look(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
+    """Return all boxes that may be digits or signs, also those that overlap."""
+    settings = replace(settings or FinderSettings(), overlap=_ALIKE, inside=np.inf)
+    return find(grey, network, settings)
+
+
 def lay_out(
     grey: Grey,
     network: Network,
@@ -110,6 +116,7 @@ def lay_out(
     weights: Weights | None = None,
     settings: SearchSettings | None = None,
     finder: FinderSettings | None = None,
+    found: Finding | None = None,
 ) -> Layout:
     """Find the digits of a page, in reading order.
 
@@ -128,12 +135,14 @@ def lay_out(
     weights : Weights, optional
     settings : SearchSettings, optional
     finder : FinderSettings, optional
+    found : Finding, optional
+        What `look` returned for the page as it lies.
     """
-    finder = replace(finder or FinderSettings(), overlap=_ALIKE, inside=np.inf)
 
     def searched(degrees: int) -> Reading:
         turned = np.ascontiguousarray(np.rot90(grey, -degrees // 90))
-        search = Search(turned, find(turned, network, finder), known, weights, settings)
+        boxes = look(turned, network, finder) if found is None or degrees else found
+        search = Search(turned, boxes, known, weights, settings)
         lines = search.lines(count)
         return Reading(lines, search.left_out(lines), degrees)
 
@@ -144,8 +153,8 @@ def lay_out(
             if other.is_clearer(best, settings):
                 best = other
     high, wide = grey.shape
-    found = [_line(line, best.turn, wide, high) for line in best.lines]
-    return Layout(tuple(line for line in found if line.digits), best.left_out, best.turn)
+    lines = [_line(line, best.turn, wide, high) for line in best.lines]
+    return Layout(tuple(line for line in lines if line.digits), best.left_out, best.turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float64], NDArray[np.int64]], ND
 of each being the digit that the network takes it for."""
 
 _MOST = 9.0  # log odds beyond this are certainty
+_BESIDE, _LIKE = 1.6, 0.55  # heights between the middles of neighbours, ratio of their heights
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +46,29 @@ class Weights:
         Of finder and network taking it for the same digit.
     contrast : float
         Of the logarithm of its contrast beside that of the page's sure marks, if less.
-    height : float
-        Of the logarithm of its height beside that of the page's sure marks, whichever is larger.
+    company : float
+        Of the scores of the two best marks of its size that stand beside it.
     likeliest : float
     """
 
-    bias: float = -0.5
-    finder: float = 1.5
-    network: float = 0.23
-    digit: float = 0.06
-    agree: float = 1.25
-    contrast: float = 3.1
-    height: float = -0.83
+    bias: float = -2.07
+    finder: float = 1.8
+    network: float = 0.25
+    digit: float = 0.09
+    agree: float = 1.12
+    contrast: float = 1.3
+    company: float = 0.81
     likeliest: float = 12.0
+
+    @property
+    def of_page(self) -> NDArray[np.float64]:
+        """Those of `Hypothesis.features`."""
+        return np.array([self.bias, self.finder, self.contrast, self.company])
+
+    @property
+    def of_network(self) -> NDArray[np.float64]:
+        """Those of `neocog.batch.evidence.features`."""
+        return np.array([self.network, self.digit, self.agree])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,9 @@ class Hypothesis:
         As `neocog.vision.finder.Finding` has it.
     digit : ndarray of uint8, shape (28, 28), or None
         What the digit network is shown; None for a sign.
+    features : ndarray of float64, shape (4,)
+        1, the log odds of the finder's score, the logarithm of its contrast beside that of the
+        page's sure marks, the scores of marks beside it.
     prior : float
         Log odds that it is a digit, before the network was asked.
     worth : float
@@ -123,6 +137,7 @@ class Hypothesis:
     score: float
     kind: int
     digit: NDArray[np.uint8] | None = None
+    features: NDArray[np.float64] | None = None
     prior: float = 0.0
     worth: float = 0.0
 
@@ -162,16 +177,16 @@ class Search:
         self._grey, self._known, self._weights = grey, known, weights or Weights()
         self.settings = settings = settings or SearchSettings()
         self._found = found[found.scores >= settings.least]
+        self._best_boxes = merged(self._found, FinderSettings())
         self._all: list[Hypothesis] = []
-        self._usual: tuple[float, float] | None = None
+        self._strong: float | None = None
 
     def lines(self, count: int | None = None) -> list[list[Hypothesis]]:
         """Return the digits and signs of each line in reading order.
 
         With a ``count``, lines have so many digits where that is possible without more doubt.
         """
-        seeds = _of(merged(self._found, FinderSettings()))
-        self._weigh(seeds)
+        seeds = self.seeds()
         self._try_others([seed for seed in seeds if self._is_doubtful(seed)])
         lines = self._chosen()
         if count is None:
@@ -180,11 +195,16 @@ class Search:
         self._try_others([mark for line in off for mark in line])
         return [self._counted(line, count) if line in off else line for line in lines]
 
+    def seeds(self) -> list[Hypothesis]:
+        """Return the finder's best boxes of each place, weighed."""
+        seeds = _of(self._best_boxes)
+        self._weigh(seeds)
+        return seeds
+
     def left_out(self, lines: Sequence[Sequence[Hypothesis]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
         told = np.array([mark.box for line in lines for mark in line], np.float32).reshape(-1, 4)
-        digits = merged(self._found, FinderSettings())
-        digits = digits[digits.digits]
+        digits = self._best_boxes[self._best_boxes.digits]
         if not len(told):
             return len(digits)
         return int((shares(digits.boxes, told).max(axis=1) <= self.settings.shared).sum())
@@ -216,17 +236,27 @@ class Search:
             self._all.append(mark)
 
     def _set_priors(self, digits: Sequence[Hypothesis], contrast: NDArray[np.float64]) -> None:
-        """Log odds by the finder's score, and by contrast and height beside the page's usual."""
+        """Log odds by the finder's score, and by the contrast and company on the page."""
         score = np.array([mark.score for mark in digits])
-        height = np.log([max(1.0, float(mark.box[3])) for mark in digits])
-        if self._usual is None:
-            self._usual = _median(contrast, score**2), _median(height, score**2)
-        weights, (strong, tall) = self._weights, self._usual
-        prior = weights.bias + weights.finder * np.log(score / (1 - score))
-        prior += weights.contrast * np.minimum(contrast - strong, 0)
-        prior += weights.height * np.abs(height - tall)
-        for mark, value in zip(digits, prior.tolist(), strict=True):
-            mark.prior = value
+        if self._strong is None:
+            self._strong = _median(contrast, score**2)
+        odds, fainter = np.log(score / (1 - score)), np.minimum(contrast - self._strong, 0)
+        beside = self._company(np.stack([mark.box for mark in digits]))
+        features = np.stack([np.ones_like(score), odds, fainter, beside], axis=1)
+        for mark, row in zip(digits, features, strict=True):
+            mark.features, mark.prior = row, float(row @ self._weights.of_page)
+
+    def _company(self, boxes: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Sum of the scores of the two best marks of like size that stand beside each box."""
+        others = self._best_boxes[self._best_boxes.digits]
+        step = np.abs(_middles(others.boxes)[None] - _middles(boxes)[:, None])
+        high = np.stack(np.broadcast_arrays(boxes[:, None, 3], others.boxes[None, :, 3]))
+        tall = high.max(axis=0)
+        near = (step[..., 0] < _BESIDE * tall) & (step[..., 1] < tall / 2)
+        near &= high.min(axis=0) > _LIKE * tall
+        near &= shares(boxes, others.boxes) < self.settings.shared
+        best = np.sort(np.where(near, others.scores, 0), axis=1)[:, -2:]
+        return np.asarray(best.sum(axis=1), np.float64)
 
     def _is_doubtful(self, mark: Hypothesis) -> bool:
         worth = _log_odds(self.settings.sure) - _log_odds(self.settings.told)
@@ -250,30 +280,32 @@ class Search:
         """The best marks that exclude each other no more, line by line."""
         worth = [mark for mark in self._all if mark.worth > 0]
         worth.sort(key=lambda mark: -mark.worth)
-        kept: list[Hypothesis] = []
-        for mark in worth:
-            if not kept or self._clash(mark, kept) <= self.settings.shared:
-                kept.append(mark)
-        digits = [mark for mark in kept if mark.is_digit]
+        clash = self._clash(worth, worth)
+        kept: list[int] = []
+        for number in range(len(worth)):
+            if not clash[number, kept].any():
+                kept.append(number)
+        digits = [worth[number] for number in kept if worth[number].is_digit]
         if not digits:
             return []
         boxes = np.stack([mark.box for mark in digits])
         groups = [[digits[k] for k in line] for line in into_lines(boxes)]
         return [self._best(self._candidates(group), None) for group in groups]
 
-    def _clash(self, mark: Hypothesis, others: Sequence[Hypothesis]) -> float:
-        return float(shares(mark.box[None], np.stack([m.box for m in others])).max())
+    def _clash(self, a: Sequence[Hypothesis], b: Sequence[Hypothesis]) -> NDArray[np.bool_]:
+        """Which marks exclude each other, (len(a), len(b))."""
+        one, other = (np.array([mark.box for mark in x]).reshape(-1, 4) for x in (a, b))
+        return np.asarray(shares(one, other) > self.settings.shared)
 
     def _candidates(self, line: Sequence[Hypothesis]) -> list[Hypothesis]:
         """What may stand where a line does: it overlaps one of its digits, or is a sign beside."""
         boxes = np.stack([mark.box for mark in line])
         low, high = boxes[:, 1].min(), (boxes[:, 1] + boxes[:, 3]).max()
+        clash = [bool(row.any()) for row in self._clash(self._all, line)]
         out = []
-        for mark in self._all:
+        for mark, clashes in zip(self._all, clash, strict=True):
             middle = mark.box[1] + mark.box[3] / 2
-            if self._clash(mark, line) > self.settings.shared or (
-                not mark.is_digit and mark.worth > 0 and low <= middle <= high
-            ):
+            if clashes or (not mark.is_digit and mark.worth > 0 and low <= middle <= high):
                 out.append(mark)
         return out
 
@@ -328,6 +360,10 @@ def _of(found: Finding) -> list[Hypothesis]:
 
 def _log_odds(p: float) -> float:
     return math.log(p / (1 - p))
+
+
+def _middles(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(boxes[:, :2] + boxes[:, 2:] / 2, np.float32)
 
 
 def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
