@@ -47,7 +47,7 @@ Sample = tuple[str, np.ndarray, str, Any]
 """Set, grey page, its digits, and what the finder says of it."""
 
 
-def samples(data: Path, pages: int) -> Iterator[tuple[str, np.ndarray, str]]:
+def samples(data: Path, pages: int, blank: int) -> Iterator[tuple[str, np.ndarray, str]]:
     """Set, grey page and digits of every picture to tune on."""
     for name, every in (("photos", 1), ("strings", 2)):
         labelled = open_dataset(data / name)
@@ -56,9 +56,9 @@ def samples(data: Path, pages: int) -> Iterator[tuple[str, np.ndarray, str]]:
             yield name, next(decode(file, long_side=LONG_SIDE)).grey, text
     digits = open_digits(data / "mnist", split="validation")
     written = [c for c in CONDITIONS if c not in {*HELD_BACK, *WITHOUT_DIGITS}]
-    for group, names in (("made", written), ("blank", BLANK)):
+    for group, names, count in (("made", written, pages), ("blank", BLANK, blank)):
         for name in names:
-            for number in range(pages):
+            for number in range(count):
                 rng = np.random.default_rng([SEED, number, *name.encode()])
                 picture, text = make_page(name, digits.images, digits.labels, rng)
                 yield group, to_grey(picture), text.replace("\n", "")
@@ -158,12 +158,14 @@ def main() -> None:
     parser.add_argument("--finder", type=Path)
     parser.add_argument("--model", default="neocog")
     parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
+    parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
     reader.engine = Once(reader.engine)  # type: ignore[assignment]
     reader.weights = replace(reader.weights, bias=0.0)
-    pages = [(*sample, reader.look(sample[1])) for sample in samples(given.data, given.pages)]
+    made = samples(given.data, given.pages, given.blank)
+    pages = [(*sample, reader.look(sample[1])) for sample in made]
     result = tuned(reader, pages)
     words = json.dumps(result, indent=1)
     print(words)

@@ -42,24 +42,29 @@ def show(
     """Show the architecture and the card of a model."""
     from neocog.messages import printable
     from neocog.network.model import load_model
-    from neocog.network.registry import find_model
+    from neocog.network.registry import FINDER, find_model
+    from neocog.vision.finder_model import load_finder
 
-    model = load_model(name)
-    facts = {
-        "id": model.id,
-        "path": str(find_model(name)),
-        "preset": model.spec.name,
-        "planes": list(model.planes),
-        "thresholds": [layer.threshold for layer in model.s],
-        "psi": model.psi,
-        "rule": model.rule,
-        "bytes": find_model(name).stat().st_size,
-        "card": model.card,
-    }
+    path = find_model(name)
+    facts: dict[str, Any] = {"path": str(path), "bytes": path.stat().st_size}
+    if path.stem == FINDER:
+        finder = load_finder(path)
+        facts |= {"id": finder.id, "card": finder.card}
+    else:
+        model = load_model(name)
+        facts |= {
+            "id": model.id,
+            "preset": model.spec.name,
+            "planes": list(model.planes),
+            "thresholds": [layer.threshold for layer in model.s],
+            "psi": model.psi,
+            "rule": model.rule,
+            "card": model.card,
+        }
     if as_json:
         print(to_json(facts))
         return
-    for key, value in [*list(facts.items())[:-1], *model.card.items()]:
+    for key, value in [*list(facts.items())[:-1], *facts["card"].items()]:
         for i, line in enumerate(_lines(value)):
             print(printable(f"{key if i == 0 else '':19s} {line}"))
 

@@ -37,7 +37,11 @@ class Roi:
             x, y, width, height = (float(part) for part in text.split(","))
         except ValueError:
             x = y = width = height = -1.0
-        if min(x, y) < 0 or min(width, height) <= 0 or not all(map(isfinite, (x, y, width, height))):
+        if (
+            min(x, y) < 0
+            or min(width, height) <= 0
+            or not all(map(isfinite, (x, y, width, height)))
+        ):
             raise UsageError(
                 f"roi '{text}': X,Y,WIDTH,HEIGHT is wanted, in pixels or in shares of the frame"
             )

@@ -81,10 +81,10 @@ def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArr
     rows, columns = (where // wide) * (2 / high) - 1, (where % wide) * (2 / wide) - 1
     design = np.stack([np.ones(len(where)), rows, columns], axis=1)
     seen = crop.ravel()[where].astype(np.float64)
-    plane = np.array([np.median(seen), 0.0, 0.0])
+    plane = np.array([_middle(seen), 0.0, 0.0])
     for _ in range(2):
         off = np.abs(seen - design @ plane)
-        near = off <= max(2.5 * float(np.median(off)), 3.0)
+        near = off <= max(2.5 * _middle(off), 3.0)
         if near.sum() < 12:
             break
         part = design[near]
@@ -92,6 +92,11 @@ def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArr
         plane[1:] = np.clip(plane[1:], -_STEEPEST, _STEEPEST)
     whole = plane[0] + plane[1] * (np.arange(high) * (2 / high) - 1)[:, None]
     return np.asarray(whole + plane[2] * (np.arange(wide) * (2 / wide) - 1), np.float32)
+
+
+def _middle(values: NDArray[np.float64]) -> float:
+    half = len(values) // 2
+    return float(np.partition(values, half)[half])
 
 
 def _own(ink: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:

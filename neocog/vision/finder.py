@@ -34,7 +34,7 @@ MULTIPLE = 16
 
 @dataclass(frozen=True, slots=True)
 class FinderSettings:
-    """How a picture is searched; chosen by ``benchmarks/finder.py tune`` on the tuning pictures.
+    """How a picture is searched.
 
     Attributes
     ----------

@@ -4,6 +4,7 @@ One skew is found for the whole page; with it taken out, boxes that stand at one
 line, read from left to right, and lines are read from top to bottom.
 """
 
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -82,17 +83,17 @@ def _levels(boxes: Boxes, slope: float) -> Boxes:
 
 def _cluster(boxes: Boxes, slope: float) -> list[list[int]]:
     """Join each box to the line whose latest members it overlaps in height."""
-    levels = _levels(boxes, slope)
+    levels, heights = _levels(boxes, slope).tolist(), boxes[:, 3].tolist()
     lines: list[list[int]] = []
     for box in np.argsort(boxes[:, 0] + boxes[:, 2] / 2, kind="stable").tolist():
         best, best_gap = -1, _APART
         for number, line in enumerate(lines):
-            tall = max(float(np.median(boxes[line, 3])), boxes[box, 3])
-            gap = abs(levels[box] - np.mean(levels[line[-_LATEST:]])) / tall
+            tall = max(median(heights[k] for k in line), heights[box])
+            gap = abs(levels[box] - fmean(levels[k] for k in line[-_LATEST:])) / tall
             if gap < best_gap:
                 best, best_gap = number, gap
         if best < 0:
             lines.append([box])
         else:
             lines[best].append(box)
-    return sorted(lines, key=lambda line: float(np.median(levels[line])))
+    return sorted(lines, key=lambda line: median(levels[k] for k in line))

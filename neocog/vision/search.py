@@ -50,13 +50,13 @@ class Weights:
     likeliest : float
     """
 
-    bias: float = -0.5
-    finder: float = 1.5
-    network: float = 0.23
-    digit: float = 0.06
-    agree: float = 1.25
-    contrast: float = 3.1
-    height: float = -0.83
+    bias: float = -1.36
+    finder: float = 1.81
+    network: float = 0.24
+    digit: float = 0.11
+    agree: float = 1.37
+    contrast: float = 0.85
+    height: float = -1.11
     likeliest: float = 12.0
 
     @property
