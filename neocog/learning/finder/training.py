@@ -23,16 +23,16 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.measure import Score, score_pages
-from neocog.learning.finder.networks import FRONTS, FinderNetwork, normalised
-from neocog.learning.finder.targets import Weights, loss, targets
-from neocog.learning.teacher.pool import Order, PagePool, Pages
+from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
+from neocog.learning.finder.targets import Targets, Weights, joined, loss, targets
+from neocog.learning.teacher.pool import NO_MARK, Order, PagePool, Pages
 
 Tensor = Any
 
 HELD_SEED = 3_000_000_000
 """First seed of the pages for validation; no run learns from seeds from here on."""
 
-_HARD = 0.25  # of a chunk's pages, drawn again
+_HARD = 0.04, 0.24  # of a chunk's pages, worst first, drawn again; the very worst nobody reads
 _AGAIN = 2  # times that a seed is drawn again
 _INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
 _AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
@@ -68,6 +68,8 @@ class FinderTraining:
         Held-back pages that a run is measured on.
     mixed : bool
         Whether convolutions are computed in bfloat16.
+    largest : float
+        Longer side of the largest digits that one size of a picture is asked for, in pixels.
     """
 
     front: str = "plain"
@@ -82,6 +84,7 @@ class FinderTraining:
     seconds: float | None = None
     validation: int = 512
     mixed: bool = False
+    largest: float = 190.0
 
 
 @dataclass
@@ -143,6 +146,10 @@ def train_finder(
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
     run = _begin(folder, settings, place)
+    if place.type == "cuda":
+        for part in run.network.modules():
+            if isinstance(part, ConvNorm):
+                part.dense = part.conv.groups > 1
     with PagePool(bank, workers=workers, side=settings.side) as pool:
         _learn(run, pool, folder, settings, place, tell)
     average: FinderNetwork = run.average.cpu().eval()
@@ -254,7 +261,8 @@ def _progress(run: _Run, settings: FinderTraining, begin: float) -> float:
 
 
 def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
-    worst = np.argsort(-wrong, kind="stable")[: int(_HARD * len(pages))]
+    first, last = (int(share * len(pages)) for share in _HARD)
+    worst = np.argsort(-wrong, kind="stable")[first:last]
     return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
 
 
@@ -262,9 +270,10 @@ def _go_through(
     run: _Run, pages: Pages, settings: FinderTraining, place: Any, begin: float, coming: Order
 ) -> tuple[NDArray[np.float32], float]:
     """Learn from a chunk; return how wrong each page was, and the mean loss."""
-    images, marks = torch.from_numpy(pages.images), torch.from_numpy(pages.marks)
-    if place.type == "cuda":
-        images, marks = images.to(place), marks.to(place)
+    maps, wanted = _prepared(pages, settings, place)
+    if run.steps == 0:
+        run.network.begin(maps[: settings.batch])
+        run.average.load_state_dict(run.network.state_dict())
     wrong = np.zeros(len(pages), np.float32)
     told: list[Tensor] = []
     harder: list[tuple[Any, Tensor]] = []
@@ -280,13 +289,27 @@ def _go_through(
                 np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
             )
             chosen = torch.from_numpy(index).to(place)
-            total, by_page = _step(run, images[chosen], marks[chosen], flip.to(place), settings)
+            total, by_page = _step(run, maps[chosen], wanted[chosen], flip.to(place), settings)
             told.append(total.detach())
             if turn == 0:
                 harder.append((index, by_page))
     for index, by_page in harder:
         wrong[index] = by_page.float().cpu().numpy()
     return wrong, float(torch.stack(told).mean())
+
+
+def _prepared(pages: Pages, settings: FinderTraining, place: Any) -> tuple[Tensor, Targets]:
+    """Normalised pictures (N, 1, side, side), 0 beyond their extents, and what is wanted."""
+    maps, wanted = [], []
+    for at in range(0, len(pages), settings.batch):
+        part = slice(at, at + settings.batch)
+        images, extents = (torch.from_numpy(v[part]) for v in (pages.images, pages.extents))
+        x = normalised(images.to(place), extents.to(place))
+        maps.append(x.half() if settings.mixed else x)
+        most = int((pages.marks[part, :, 0] > NO_MARK).sum(1).max(initial=1))
+        marks = torch.from_numpy(pages.marks[part, : max(most, 1)]).to(place)
+        wanted.append(targets(marks, settings.side, settings.largest))
+    return torch.cat(maps), joined(wanted)
 
 
 def _pace(run: _Run, settings: FinderTraining, begin: float) -> None:
@@ -298,12 +321,11 @@ def _pace(run: _Run, settings: FinderTraining, begin: float) -> None:
 
 
 def _step(
-    run: _Run, images: Tensor, marks: Tensor, flip: Tensor, settings: FinderTraining
+    run: _Run, maps: Tensor, wanted: Targets, flip: Tensor, settings: FinderTraining
 ) -> tuple[Tensor, Tensor]:
     run.network.train()
-    x = normalised(images) * flip[:, None, None, None]
-    wanted = targets(marks, settings.side)
-    with torch.autocast(images.device.type, torch.bfloat16, enabled=settings.mixed):
+    x = maps.float() * flip[:, None, None, None]
+    with torch.autocast(maps.device.type, torch.bfloat16, enabled=settings.mixed):
         out = run.network(x.contiguous(memory_format=torch.channels_last))
     total, by_page = loss(out.float(), wanted, Weights())
     run.optimiser.zero_grad(set_to_none=True)
