@@ -61,13 +61,13 @@ def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
 
 def reading_sets(result: dict[str, Any]) -> dict[str, Any]:
     """How all pictures of each set are read; columns that no set has are left out."""
-    return _filled(result, [r for r in result["rows"] if r["kind"] in ("all", "even", "odd")])
+    return _filled(result, [r for r in result["rows"] if r.get("kind") in ("all", "even", "odd")])
 
 
 def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
     """How made pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
-    rows = [r for r in result["rows"] if r["kind"] != "all" and r["set"] in sets]
+    rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
     return _filled(result, rows)
 
 
@@ -80,7 +80,7 @@ def reading_risk(result: dict[str, Any]) -> dict[str, Any]:
     """What is left of the errors of strings where "?" is allowed."""
     columns = {"min_p": "threshold", "strings": "strings", "answered": "without ?",
                "wrong": "of these wrong", "risk": "share of wrong ones"}  # fmt: skip
-    return result | {"rows": result["risk"], "columns": columns, "formats": {"risk": ".1%"}}
+    return result | {"rows": result.get("risk", []), "columns": columns, "formats": {"risk": ".1%"}}
 
 
 def reading_time(result: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def reading_time(result: dict[str, Any]) -> dict[str, Any]:
     columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
                "worst_ms": "worst, ms", "decode_ms": "decoding beside it, ms",
                "peak_mb": "peak memory, MB"}  # fmt: skip
-    return result | {"rows": result["times"], "columns": columns}
+    return result | {"rows": result.get("times", []), "columns": columns}
 
 
 def models(result: dict[str, Any]) -> dict[str, Any]:
