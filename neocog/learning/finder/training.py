@@ -75,16 +75,16 @@ class FinderTraining:
     front: str = "plain"
     seed: int = 0
     chunk: int = 4096
-    chunks: int = 60
-    passes: int = 2
-    batch: int = 64
+    chunks: int = 150
+    passes: int = 6
+    batch: int = 96
     rate: float = 3e-3
     decay: float = 0.02
     side: int = 256
     seconds: float | None = None
     validation: int = 512
     mixed: bool = False
-    largest: float = 190.0
+    largest: float = 96.0
 
 
 @dataclass

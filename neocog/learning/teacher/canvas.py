@@ -22,6 +22,7 @@ Box = tuple[float, float, float, float]
 
 _CELL = 4  # pixels of a cell of the map of what is taken
 _LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
+_GROWN = {"/": (1.0, 1.5), ",": (1.0, 2.6), ".": (1.0, 1.0), "-": (0.5, 1.4)}
 _BARS = 0.25  # of the ones, written as one straight stroke
 
 
@@ -205,12 +206,16 @@ class Canvas:
         points, cuts = shape(character)
         if cursive and len(cuts) > 2:
             cuts = [cuts[0], *cuts[2:]]
+        if sign:
+            middle = points.mean(axis=0)
+            points = middle + (points - middle) * np.float32(
+                rng.uniform(*_GROWN.get(character, (0.8, 1.3)))
+            )
         points = points + rng.standard_normal(points.shape, np.float32) * np.float32(
             0.03 if sign else 0.055
         )
         stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.25 if sign else 0.08)))
-        high *= float(np.exp(rng.normal(0, 0.2))) if sign else 1.0
-        slant = np.float32(hand.slant + rng.normal(0, hand.unsteady))
+        slant = np.float32(hand.slant + rng.normal(0, 0.15 if character == "/" else hand.unsteady))
         wide = float(points[:, 0].max()) * float(stretch) * high
         cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
         px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)

@@ -10,7 +10,8 @@ from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.pen import Pen, ink
 
 FORMATS = """
-    ##/##/#### ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
+    ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
+    ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
     ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
     (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
     #####= ##+#-# #####-- #,### ##,- =###.###= ###.- #.###.- ####.= #x#+#/# ##/#-# #/#/## *#.###.-
@@ -155,7 +156,7 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
     thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
     angle = rng.normal(0, 0.03)
-    off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.5)
+    off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.8)
     y = rng.uniform(-0.3, 0.5) * cell_high + (
         rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
     )

@@ -160,7 +160,7 @@ def _cut(
 
     The finder reads large pictures much reduced, and people photograph one digit in a strip.
     """
-    if rng.random() > (0.6 if style.layout == "single" else 0.25):
+    if rng.random() > (0.6 if style.layout == "single" else 0.35):
         return 0, 0, side, side
     long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
     short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
@@ -170,7 +170,7 @@ def _cut(
         boxes = np.array([mark[1:] for mark in marks])
         low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
         x, y = (low + high_edge) / 2
-        margin = rng.uniform(0, 0.3) * float(np.median(boxes[:, 3]))
+        margin = rng.uniform(-0.12, 0.3) * float(np.median(boxes[:, 3]))
         wide, high = np.maximum(high_edge - low + margin, _SMALLEST_PICTURE)
     elif marks and rng.random() < 0.8:
         _, left, top, w, h = marks[int(rng.integers(len(marks)))]
