@@ -77,7 +77,7 @@ def _gap(canvas: Canvas) -> float:
     rng = canvas.rng
     kind = rng.random()
     return float(rng.uniform(0.08, 0.4) if kind < 0.55 else rng.uniform(0.4, 1.2) if kind < 0.67
-                 else rng.uniform(-0.1, 0.08) if kind < 0.9 else rng.uniform(-0.3, 0))  # fmt: skip
+                 else rng.uniform(-0.1, 0.08) if kind < 0.94 else rng.uniform(-0.3, 0))  # fmt: skip
 
 
 def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -137,7 +137,7 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         own *= 0.6
         write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
     else:
-        canvas.digit(None, x, y, own, hand, pen)
+        canvas.digit(1 if rng.random() < 0.2 else None, x, y, own, hand, pen)
 
 
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:

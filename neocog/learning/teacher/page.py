@@ -160,7 +160,7 @@ def _cut(
 
     The finder reads large pictures much reduced, and people photograph one digit in a strip.
     """
-    if rng.random() > (0.6 if style.layout == "single" else 0.35):
+    if rng.random() > (0.6 if style.layout == "single" else 0.28):
         return 0, 0, side, side
     long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
     short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
