@@ -61,7 +61,7 @@ class FinderSettings:
     least: float = 0.1
     score: float = 0.35
     smallest: float = 9.0
-    largest: float = 150.0
+    largest: float = 76.0
     overlap: float = 0.4
     inside: float = 0.75
     most: int = 800
