@@ -34,6 +34,7 @@ class Peers:
 
     def rows(self, precisions: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return a row for each precision of cuDNN, in its better memory format, and FFT's."""
+        runs: dict[Any, tuple[str, Callable[[], dict[str, Any]]]]
         runs = {("cuDNN", p): (f"cuDNN {p}", partial(self._cudnn, p)) for p in precisions}
         runs["FFT", "fp32"] = ("FFT", self._fft)
         return [self._about(*about) | self._tried(*run) for about, run in runs.items()]
