@@ -12,6 +12,7 @@ UPWARDS = {
     ("neocog/network/engine.py", "batch"),  # which device
     ("neocog/network/engine.py", "cuda"),
     ("neocog/batch/isolated.py", "learning"),  # folders of digits
+    ("neocog/cuda/finder.py", "vision"),  # the description of the finder
 }
 
 
