@@ -10,14 +10,15 @@ from typer.core import TyperGroup
 from neocog.errors import UsageError
 
 _SOURCE = Path(__file__).resolve().parents[2]
-_COMMANDS = "experiments/commands.py"
 
 
 class _Experiments(TyperGroup):
-    """The commands of the experiments; without their folder it says where they are."""
+    """Commands that are loaded when wanted; without their folder it says where they are."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        if not (_SOURCE / _COMMANDS).is_file():
+    @property
+    def commands(self) -> Any:
+        """The experiments' commands by name."""
+        if not (_SOURCE / "experiments" / "commands.py").is_file():
             raise UsageError(
                 "the experiments are in the folder experiments of neocog's source, not in what is "
                 'installed here; in a clone: pip install -e ".[bench]" && neocog bench --help'
@@ -26,8 +27,11 @@ class _Experiments(TyperGroup):
             sys.path.insert(0, str(_SOURCE))
         from experiments.commands import app as experiments
 
-        self.commands |= typer.main.get_command(experiments).commands  # type: ignore[attr-defined]
-        return super().parse_args(ctx, args)
+        return typer.main.get_command(experiments).commands  # type: ignore[attr-defined]
+
+    @commands.setter
+    def commands(self, none: Any) -> None:
+        pass
 
 
 app = typer.Typer(cls=_Experiments, help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
