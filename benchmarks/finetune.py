@@ -30,6 +30,9 @@ from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
 _VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
+#: Of what is drawn, least share of the ten digits' probability that the right one must have, and
+#: largest probability of a digit that a crop that is none may have.
+_LEGIBLE, _PASSES = 0.03, 0.6
 _CHANGED = ("geometry", "pages", "none,blur=2")
 
 
@@ -175,6 +178,23 @@ def load_pools(path: Path) -> Any:
         return Pools(**found)
 
 
+def probabilities(path: Path, pictures: Any, device: str) -> Any:
+    """Probabilities of the labels and of none, (N, 11), by a guide that was learned before."""
+    import numpy as np
+    import torch
+
+    from neocog.learning.augment import augment
+    from neocog.learning.guide import load_guide
+    from neocog.learning.settings import PRESETS
+
+    guide, generator = load_guide([path], device), torch.Generator(device=device)
+    parts = [
+        guide(augment(part.to(device), PRESETS["none"], generator)).exp().cpu().numpy()
+        for part in torch.from_numpy(pictures).split(1000)
+    ]
+    return np.concatenate(parts)
+
+
 def draw_pools(args: argparse.Namespace) -> None:
     """Draw pools for several jobs, with crops of made pages where --crops names what makes them."""
     import numpy as np
@@ -182,6 +202,7 @@ def draw_pools(args: argparse.Namespace) -> None:
     from neocog.files import atomic_write
     from neocog.learning.crops import crops
     from neocog.learning.lessons import Pools
+    from neocog.network.spec import LABELS
 
     seed, begun = args.jobs[0].seed, time.monotonic()
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
@@ -190,12 +211,23 @@ def draw_pools(args: argparse.Namespace) -> None:
     print(f"pools {len(pools.variants)} {len(pools.marks)}: {time.monotonic() - begun:.0f} s")
     values = asdict(pools)
     if args.crops:
-        bank, finder, model = args.crops
-        cut = crops(args.pages, bank, finder, model, seed=seed, jobs=args.cores)
+        cut = crops(args.pages, *args.crops, seed=seed, jobs=args.cores)
         values["variants"] = np.concatenate([pools.variants, cut.digits])
         values["answers"] = np.concatenate([pools.answers, cut.labels])
         values["marks"] = np.concatenate([pools.marks, cut.marks])
         print(f"crops {len(cut.digits)} {len(cut.marks)}: {time.monotonic() - begun:.0f} s")
+    if args.legible:
+        p = probabilities(args.legible, values["variants"], args.device)
+        kept = p[np.arange(len(p)), values["answers"]] / p[:, :LABELS].sum(axis=1) > _LEGIBLE
+        seen = probabilities(args.legible, values["marks"], args.device)
+        none = seen[:, :LABELS].max(axis=1) < _PASSES
+        none[: len(pools.marks)] = True  # those are no digits by the way they are made
+        first, later = len(pools.variants), len(pools.marks)
+        told = [round(float(1 - part.mean()), 4)
+                for part in (kept[:first], kept[first:], none[later:])]  # fmt: skip
+        print(f"left out of variants, crops, crops that are none: {told}")
+        values["variants"], values["answers"] = values["variants"][kept], values["answers"][kept]
+        values["marks"] = values["marks"][none]
     with atomic_write(args.draw) as stream:
         np.savez(stream, **values)
 
@@ -378,8 +410,10 @@ def main() -> int:
                         help="networks that guide, from when they are there")  # fmt: skip
     parser.add_argument("--pools", type=Path, help="what is shown, drawn by --draw")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw pools for all jobs")
-    parser.add_argument("--crops", type=Path, nargs=3, metavar=("BANK", "FINDER", "MODEL"),
+    parser.add_argument("--crops", type=Path, nargs=2, metavar=("BANK", "FINDER"),
                         help="draw crops of made pages as well")  # fmt: skip
+    parser.add_argument("--legible", type=Path, metavar="GUIDE",
+                        help="leave out what this guide cannot read")  # fmt: skip
     parser.add_argument("--pages", type=int, default=12_000)
     parser.add_argument("--last", action="store_true", help="keep the network at the end")
     parser.add_argument("--augmentation", default=USUAL)

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import torch
 from finetune import mix_of
+from safetensors.torch import load_file
 from torch.nn import functional
 
 from neocog.learning.augment import augment
@@ -29,7 +30,7 @@ from neocog.network.spec import LABELS
 
 
 def measured(network, lessons, device):
-    """Share right of each set kept apart (none counts as wrong), and marks that pass."""
+    """Share right of each set kept apart if a digit must be answered, marks that pass, and loss."""
     network = copy.deepcopy(network)
     guide, generator = Guide([network], device), torch.Generator(device=device)
 
@@ -41,7 +42,7 @@ def measured(network, lessons, device):
         return torch.cat(parts).numpy()
 
     p = shown(lessons.shown)
-    right = (p.argmax(axis=1) == lessons.answers)
+    right = p[:, :LABELS].argmax(axis=1) == lessons.answers
     sets = lessons.validation.means(right)
     least = np.quantile(p[:, :LABELS].max(axis=1), 0.005)
     passed = float((shown(lessons.held)[:, :LABELS].max(axis=1) >= least).mean())
@@ -83,8 +84,9 @@ def cycle(network, lessons, args, seconds, number, first):
             losses.append(float(loss.detach()))
             if passed - told > 25 or told == 0.0:
                 told = passed
-                print(f"guide {number}: step {step} {passed:.0f} s loss {np.mean(losses):.4f} "
-                      f"{measured(mean, lessons, device)}", flush=True)  # fmt: skip
+                print(f"{args.name} {number}: step {step} {passed:.0f} s "
+                      f"loss {np.mean(losses):.4f} {measured(mean, lessons, device)}",
+                      flush=True)  # fmt: skip
                 losses.clear()
     return mean, step
 
@@ -98,6 +100,10 @@ def main() -> int:
     parser.add_argument("--pools", type=Path, required=True)
     parser.add_argument("--cycles", type=float, nargs="+", default=[150.0, 300.0], help="seconds")
     parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--start", type=Path, help="a network to go on from")
+    parser.add_argument("--least", type=float, default=0.0,
+                        help="percent right of the sets kept apart that a guide needs")  # fmt: skip
+    parser.add_argument("--name", default="guide")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--smoothing", type=float, default=0.0)
@@ -121,14 +127,18 @@ def main() -> int:
         pools = Pools(**found)
     lessons = Lessons(mix, kept, settings, marks=True, device=device, pools=pools)
     network = Convolutional(LABELS + 1, args.width).to(device)
+    if args.start:
+        network.load_state_dict(load_file(args.start))
     network = network.to(memory_format=torch.channels_last)
     step, results = 0, []
     for number, seconds in enumerate(args.cycles):
         mean, step = cycle(network, lessons, args, seconds, number, step)
         results.append((step, *measured(mean, lessons, device)))
-        print(f"guide {number} ends: {results[-1]}", flush=True)
-        save_network(mean, args.output / f"guide-{number}.safetensors")
-    (args.output / "guide.json").write_text(json.dumps(results))
+        print(f"{args.name} {number} ends: {results[-1]}", flush=True)
+        good = float(np.mean(results[-1][1])) >= args.least
+        name = f"{args.name}-{number}" + ("" if good else "-too-weak")
+        save_network(mean, args.output / f"{name}.safetensors")
+    (args.output / f"{args.name}.json").write_text(json.dumps(results))
     return 0
 
 

@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from neocog.learning.blocks import in_blocks
 from neocog.learning.teacher.bank import SOURCES, Bank, load_bank
 from neocog.learning.teacher.page import draw_page
-from neocog.network.engine import open_engine
-from neocog.network.model import load_model
-from neocog.network.spec import LABELS
 from neocog.vision.crop import digit_of_box
 from neocog.vision.finder import SIGNS, find
 from neocog.vision.finder_model import load_finder, open_finder
@@ -32,10 +29,6 @@ _SEED = 7_000_000  # pages that the finder did not learn from
 #: Signs that may pass for a digit, or for a piece of one.
 _ALIKE = "/(),-"
 _LEAST = 25 * 255  # a picture with less ink is left out
-#: Least probability of what it is, by the network that was learned before, of a digit that is kept
-#: (others are nothing but rules or shadow), and largest one of any digit, of a mark that is kept
-#: (others are letters and pieces that pass for a digit).
-_LEGIBLE, _PASSES = 0.01, 0.7
 #: Sets whose last fifth is counted otherwise than their validation part, so that all of it is kept.
 _APART = ("bhmsds", "optdigits")
 
@@ -61,7 +54,6 @@ def crops(
     pages: int,
     bank: Path,
     finder: Path,
-    model: Path,
     *,
     seed: int = 0,
     held: bool = False,
@@ -75,20 +67,18 @@ def crops(
         How many are drawn.
     bank, finder : Path
         What they are written with, and who searches them.
-    model : Path
-        A network that reads digits; illegible ones, and marks that pass for a digit, are left out.
     seed : int
     held : bool
         Whether the writers that are kept apart write them.
     jobs : int
         Processes.
     """
-    parts = in_blocks(_block, pages, _BLOCK, bank, finder, model, seed, held, jobs=jobs)
+    parts = in_blocks(_block, pages, _BLOCK, bank, finder, seed, held, jobs=jobs)
     return Crops(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _block(
-    bank: Path, finder: Path, model: Path, seed: int, held: bool, number: int, size: int
+    bank: Path, finder: Path, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64], Digits]:
     hands, network = _without(load_bank(bank)), open_finder(load_finder(finder))
     digits: list[Digits] = []
@@ -116,28 +106,9 @@ def _block(
         for box in _between(boxes[asked & (rows[:, 0] < 10)], rng):
             if _shared(box, boxes).max() < _BESIDE + 0.15:
                 marks.append(digit_of_box(drawn.image, box))
-    return _legible(_stack(digits), np.array(labels, np.int64), _stack(marks), model)
-
-
-def _legible(
-    digits: Digits, labels: NDArray[np.int64], marks: Digits, model: Path
-) -> tuple[Digits, NDArray[np.int64], Digits]:
-    """Leave out digits that nobody can read and marks that pass for digits."""
-    whole = load_model(model)
-    engine = open_engine(whole)
-    parts = []
-    for pictures in (digits, marks):
-        if not len(pictures):
-            parts.append(np.zeros((0, LABELS + 1), np.float32))
-            continue
-        logits = engine.recognise(pictures).score / whole.temperature
-        grown = np.exp(logits - logits.max(axis=1, keepdims=True))
-        parts.append(grown / grown.sum(axis=1, keepdims=True))
-    read, seen = parts
-    inked = [pictures.sum(axis=(1, 2)) > _LEAST for pictures in (digits, marks)]
-    kept = inked[0] & (read[np.arange(len(labels)), labels] > _LEGIBLE)
-    none = inked[1] & (seen[:, :LABELS].max(axis=1) < _PASSES)
-    return digits[kept], labels[kept], marks[none]
+    inked, seen = (_stack(pictures) for pictures in (digits, marks))
+    kept = inked.sum(axis=(1, 2)) > _LEAST
+    return inked[kept], np.array(labels, np.int64)[kept], seen[seen.sum(axis=(1, 2)) > _LEAST]
 
 
 def _without(bank: Bank) -> Bank:

@@ -20,7 +20,7 @@ Digits = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 _HELD_MARKS = 1000  # held-back marks that are measured with
-_OFTEN = 6  # variants, and marks, for a digit at most
+_OFTEN = 4  # variants, and marks, for a digit at most
 _SOURCE = 20_000  # digits of a mix that marks are made of
 
 

@@ -35,7 +35,7 @@ _BLOCK = 2000
 #: of the pen where it is known.
 _DRAWN, _BY_PATH = 0.05, 0.8
 #: Share of scanned digits whose strokes are found and written anew.
-_TRACED = 0.35
+_TRACED = 0.15
 #: Shares of those that are bent as by another hand, whose ink is uneven, and that are not alone.
 _BENT, _UNEVEN, _CROWDED = 0.6, 0.2, 0.12
 #: Shares that are seen as they are, by coarse scanners, and (the rest) by cameras.

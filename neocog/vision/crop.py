@@ -9,6 +9,9 @@ from neocog.vision.normalise import SIDE, normalise
 _MARGIN = 0.2  # of the longer side, around the box
 _FINE = 72  # pixels that a larger box is reduced to
 _PAPER, _INK = 0.18, 0.72  # of full contrast: no ink yet, full ink
+_EXTREME = 0.03  # of a box's pixels are darker than its ink counts
+_STEEPEST = 40.0  # grey levels that the paper rises from the middle to an edge
+_ENOUGH = 400  # pixels of the paper that are looked at
 
 
 def digit_of_box(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -25,19 +28,26 @@ def digit_of_box(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> NDArray[n
     ndarray of uint8, shape (28, 28)
         Ink 255, as `neocog.vision.normalise` makes it; all 0 where the box holds no contrast.
     """
+    return cut_out(grey, box)[0]
+
+
+def cut_out(grey: NDArray[np.uint8], box: NDArray[np.float32]) -> tuple[NDArray[np.uint8], float]:
+    """Cut a digit out as `digit_of_box` does; return it and its contrast in grey levels."""
     crop, inner = _cropped(grey, box)
     away = crop - _paper(crop, inner)
     x, y, wide, high = inner
     within = away[y : y + high, x : x + wide]
     if not within.size:
-        return np.zeros((SIDE, SIDE), np.uint8)
-    bright, dark = float(np.percentile(within, 97)), -float(np.percentile(within, 3))
+        return np.zeros((SIDE, SIDE), np.uint8), 0.0
+    few = int(_EXTREME * within.size)
+    ordered = np.partition(within, (few, within.size - 1 - few), axis=None)
+    bright, dark = float(ordered[within.size - 1 - few]), -float(ordered[few])
     contrast = max(bright, dark)
     if contrast < 2:
-        return np.zeros((SIDE, SIDE), np.uint8)
+        return np.zeros((SIDE, SIDE), np.uint8), max(0.0, contrast)
     full = (away if bright > dark else -away) / np.float32(contrast)
     ink = np.clip((full - _PAPER) / (_INK - _PAPER), 0, 1)
-    return normalise(_own(ink, inner))
+    return normalise(_own(ink, inner)), contrast
 
 
 def _cropped(
@@ -61,24 +71,32 @@ def _cropped(
 def _paper(crop: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
     """The paper's grey: a plane through what lies around the box, without neighbours."""
     high, wide = crop.shape
-    rows, columns = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j].astype(np.float32)
-    around = np.ones(crop.shape, np.bool_)
     x, y, w, h = inner
+    around = np.ones(crop.shape, np.bool_)
     around[y : y + h, x : x + w] = False
-    if around.sum() < 12:
-        around[:] = True
-    design = np.stack([np.ones_like(rows), rows, columns], axis=-1)
-    chosen = around
-    plane = np.full(crop.shape, np.median(crop[around]), np.float32)
-    for reach in (1.0, 1.0):
-        off = np.abs(crop - plane)
-        near = chosen & (off <= reach * max(float(np.median(off[around])) * 2.5, 3.0))
+    where = np.flatnonzero(around)
+    if len(where) < 12:
+        where = np.arange(crop.size)
+    where = where[:: max(1, len(where) // _ENOUGH)]
+    rows, columns = (where // wide) * (2 / high) - 1, (where % wide) * (2 / wide) - 1
+    design = np.stack([np.ones(len(where)), rows, columns], axis=1)
+    seen = crop.ravel()[where].astype(np.float64)
+    plane = np.array([_middle(seen), 0.0, 0.0])
+    for _ in range(2):
+        off = np.abs(seen - design @ plane)
+        near = off <= max(2.5 * _middle(off), 3.0)
         if near.sum() < 12:
             break
-        solved = np.linalg.lstsq(design[near], crop[near], rcond=None)[0]
-        solved[1:] = np.clip(solved[1:], -40, 40)
-        plane = (design @ solved).astype(np.float32)
-    return plane
+        part = design[near]
+        plane = np.linalg.solve(part.T @ part + 1e-6 * np.eye(3), part.T @ seen[near])
+        plane[1:] = np.clip(plane[1:], -_STEEPEST, _STEEPEST)
+    whole = plane[0] + plane[1] * (np.arange(high) * (2 / high) - 1)[:, None]
+    return np.asarray(whole + plane[2] * (np.arange(wide) * (2 / wide) - 1), np.float32)
+
+
+def _middle(values: NDArray[np.float64]) -> float:
+    half = len(values) // 2
+    return float(np.partition(values, half)[half])
 
 
 def _own(ink: NDArray[np.float32], inner: tuple[int, int, int, int]) -> NDArray[np.float32]:
