@@ -3,13 +3,16 @@
     python -m benchmarks.live make DATA CLIPS            # render the clips, once
     python -m benchmarks.live run CLIPS [NAME ...] [-o benchmarks/results/live.json [--add]]
     python -m benchmarks.live soak CLIPS NAME --minutes 10
+    python -m benchmarks.live alike CLIPS NAME           # what digits of two frames have in common
 
 DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
 with eight digits of MNIST's last 5 000 training digits, at 640x480 and 1280x720, and minutes of
-views without a digit. `run` plays them like a camera (the newest frame only, 30 a second; as fast
-as every frame is read with --every) and counts what was announced. A line counts as readable if
-one picture of the sheet at rest, as the camera has it, is read right by the same model. With --add
-rows of other clips stay in the file, each with the command that made it.
+views without a digit; at 640x480 also sheets with twenty scattered digits held in two hands before
+a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
+them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
+and counts what was announced. A line counts as readable if one picture of the sheet at rest, as the
+camera has it, is read right by the same model. With --add rows of other clips stay in the file,
+each with the command that made it.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +35,11 @@ import numpy as np
 from benchmarks import live_clips as clips
 from benchmarks.record import commit, without_places, write_results
 from neocog.batch.reader import Reader
-from neocog.errors import UsageError
-from neocog.live.crew import Teams
 from neocog.live.pipeline import Pipeline, Settings
 from neocog.live.sources import open_source
 
 SIZES = ((640, 480), (1280, 720))
+KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone
 SEED = 20261121
 STRINGS = 40
 BLANK_MINUTES = 5
@@ -68,7 +71,7 @@ def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     digits = open_digits(data / "mnist", split="validation")
     for size in SIZES:
-        for number, kind in enumerate(("photos", "strings", "blank")):
+        for number, kind in enumerate(KINDS if size == SIZES[0] else KINDS[:3]):
             clip = clips.Clip(f"{kind}-{size[0]}x{size[1]}", size)
             if args.only and clip.name not in args.only:
                 continue
@@ -79,20 +82,23 @@ def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
             elif kind == "photos":
                 frames = shown(clip, clips.photo_sheets(data / "photos", rng), rng, folder)
             else:
-                sheets = clips.string_sheets(digits.images, digits.labels, args.strings, rng)
-                frames = shown(clip, sheets, rng, folder)
+                written = {"strings": clips.string_sheets, "scattered": clips.scattered_sheets,
+                           "thin": clips.thin_sheets}[kind]  # fmt: skip
+                sheets = written(digits.images, digits.labels, args.strings, rng)
+                frames = shown(clip, sheets, rng, folder, held_up=kind == "scattered")
             clips.write(clip, frames, folder)
             print(clip.name, clip.frames, "frames", flush=True)
 
 
 def shown(
-    clip: clips.Clip, sheets: Any, rng: np.random.Generator, folder: Path
+    clip: clips.Clip, sheets: Any, rng: np.random.Generator, folder: Path, *, held_up: bool = False
 ) -> Iterator[clips.Picture]:
     """All frames of a clip, sheet after sheet."""
     for name, lines, picture in sheets:
         share = rng.uniform(0.8, 0.95)
         sheet = clips.fitted(picture, clip.size, share)
-        yield from clips.show(clip, clips.Showing(name, lines), sheet, rng, folder)
+        showing = clips.Showing(name, lines)
+        yield from clips.show(clip, showing, sheet, rng, folder, held_up=held_up)
 
 
 def play(
@@ -101,8 +107,6 @@ def play(
     *,
     fps: float | None,
     seconds: float | None = None,
-    teams: Teams | None = None,
-    digits: int | None = None,
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
     source = open_source(path)
@@ -111,13 +115,13 @@ def play(
     network: list[float] = []
     find: list[float] = []
     start = 0.0
-    settings = Settings(replay_fps=fps, teams=teams, digits=digits)
+    settings = Settings(replay_fps=fps)
     with Pipeline(source, reader, settings) as pipeline:
         busy = processor_time()
         for view in pipeline:
             start = start or view.read
             ages.append(view.age_ms)
-            network.append(view.seen.ms["recognise"])
+            network.append(view.seen.ms)
             find.append(view.seen.found.ms)
             news += [(one.frame, one.text) for one in view.news]
             if seconds and view.read - start > seconds:
@@ -129,8 +133,8 @@ def play(
         "seconds": spent,
         "frames": len(ages),
         "played": frames,
-        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1),
-        "fps": (len(ages) - 1) / spent,
+        "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1) if fps else None,
+        "fps": (len(ages) - 1) / spent if fps else None,
         "dropped": dropped / max(frames, 1),
         "age_median": float(np.median(ages)) if fps else None,
         "age_p95": float(np.percentile(ages, 95)) if fps else None,
@@ -209,7 +213,7 @@ def at_rest(clip: clips.Clip, folder: Path, reader: Reader) -> list[set[str]]:
 def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure clips, one after another."""
     rows = []
-    reader = Reader(args.model, device=args.device)
+    reader = Reader(args.model, device=args.device, finder=args.finder)
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
@@ -218,8 +222,6 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
             reader,
             fps=fps,
             seconds=args.seconds,
-            teams=args.search,
-            digits=args.digits,
         )
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
         rows.append({"clip": name, "every": args.every, **figures, **own, "command": command()})
@@ -277,6 +279,31 @@ def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, An
     }
 
 
+def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
+    """Tell how often the network answers alike for digits of two frames, by their cosine."""
+    engine, before = reader.engine, None
+    rows: list[tuple[float, bool]] = []
+    with Pipeline(open_source(path), reader, Settings()) as pipeline:
+        for view in pipeline:
+            digits = [place.digit for line in view.seen.page.lines for place in line.digits]
+            if digits:
+                flat = np.reshape(digits, (len(digits), -1)).astype(np.float32)
+                flat /= np.linalg.norm(flat, axis=1, keepdims=True) + 1e-9
+                label = engine.recognise(np.stack(digits)).label
+                if before is not None:
+                    cosine = flat @ before[0].T
+                    same = label == before[1][cosine.argmax(axis=1)]
+                    rows += zip(cosine.max(axis=1).tolist(), same.tolist(), strict=True)
+            before = (flat, label) if digits else None
+            if seconds and view.frame.t > seconds:
+                break
+    edges = (0.0, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.985, 1.01)
+    for low, high in pairwise(edges):
+        same = [one for cosine, one in rows if low <= cosine < high]
+        share = float(np.mean(same)) if same else None
+        yield {"cosine": [low, high], "pairs": len(same), "answered_alike": share}
+
+
 class Endless:
     """A video that begins again at its end."""
 
@@ -316,25 +343,17 @@ def resident() -> float:
     return sum(map(int, pages)) * resource.getpagesize() / 2**20
 
 
-def _teams(text: str) -> Teams:
-    try:
-        return Teams.parse(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("make", "run", "soak"))
+    parser.add_argument("what", choices=("make", "run", "soak", "alike"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--add", action="store_true", help="rows of other clips stay in the file")
     parser.add_argument("--model", default="neocog-small")
+    parser.add_argument("--finder", help="a finder's file [default: the shipped one]")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
-    parser.add_argument("--search", type=_teams, help="TEAMSxPROCESSES, instead of the usual")
-    parser.add_argument("--digits", type=int, help="of more in a frame, the lines take turns")
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -349,6 +368,11 @@ def main() -> None:
     if args.what == "soak":
         reader = Reader(args.model, device=args.device)
         print(json.dumps(soak(folder / f"{names[0]}.avi", reader, args.minutes, args.fps)))
+        return
+    if args.what == "alike":
+        reader = Reader(args.model, device=args.device, finder=args.finder)
+        for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):
+            print(json.dumps(row))
         return
     rows = run(folder, names, args)
     if args.output:

@@ -17,6 +17,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.pages.pen import write_digit
+
 Picture = NDArray[np.uint8]
 Rng = np.random.Generator
 
@@ -208,9 +210,40 @@ def fitted(sheet: Picture, size: tuple[int, int], share: float) -> Picture:
     return np.asarray(cv2.resize(sheet, (wide, high), interpolation=how), np.uint8)
 
 
-def show(clip: Clip, showing: Showing, sheet: Picture, rng: Rng, folder: Path) -> Iterator[Picture]:
-    """The frames of one showing, and of the desk after it."""
-    camera, ground = Camera(clip.size, rng), desk(clip.size, rng)
+def dark_room(size: tuple[int, int], rng: Rng) -> Picture:
+    """A room behind whoever holds a sheet: dark, a lamp or a window far away."""
+    width, height = size[0] * 3 // 2, size[1] * 3 // 2
+    out = np.full((height, width, 3), rng.uniform(12, 40) + rng.uniform(-6, 6, 3), np.float32)
+    for _ in range(int(rng.integers(3, 8))):
+        corner = rng.uniform((0, 0), (width, height)).astype(int)
+        far = (corner + rng.uniform(0.05, 0.4, 2) * (width, height)).astype(int)
+        colour = (rng.uniform(8, 60) + rng.uniform(-8, 8, 3)).tolist()
+        cv2.rectangle(out, corner.tolist(), far.tolist(), colour, -1)
+    return np.clip(cv2.GaussianBlur(out, (0, 0), height / 120), 0, 255).astype(np.uint8)
+
+
+def held_in_hands(scene: Picture, sheet: Picture, middle: tuple[float, float]) -> Picture:
+    """Two hands on the sides of a sheet: thumbs before it, arms from below."""
+    out = scene.copy()
+    wide, high = sheet.shape[1] / 2, sheet.shape[0] / 2
+    for side in (-1, 1):
+        edge = np.array((middle[0] + side * wide, middle[1] + 0.35 * high))
+        tip = edge + np.array((-side * 0.04 * wide, -0.05 * high))
+        palm = edge + np.array((side * 0.16 * wide, 0.2 * high))
+        arm = edge + np.array((side * 0.5 * wide, 3 * high))
+        for start, end, thick in ((palm, arm, 0.3), (palm, tip, 0.09)):
+            for shade, share in (((88, 106, 148), 1.0), ((112, 135, 185), 0.8)):
+                ends = start.astype(int).tolist(), end.astype(int).tolist()
+                cv2.line(out, *ends, shade, max(1, round(share * thick * high)), cv2.LINE_AA)
+    return out
+
+
+def show(
+    clip: Clip, showing: Showing, sheet: Picture, rng: Rng, folder: Path, *, held_up: bool = False
+) -> Iterator[Picture]:
+    """The frames of one showing, and of what is there without it: a desk, or with hands a room."""
+    camera = Camera(clip.size, rng)
+    ground = (dark_room if held_up else desk)(clip.size, rng)
     width, height = clip.size
     home = np.array([width / 2, height / 2])
     side = [(-1, 0), (1, 0), (0, -1), (0, 1)][int(rng.integers(4))]
@@ -240,6 +273,7 @@ def show(clip: Clip, showing: Showing, sheet: Picture, rng: Rng, folder: Path) -
         scene = window(ground, camera, step)
         if step not in cover:
             scene = placed(scene, sheet, tuple(place), camera, step)
+            scene = held_in_hands(scene, sheet, tuple(place)) if held_up else scene
         yield camera.take(scene, step, tuple(speed))
     for step in range(int(rng.integers(*AWAY))):
         yield camera.take(window(ground, camera, step), step)
@@ -288,6 +322,61 @@ def string_sheets(
         sheet = paper * (1 - mask) + ink * mask
         text = "".join(str(labels[i]) for i in chosen)
         yield f"string {number}", [text], np.clip(sheet, 0, 255).astype(np.uint8)
+
+
+def scattered_sheets(
+    digits: Any, labels: Any, count: int, rng: Rng
+) -> Iterator[tuple[str, list[str], Picture]]:
+    """Sheets with twenty scattered digits, four rows of five, from marker to faint pencil."""
+    for number in range(count):
+        sheet = Sheet((900, 1200), rng)
+        rows = []
+        for row in range(4):
+            chosen = rng.integers(0, len(digits), 5)
+            rows.append("".join(str(labels[i]) for i in chosen))
+            for column, index in enumerate(chosen):
+                tall = rng.uniform(80, 120)
+                middle = rng.uniform(-22, 22, 2) + np.array((150 + 225 * column, 135 + 210 * row))
+                sheet.write(digits[index], middle, tall, 1 / rng.uniform(7, 22),
+                            ink=rng.choice((1.0, 0.6, 0.3)))  # fmt: skip
+        yield f"scattered {number}", rows, sheet.picture()
+
+
+def thin_sheets(
+    digits: Any, labels: Any, count: int, rng: Rng
+) -> Iterator[tuple[str, list[str], Picture]]:
+    """Sheets with a large number written with a thin pen."""
+    for number in range(count):
+        chosen = rng.integers(0, len(digits), int(rng.integers(2, 6)))
+        sheet = Sheet((600, 280 * len(chosen) + 140), rng)
+        for column, index in enumerate(chosen):
+            tall = rng.uniform(320, 400)
+            middle = rng.uniform(-12, 12, 2) + np.array((210 + 280 * column, 300))
+            sheet.write(digits[index], middle, tall, 1 / rng.uniform(22, 38), ink=0.9)
+        yield f"thin {number}", ["".join(str(labels[i]) for i in chosen)], sheet.picture()
+
+
+class Sheet:
+    """A sheet of paper (H, W) that is written on."""
+
+    def __init__(self, size: tuple[int, int], rng: Rng) -> None:
+        self._paper = rng.uniform(200, 245) + rng.uniform(-6, 6, 3)
+        self._pen = rng.uniform((20, 10, 0), (120, 60, 60))
+        self._ink = np.zeros(size, np.float32)
+
+    def write(
+        self, digit: Picture, middle: NDArray[np.float64], tall: float, pen: float, *, ink: float
+    ) -> None:
+        """Write a digit around a place (column, row); the pen's width as a share of its height."""
+        drawn = ink * write_digit(digit, tall, pen)
+        y, x = (round(m - side / 2) for m, side in zip(middle[::-1], drawn.shape, strict=True))
+        part = self._ink[y : y + drawn.shape[0], x : x + drawn.shape[1]]
+        np.maximum(part, drawn, out=part)
+
+    def picture(self) -> Picture:
+        """The sheet in colours (H, W, 3)."""
+        ink = self._ink[:, :, None]
+        return np.clip(self._paper * (1 - ink) + self._pen * ink, 0, 255).astype(np.uint8)
 
 
 def blank_frames(size: tuple[int, int], count: int, rng: Rng) -> Iterator[Picture]:

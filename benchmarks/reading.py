@@ -1,299 +1,269 @@
-"""Measures how photographs, cheque amounts and made pages are read, and how long finding takes.
+"""Measures how pictures are read, and how long that takes: every figure of docs/reading.md.
 
-    python benchmarks/reading.py DATA -o benchmarks/results/reading.json [--pages N] [--quick]
+    python benchmarks/reading.py DATA -o benchmarks/results/reading.json [--jobs N] [--every K]
 
-DATA holds the folders photos, strings and mnist. Made pages are written with the last 5 000
-digits of MNIST's training set; the conditions of `HELD_BACK` and `BLANK_HELD_BACK` were never
-tuned for. Photos and strings are also read the other way at touching digits, and by tesseract,
-where it is installed, as one block of text, digits only. Every picture that is read wrong is
-listed with a cause (`benchmarks/causes.py`). Times of finding are taken first, alone; then
-``--jobs`` processes read, each with the network on one thread, so that the results are the same
-however many there are.
+DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
+write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
+`neocog.learning.pages.letters`). What is missing is left out. The reader is the one users have;
+``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
+first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
+tesseract read some of the same pictures where they are installed (``--peers N``, of each set).
 """
 
 import argparse
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
-from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cv2
 import numpy as np
 
-from benchmarks.causes import CAUSES, cause
+from benchmarks.reading_sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
 from benchmarks.record import write_results
-from benchmarks.spread import spread
-from neocog.batch.reader import Reader
-from neocog.batch.records import PageReading
-from neocog.bench.evaluate import edit_distance
-from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
-from neocog.learning.pages.conditions import (
-    BLANK,
-    BLANK_HELD_BACK,
-    CONDITIONS,
-    HELD_BACK,
-    WITHOUT_DIGITS,
-)
-from neocog.learning.pages.page import make_page
-from neocog.network.engine import cores, open_engine
-from neocog.network.once import Once
-from neocog.vision.decode import decode, to_grey
-from neocog.vision.find import LONG_SIDE, find_digits
+from neocog.batch.reader import Picture, Reader
+from neocog.batch.records import REJECTED, DigitReading, PageReading
+from neocog.learning.finder.boxes import compared, overlaps
+from neocog.network.engine import cores
+from neocog.vision.decode import to_grey
+from neocog.vision.finder import Finding
 
+Row = dict[str, Any]
 COLUMNS = {
-    "set": "set",
-    "condition": "condition",
-    "pictures": "pictures",
-    "digits": "digits",
-    "cer": "character error rate",
-    "exact": "pictures exact",
-    "cer_other": "error rate, touching digits {other}",
-    "cer_tesseract": "error rate of tesseract",
-    "exact_tesseract": "exact by tesseract",
-    "any": "pictures with any digit",
-    "marks": "marks found",
-    "printed": "of these printed as a digit",
-}
-FORMATS = {"cer": ".1%", "cer_other": ".1%", "cer_tesseract": ".1%"}
-CURVE = {
-    "min_p": "threshold",
-    "strings": "strings",
-    "answered": "without ?",
-    "wrong": "of these wrong",
-    "risk": "share of wrong ones",
-    "refused": "question marks",
-}
-GROUPS = {
-    "tuned": ([n for n in CONDITIONS if n not in {*HELD_BACK, *WITHOUT_DIGITS}], False),
-    "held back": (list(HELD_BACK), False),
-    "no digits": (list(BLANK), True),
-    "no digits, held back": (list(BLANK_HELD_BACK), True),
-}
-"""Conditions of made pages, and whether nothing is written on them."""
-
-THRESHOLDS = (0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-SEED = 20
-
-Sample = tuple[str, np.ndarray, str]
-"""Name, grey page and what is written on it."""
-
-Place = Callable[[], Sample]
-"""Makes or decodes a sample; may go to another process."""
+    "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
+    "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "too many",
+    "misread": "misread", "refused": "?", "out_of_order": "out of order",
+    "any": "pictures with any digit", "printed": "printed as digits", "letters": "letters",
+    "signs_kept": "pages without a sign as a digit", "as_upright": "read as upright",
+    "turned": "turned", "left_out": "left out",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a picture is looked at for.
+class Guesses(Reader):
+    """Reads what the finder takes its digits for."""
 
-    Attributes
-    ----------
-    other : bool
-        Whether it is also read the other way at touching digits.
-    curve : bool
-        Whether it is also read with all of `THRESHOLDS`.
-    rival : bool
-        Whether tesseract reads it too.
-    """
-
-    other: bool = False
-    curve: bool = False
-    rival: bool = False
+    def recognise(self, lines: Any, *, scale: float = 1.0) -> tuple[DigitReading, ...]:
+        """The finder's guesses, none rejected."""
+        places = [place for line in lines for place in line.digits]
+        boxes = [tuple(round(v / scale) for v in place.box) for place in places]
+        return tuple(DigitReading(str(place.kind), place.score, 0.0, box)
+                     for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What came of a picture: what is written, what was read, and what was read otherwise."""
+# --- what came of it ---------------------------------------------------------------------------
 
-    name: str
-    expected: str
-    reading: PageReading
-    other: str | None = None
-    curve: tuple[str, ...] = ()
-    rival: str | None = None
+_STATE: dict[str, Any] = {}
 
 
-def pictures(labelled: LabelledPictures) -> list[Place]:
-    """The first page of every picture, as the reader decodes it."""
-    pairs = zip(labelled.files, labelled.expected, strict=True)
-    return [partial(_picture, file, expected) for file, expected in pairs]
+def prepare(make: Callable[[], Reader], data: Path, threads: int) -> None:
+    if hasattr(os, "sched_setaffinity") and threads > 1:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    cv2.setNumThreads(threads)
+    _STATE.update(reader=make(), data=data)
 
 
-def made(condition: str, data: Path, pages: int, *, seed: int = SEED) -> list[Place]:
-    """Made pages of one condition, the same ones each time."""
-    return [partial(_made, condition, data, number, seed) for number in range(pages)]
-
-
-def _picture(file: Path, expected: str) -> Sample:
-    return file.name, next(decode(file, long_side=LONG_SIDE)).grey, expected
-
-
-def _made(condition: str, data: Path, number: int, seed: int) -> Sample:
-    part = kept_apart(data)
-    rng = np.random.default_rng([seed, number, *condition.encode()])
-    picture, text = make_page(condition, part.images, part.labels, rng)
-    return f"{condition}_{number:03d}", to_grey(picture), text.replace("\n", "")
-
-
-@cache
-def kept_apart(data: Path) -> Digits:
-    return open_digits(data / "mnist", split="validation")
-
-
-@cache
-def reader_of(model: str) -> Reader:
-    """The one reader of this process: its network is on one thread, however many processes."""
-    reader = Reader(model, device="cpu")
-    reader.engine = open_engine(reader.model, device="cpu", threads=1)
-    return reader
-
-
-def look(model: str, part: tuple[Place, Look]) -> Seen:
-    """Read a picture in every way that is wanted."""
-    place, wanted = part
-    name, grey, expected = place()
-    reader = copy(reader_of(model))
-    reader.engine = Once(reader.engine)  # type: ignore[assignment]
-    reading, other = reader.read(grey), None
-    if wanted.other:
-        reader.cut = not reader.cut
-        other = _line(reader.read(grey))
-        reader.cut = not reader.cut
-    curve: list[str] = []
-    for min_p in THRESHOLDS if wanted.curve else ():
-        reader.policy = replace(reader.policy, min_p=min_p)
-        curve.append(_line(reader.read(grey)))
-    return Seen(name, expected, replace(reading, ms=None), other, tuple(curve),
-                tesseract(grey) if wanted.rival else None)  # fmt: skip
-
-
-def _line(reading: PageReading) -> str:
-    return reading.text.replace("\n", "")
-
-
-def measure(seen: Sequence[Seen], *, lines: int = 0) -> dict[str, Any]:
-    """A row of the results; ``lines``: how many each picture has, 0 where that is not known."""
-    digits = sum(len(one.expected) for one in seen)
-    edits = [edit_distance(_line(one.reading), one.expected) for one in seen]
-    wrong = [
-        {"picture": one.name, "written": one.expected, "read": one.reading.text,
-         "cause": cause(one.reading, one.expected, lines=lines) if one.expected else "none written"}
-        for one, count in zip(seen, edits, strict=True) if count
-    ]  # fmt: skip
-    row: dict[str, Any] = {"pictures": len(seen), "digits": digits, "wrong": wrong}
-    row["causes"] = dict(Counter(one["cause"] for one in wrong).most_common())
-    if not digits:
-        marks = [[mark.char.isdigit() for mark in one.reading.digits] for one in seen]
-        return row | {"any": sum(map(any, marks)), "marks": sum(map(len, marks)),
-                      "printed": sum(map(sum, marks))}  # fmt: skip
-    row |= {"exact": edits.count(0), "cer": sum(edits) / digits}
-    others = [edit_distance(one.other, one.expected) for one in seen if one.other is not None]
-    if others:
-        row["cer_other"] = sum(others) / digits
-    rivals = [edit_distance(one.rival, one.expected) for one in seen if one.rival is not None]
-    if rivals:
-        row |= {"cer_tesseract": sum(rivals) / digits, "exact_tesseract": rivals.count(0)}
+def look(task: Task) -> Row:
+    """Read one picture and compare it with what is written."""
+    one, reader = sample(task, _STATE["data"]), _STATE["reader"]
+    row: Row = {"set": task.set, "kind": task.kind, "name": one.name, "written": one.text}
+    picture: Any = one.picture
+    if task.set == "turned":
+        upright = reader.read(picture)
+        picture = np.ascontiguousarray(np.rot90(picture, -int(task.kind) // 90))
+    reading = reader.read(picture)
+    read = digits_of(reading.text)
+    row |= {"read": read, "turn": reading.turn, "left_out": reading.left_out,
+            "printed": sum(mark.char.isdigit() for mark in reading.digits),
+            "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
+            "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
+    if task.set == "turned":
+        row["as_upright"] = reading.text == upright.text
+    if task.set not in ("letters", "blank"):
+        row |= faults(read, one.text)
+    if one.marks is not None:
+        row |= placed(reading, one.marks)
+    if task.peers:
+        row["peers"] = {name: digits_of(text) for name, text in peers(picture, task).items()}
     return row
 
 
-def curve(seen: Sequence[Seen]) -> list[dict[str, Any]]:
-    """What is left of the errors of lines where "?" is allowed, by threshold."""
-    rows = []
-    for place, min_p in enumerate(THRESHOLDS):
-        texts = [(one.curve[place], one.expected) for one in seen]
-        sure = [text != expected for text, expected in texts if text and "?" not in text]
-        rows.append({
-            "min_p": min_p, "strings": len(texts), "answered": len(sure), "wrong": sum(sure),
-            "refused": sum(text.count("?") for text, _ in texts),
-            "risk": sum(sure) / max(len(sure), 1),
-        })  # fmt: skip
-    return rows
+def faults(read: str, written: str) -> dict[str, int]:
+    """Count the errors of the cheapest alignment by kind."""
+    cost = np.zeros((len(read) + 1, len(written) + 1), int)
+    cost[:, 0], cost[0] = np.arange(len(read) + 1), np.arange(len(written) + 1)
+    for i, char in enumerate(read):
+        for j, wanted in enumerate(written):
+            least = min(cost[i, j + 1], cost[i + 1, j]) + 1
+            cost[i + 1, j + 1] = min(cost[i, j] + (char != wanted), least)
+    i, j, found = len(read), len(written), Counter[str]()
+    while i or j:
+        if i and j and cost[i, j] == cost[i - 1, j - 1] + (read[i - 1] != written[j - 1]):
+            i, j = i - 1, j - 1
+            kind = "refused" if read[i] == REJECTED else "misread"
+            found[kind] += read[i] != written[j]
+        elif i and cost[i, j] == cost[i - 1, j] + 1:
+            i -= 1
+            found["refused" if read[i] == REJECTED else "extra"] += 1
+        else:
+            j -= 1
+            found["missed"] += 1
+    wrong = int(cost[-1, -1])
+    mixed = wrong > 0 and sorted(read) == sorted(written)
+    return {"wrong": wrong, **+found, **({"out_of_order": 1} if mixed else {})}
 
 
-def tesseract(grey: np.ndarray) -> str | None:
-    """What tesseract reads on a page, as a block of text of digits; None if it is absent."""
-    program = shutil.which("tesseract")
-    if program is None:
+def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
+    """Count digits that were printed where one stands, elsewhere, and where a sign stands."""
+    printed = [mark.box for mark in reading.digits if mark.char.isdigit()]
+    boxes = np.array(printed, np.float32).reshape(-1, 4)
+    told = Finding(boxes, np.ones(len(boxes), np.float32), np.zeros(len(boxes), np.int64))
+    known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
+    signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
+    alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < 0.4
+    over = overlaps(signs, boxes[alone])[1].max(axis=1, initial=0) > 0.5
+    _, right, false, *_ = compared(told, marks).tolist()
+    return {"found": right, "false": false, "signs_printed": int(over.sum()), "signs": len(signs)}
+
+
+# --- beside others -----------------------------------------------------------------------------
+
+
+@cache
+def rapidocr() -> Any:
+    try:
+        from rapidocr_onnxruntime import RapidOCR
+    except ImportError:
         return None
-    command = [program, "stdin", "stdout", "--psm", "6", "-c", "tessedit_char_whitelist=0123456789"]
-    _, file = cv2.imencode(".png", grey)
-    done = subprocess.run(command, input=file.tobytes(), capture_output=True, check=False,
-                          env={**os.environ, "OMP_THREAD_LIMIT": "1"})  # fmt: skip
-    return re.sub(r"\D", "", done.stdout.decode())
+    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
 
 
-def large_page(data: Path) -> Sample:
-    """A made page as a photograph of 24 megapixels, decoded as the reader does it."""
-    _, grey, text = made("plain", data, 1)[0]()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "24 megapixels.jpg"
-        cv2.imwrite(str(file), cv2.resize(grey, (5656, 4242), interpolation=cv2.INTER_CUBIC))
-        return file.name, next(decode(file, long_side=LONG_SIDE)).grey, text
+def peers(picture: Any, task: Task) -> dict[str, str]:
+    """What other programs read, those that are installed."""
+    pixels = cv2.imread(str(picture)) if isinstance(picture, Path) else picture
+    read: dict[str, str] = {}
+    if rapidocr() is not None:
+        strip = {"use_det": False, "use_cls": False} if task.set == "strings" else {}
+        found, _ = rapidocr()(pixels, **strip)
+        read["rapidocr"] = "".join(line[0] if strip else line[1] for line in found or [])
+    if program := shutil.which("tesseract"):
+        mode = "7" if task.set == "strings" else "6"
+        command = [program, "stdin", "stdout", "--psm", mode]
+        command += ["-c", "tessedit_char_whitelist=0123456789"]
+        _, file = cv2.imencode(".png", pixels)
+        done = subprocess.run(command, input=file.tobytes(), capture_output=True, check=False,
+                              env={**os.environ, "OMP_THREAD_LIMIT": "1"})  # fmt: skip
+        read["tesseract"] = re.sub(r"\D", "", done.stdout.decode())
+    return read
 
 
-def finding_times(reader: Reader, samples: list[Sample]) -> dict[str, Any]:
-    """Milliseconds of the search, the best of three each, without what the network takes."""
-    network = 0.0
-
-    def score(digits: np.ndarray) -> np.ndarray:
-        nonlocal network
-        start = time.perf_counter()
-        p = reader._known(digits)  # as the reader asks, or other cuts would be tried
-        network += time.perf_counter() - start
-        return p
-
-    times = []
-    for name, grey, _ in samples:
-        took = []
-        for _ in range(3):
-            start, network = time.perf_counter(), 0.0
-            find_digits(grey, score=score if reader.cut else None)
-            took.append(1e3 * (time.perf_counter() - start - network))
-        times.append((min(took), name))
-    worst, name = max(times)
-    middle = median(took for took, _ in times)
-    return {"median_ms": round(middle, 1), "worst_ms": round(worst, 1), "worst": name,
-            "large_ms": round(times[-1][0], 1)}  # fmt: skip
+# --- sums --------------------------------------------------------------------------------------
 
 
-def pictures_of(folder: Path, quick: bool) -> list[Place]:
-    """All pictures of a set, or a tenth of them."""
-    labelled = open_dataset(folder)
-    assert isinstance(labelled, LabelledPictures)
-    return pictures(labelled[::10] if quick else labelled)
+def summary(rows: list[Row]) -> list[Row]:
+    """One row for each kind of each set, and one for all of it."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        for kind in dict.fromkeys(("all", row["kind"])):
+            groups.setdefault((row["set"], kind), []).append(row)
+    kinds = Counter(name for name, _ in groups)
+    return [
+        {"set": name, "kind": kind, **summed(name, some)}
+        for (name, kind), some in groups.items()
+        if kinds[name] > 2 or kind == "all"
+    ]
 
 
-def alone(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what others read."""
-    others = {"cer_other", "cer_tesseract", "exact_tesseract"}
-    return {key: value for key, value in row.items() if key not in others}
+def summed(name: str, some: list[Row]) -> Row:
+    def total(key: str) -> int:
+        return sum(row.get(key, 0) for row in some)
+
+    line: Row = {"pictures": len(some), "left_out": total("left_out"), "printed": total("printed"),
+                 "turned": sum(row["turn"] != 0 for row in some)}  # fmt: skip
+    if name == "letters":
+        line["letters"] = sum(map(str.isalpha, "".join(row["written"] for row in some)))
+        return line
+    if name == "blank":
+        return line | {"any": sum(row["printed"] > 0 for row in some)}
+    digits = max(1, sum(len(row["written"]) for row in some))
+    line |= {"digits": digits, "cer": total("wrong") / digits}
+    line["exact"] = sum(not row["wrong"] for row in some)
+    for key in ("missed", "extra", "misread", "refused", "out_of_order"):
+        line[key] = total(key)
+    if "found" in some[0]:
+        line |= {"recall": total("found") / digits, "false": total("false")}
+        if total("signs"):
+            line["signs_kept"] = sum(not row["signs_printed"] for row in some)
+    if name == "turned":
+        line["as_upright"] = total("as_upright")
+    for peer in sorted({peer for row in some for peer in row.get("peers", ())}):
+        own = [row for row in some if peer in row.get("peers", ())]
+        wrong = [faults(row["peers"][peer], row["written"])["wrong"] for row in own]
+        line |= {f"{peer}_pictures": len(own), f"{peer}_exact": wrong.count(0)}
+        line[f"{peer}_cer"] = sum(wrong) / max(1, sum(len(row["written"]) for row in own))
+    return line
 
 
-def together(rows: list[dict[str, Any]], **about: str) -> dict[str, Any]:
-    """Several rows as one; error rates count by digits."""
-    digits = sum(row["digits"] for row in rows)
-    total: dict[str, Any] = {**about, "digits": digits}
-    total["pictures"] = sum(row["pictures"] for row in rows)
-    for key in ("exact", "any", "marks", "printed"):
-        if key in rows[0]:
-            total[key] = sum(row[key] for row in rows)
-    if digits:
-        total["cer"] = sum(row["cer"] * row["digits"] for row in rows) / digits
-    return total
+def risk(rows: list[Row]) -> list[Row]:
+    """What is left of the errors of strings where "?" is allowed, by the least probability."""
+    some = [row for row in rows if row["set"] == "strings" and row["kind"] == "odd"]
+    out = []
+    for least in (0.0, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995) if some else ():
+        sure = [row["wrong"] > 0 for row in some
+                if row["p"] >= least and row["read"] and REJECTED not in row["read"]]  # fmt: skip
+        out.append({"min_p": least, "strings": len(some), "answered": len(sure),
+                    "wrong": sum(sure), "risk": sum(sure) / max(len(sure), 1)})  # fmt: skip
+    return out
+
+
+def times(data: Path) -> list[Row]:
+    """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
+    reader = _STATE["reader"]
+    out: list[Row] = []
+    read: list[tuple[str, Picture]] = []
+    for name, folder, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
+        if (data / folder).is_dir():
+            read += [(name, file) for file in labelled(data / folder).files[::step]]
+    pages = [sample(Task("conditions", kind, 0), data).picture
+             for kind in ("plain", "squared", "fifty_small", "stained", "desk_edge")]  # fmt: skip
+    for wide, high in ((640, 480), (1280, 960), (4000, 3000), (5656, 4242)):
+        for page in pages:
+            large = cv2.resize(np.asarray(page), (wide, high), interpolation=cv2.INTER_CUBIC)
+            read.append((f"page {wide}x{high}", cv2.imencode(".jpg", large)[1].tobytes()))
+    reader.read(np.asarray(pages[0]))  # opens the networks
+    spent: dict[str, list[tuple[float, float]]] = {}
+    for name, picture in read:
+        both = [reader.read(picture).ms for _ in range(2)]
+        best = min((sum(ms.values()) - ms["decode"], ms["decode"]) for ms in both)
+        spent.setdefault(name, []).append(best)
+    for page in pages:
+        grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
+        begin = time.perf_counter()
+        for _ in range(5):
+            reader.find(grey)
+        took = 1e3 * (time.perf_counter() - begin) / 5
+        spent.setdefault("finding in a frame 640x480", []).append((took, 0.0))
+    for name, some in spent.items():
+        ms, decoding = zip(*some, strict=True)
+        figures = {"median_ms": median(ms), "worst_ms": max(ms), "decode_ms": median(decoding)}
+        rounded = {key: round(value, 1) for key, value in figures.items()}
+        out.append({"kind": name, "pictures": len(some), **rounded})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [*out, {"kind": "the process, at the end", "peak_mb": round(peak)}]
 
 
 def main() -> None:
@@ -302,52 +272,43 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--model", default="neocog")
-    parser.add_argument("--pages", type=int, default=20, help="made pages of each condition")
-    parser.add_argument("--quick", action="store_true", help="a tenth of it, without tesseract")
+    parser.add_argument("--model", help="of the digits; the shipped one by default")
+    parser.add_argument("--finder", help="a file of weights; the shipped one by default")
+    parser.add_argument("--alone", action="store_true", help="print the finder's own guesses")
+    default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
+    parser.add_argument("--sets", default=default, help=f"by default {default}")
+    parser.add_argument("--every", type=int, default=1, help="read one picture of so many")
+    parser.add_argument("--peers", type=int, default=0, help="pictures of a set that others read")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
     args = parser.parse_args()
-    sets = {name: pictures_of(args.data / name, args.quick) for name in ("photos", "strings")}
-    photos = [place() for place in sets["photos"]]
-    finding = finding_times(reader_of(args.model), [*photos, large_page(args.data)])
-    print(finding, flush=True)
-    blank, pages = min(5, args.pages), 2 if args.quick else args.pages
-    groups = {
-        group: {name: made(name, args.data, min(blank, pages) if without else pages)
-                for name in names}
-        for group, (names, without) in GROUPS.items()
-    }  # fmt: skip
-    asked = [(place, Look(other=True, curve=name == "strings", rival=not args.quick))
-             for name, places in sets.items() for place in places]  # fmt: skip
-    asked += [(place, Look()) for conditions in groups.values() for places in conditions.values()
-              for place in places]  # fmt: skip
-    seen = spread(partial(look, args.model), asked, args.jobs)
-    rows: list[dict[str, Any]] = []
-
-    def keep(row: dict[str, Any]) -> None:
-        rows.append(row)
-        print({k: v for k, v in row.items() if k != "wrong"}, flush=True)
-
-    for name, places in sets.items():
-        own = list(islice(seen, len(places)))
-        keep({"set": name, **measure(own, lines=int(name == "strings"))})
-        if name == "strings":
-            keep({"set": "strings, other half", **alone(measure(own[1::2], lines=1))})
-            rest = curve(own[1::2])
-    for group, conditions in groups.items():
-        parts = [{"set": group, "condition": name, **measure(list(islice(seen, len(places))))}
-                 for name, places in conditions.items()]  # fmt: skip
-        for row in [*parts, together(parts, set=group, condition="all")]:
-            keep(row)
-    reader = reader_of(args.model)
-    columns = COLUMNS | {
-        "cer_other": COLUMNS["cer_other"].format(other="left whole" if reader.cut else "cut apart")
-    }
-    write_results(args.output.with_name("strings.json"), rest, columns=CURVE,
-                  formats={"risk": ".1%"}, model=reader.model.id)  # fmt: skip
-    write_results(args.output, rows, columns=columns, formats=FORMATS,
-                  model=reader.model.id, touching_cut=reader.cut, finding=finding,
-                  causes=CAUSES)  # fmt: skip
+    sets = args.sets.split(",")
+    make = partial(Guesses if args.alone else Reader, args.model, device="cpu", finder=args.finder)
+    spawn, timed = get_context("spawn"), []
+    if "time" in sets:
+        sets.remove("time")
+        with ProcessPoolExecutor(1, spawn, prepare, (make, args.data, 2)) as pool:
+            timed = pool.submit(times, args.data).result()
+    todo = list(tasks(args.data, sets, args.every, args.peers))
+    order = np.random.default_rng(SEED).permutation(len(todo))  # slow ones are spread
+    with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, args.data, 1)) as pool:
+        mixed = pool.map(look, [todo[k] for k in order], chunksize=2)
+        rows = [row for _, row in sorted(zip(order, mixed, strict=True), key=lambda one: one[0])]
+    lines = summary(rows)
+    for line in [*timed, *lines]:
+        if line["kind"] in ("all", "even", "odd") or line in timed:
+            values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
+            print(", ".join(f"{key} {value}" for key, value in values))
+    reader = make()
+    others = {key: f"{name} {what}" for name in ("rapidocr", "tesseract")
+              for key, what in ((f"{name}_cer", "error rate"), (f"{name}_exact", "exact"),
+                                (f"{name}_pictures", "pictures"))}  # fmt: skip
+    write_results(
+        args.output, lines, columns=COLUMNS | others, model=reader.model.id,
+        finder=reader.finder.model.id, times=timed, risk=risk(rows),
+        formats={"cer": ".1%", "rapidocr_cer": ".1%", "tesseract_cer": ".1%"},
+        wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
+               or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

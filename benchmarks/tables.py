@@ -60,37 +60,35 @@ def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def reading_sets(result: dict[str, Any]) -> dict[str, Any]:
-    """How photographs, cheque amounts and all made pages are read."""
-    rows = [row for row in result["rows"] if row.get("condition", "all") == "all"]
-    columns = {key: name for key, name in result["columns"].items() if key != "condition"}
-    return result | {"rows": rows, "columns": columns}
+    """How all pictures of each set are read; columns that no set has are left out."""
+    return _filled(result, [r for r in result["rows"] if r.get("kind") in ("all", "even", "odd")])
 
 
 def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
-    """How made pages of each condition are read."""
-    rows = [row for row in result["rows"] if row.get("condition", "all") != "all"]
-    columns = {k: v for k, v in result["columns"].items() if "tesseract" not in k}
+    """How made pages of each kind are read."""
+    sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
+    rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
+    return _filled(result, rows)
+
+
+def _filled(result: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = {key: name for key, name in result["columns"].items() if any(key in r for r in rows)}
     return result | {"rows": rows, "columns": columns}
 
 
-def reading_causes(result: dict[str, Any]) -> dict[str, Any]:
-    """Why pictures of each set were read wrong: the first cause that holds, counted."""
-    sets = ("photos", "strings", "tuned", "held back")
-    rows: list[dict[str, Any]] = []
-    for key, meaning in result["causes"].items():
-        row: dict[str, Any] = {"cause": meaning}
-        for name in sets:
-            own = [source for source in result["rows"] if source["set"] == name]
-            row[name] = sum(source.get("causes", {}).get(key, 0) for source in own)
-        rows.append(row)
-    return result | {"rows": rows, "columns": {"cause": "cause", **{s: s for s in sets}}}
+def reading_risk(result: dict[str, Any]) -> dict[str, Any]:
+    """What is left of the errors of strings where "?" is allowed."""
+    columns = {"min_p": "threshold", "strings": "strings", "answered": "without ?",
+               "wrong": "of these wrong", "risk": "share of wrong ones"}  # fmt: skip
+    return result | {"rows": result.get("risk", []), "columns": columns, "formats": {"risk": ".1%"}}
 
 
 def reading_time(result: dict[str, Any]) -> dict[str, Any]:
-    """How long finding takes, without the network and without decoding."""
-    columns = {"median_ms": "median, ms", "worst_ms": "worst, ms", "worst": "worst picture",
-               "large_ms": "page of 24 megapixels, ms"}  # fmt: skip
-    return result | {"rows": [result["finding"]], "columns": columns}
+    """How long reading takes on two cores, decoding apart."""
+    columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
+               "worst_ms": "worst, ms", "decode_ms": "decoding beside it, ms",
+               "peak_mb": "peak memory, MB"}  # fmt: skip
+    return result | {"rows": result.get("times", []), "columns": columns}
 
 
 def models(result: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +229,7 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "learning-curve": ("learning", learning_curve),
     "reading-sets": ("reading", reading_sets),
     "reading-conditions": ("reading", reading_conditions),
-    "reading-causes": ("reading", reading_causes),
+    "strings": ("reading", reading_risk),
     "reading-time": ("reading", reading_time),
     "gpu-decisions": ("gpu", gpu_decisions),
     "gpu-layers": ("gpu", gpu_layers),

@@ -56,7 +56,7 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
     large.save(tmp_path / "large.png")
     boxes = [digit.box for digit in reader.read(small).digits]
     for box, nine in zip(boxes, reader.read(tmp_path / "large.png").digits, strict=True):
-        np.testing.assert_allclose(np.array(nine.box) / 9, box, atol=1.5)
+        np.testing.assert_allclose(np.array(nine.box) / 9, box, atol=4)
 
 
 def test_pixels_are_reduced_as_a_file_is(reader: Reader, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_nobody_foresaw_is_a_record_too(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("at once\nand twice")
 
-    monkeypatch.setattr("neocog.vision.find.find_digits", fail)
+    monkeypatch.setattr("neocog.vision.page.lay_out", fail)
     (reading,) = reader.read_many([page("1")])
     assert reading.error == "cannot be read: ZeroDivisionError: at once; please report this"
 
@@ -207,10 +207,8 @@ def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
     folder.save(reader.read(save_page(tmp_path / "a.png", "12")))
     folder.save(reader.read(save_page(tmp_path / "b.png", "")))
     saved = sorted(path.name for path in (tmp_path / "steps").iterdir())
-    steps = ["a-1-page", "a-2-contrast", "a-3-marks", "a-4-kept", "a-5-digits"]
-    assert saved[:5] == [f"{step}.png" for step in steps]
-    assert saved[-1].endswith("-digits.png")
-    with Image.open(tmp_path / "steps" / "a-5-digits.png") as image:
+    assert saved == [f"{name}-{step}.png" for name in "ab" for step in ("1-boxes", "2-digits")]
+    with Image.open(tmp_path / "steps" / "a-2-digits.png") as image:
         assert image.size == (20 * 56, 56)
 
 
@@ -223,7 +221,7 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     assert (tmp_path / "a.read.png").is_file()
     with pytest.raises(UsageError, match="one of the inputs; give another --save-overlay"):
         OverlayFolder(tmp_path, sources=[tmp_path / "a.read.png"]).save(reading)
-    step = save_page(tmp_path / "a-3-marks.png", "3")
+    step = save_page(tmp_path / "a-2-digits.png", "3")
     with pytest.raises(UsageError, match="give another --debug"):
         StepFolder(tmp_path, reader, sources=[picture, step]).save(reading)
     assert reader.read(step).text == "3"

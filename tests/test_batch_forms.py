@@ -300,7 +300,7 @@ def test_pictures_of_long_names(model: str, tmp_path: Path) -> None:
         seen = tmp_path / option.strip("-")
         result = run("read", scans, "--model", model, option, seen)
         assert (result.exit_code, result.stderr) == (0, "")
-        assert len(list(seen.glob("*/*"))) == (4 if option == "--save-overlay" else 20)
+        assert len(list(seen.glob("*/*"))) == (4 if option == "--save-overlay" else 8)
 
 
 def test_a_page_that_fails_has_one_card(tmp_path: Path) -> None:

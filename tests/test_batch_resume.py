@@ -459,8 +459,8 @@ def test_a_new_file_in_a_folder_that_is_read(
     name: str, more: tuple[str, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for number in range(3):
-        save_page(tmp_path / f"{number}.png", str(number))
+    for digit in "017":
+        save_page(tmp_path / f"{digit}.png", digit)
     result = run("read", "*", "--model", model, "-o", name, *more)
     assert (result.exit_code, result.stderr) == (0, "")
     assert len((tmp_path / name).read_text().splitlines()) == 3

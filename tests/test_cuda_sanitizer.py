@@ -30,6 +30,21 @@ assert np.array_equal(first.score, second.score)
 print("answers", len(first))
 """
 
+#: A picture, as launches and as a graph.
+FINDER = """
+import cupy
+import numpy as np
+cupy.cuda.set_allocator(None)
+from neocog.cuda.finder import CudaFinder
+from tests.test_cuda_finder import graph_of
+g = graph_of()
+finder = CudaFinder(g.nodes, g.tensors)
+grey = np.random.default_rng(0).integers(0, 256, (75, 210)).astype(np.uint8)
+first, second = finder.find(grey), finder.find(grey)
+assert np.array_equal(first.boxes, second.boxes)
+print("answers", len(first))
+"""
+
 CASES = [
     ("neocog-small", "fp16", "default", 3),
     ("neocog-small", "fp32", "default", 3),
@@ -53,9 +68,19 @@ def sanitizer() -> str:
 def test_a_pass_reads_and_writes_only_what_is_its_own(
     tool: str, name: str, precision: str, plan: str, count: int
 ) -> None:
+    watch(tool, PASS, name, precision, plan, str(count))
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_the_finder_reads_and_writes_only_what_is_its_own(tool: str) -> None:
+    watch(tool, FINDER)
+
+
+def watch(tool: str, script: str, *words: str) -> None:
+    """Run a script under a tool, which finds nothing."""
     watched = [sanitizer(), "--tool", tool, "--error-exitcode", "9"]
     done = subprocess.run(
-        [*watched, sys.executable, "-c", PASS, name, precision, plan, str(count)],
+        [*watched, sys.executable, "-c", script, *words],
         capture_output=True,
         text=True,
         check=False,

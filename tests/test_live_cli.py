@@ -21,10 +21,15 @@ from neocog.live import cameras
 from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
 from neocog.live.sinks import LineFile
 from neocog.live.sources import SourceLost, Wanted, hush
-from tests.live_support import MjpegServer, clip, picture, save_video
+from tests.live_support import MODEL, MjpegServer, clip, picture, save_video
 from tests.support import run
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def model() -> str:
+    return MODEL
 
 
 @pytest.fixture(scope="module")

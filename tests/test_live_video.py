@@ -21,13 +21,13 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frames import Frame, Handoff
+from neocog.live.frames import BoundedQueue, Frame
 from neocog.live.pipeline import Pipeline
 from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
 from neocog.live.video import Stream, VideoFile
-from tests.live_support import RawServer, Scripted, clip, picture, save_video
-from tests.support import run, tiny_model
+from tests.live_support import MODEL, RawServer, Scripted, clip, picture, save_video
+from tests.support import run
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
@@ -103,6 +103,11 @@ GOOD: dict[str, Callable[[bytes], Sent]] = {
     "other types": forms(HEAD, part(JPEG, kind=b"Content-Type: image/jpg\r\n")),
     "broken ones": forms(HEAD, part(JPEG), part(b"broken")),
 }
+
+
+@pytest.fixture
+def model() -> str:
+    return MODEL
 
 
 @pytest.fixture
@@ -232,7 +237,7 @@ def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
     frame = picture("1")
     source = Scripted([*[frame, SourceLost("gone")] * 5, frame])
     times: list[float] = []
-    out: Handoff[Frame] = Handoff(newest=False, depth=99)
+    out: BoundedQueue[Frame] = BoundedQueue(newest=False, depth=99)
 
     def tell(notice: Notice) -> None:
         times.append(time.monotonic())
@@ -247,7 +252,7 @@ def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
 
 def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
     server = served(after(bytewise(part(JPEG))))
-    reader = Reader(tiny_model(), device="cpu")
+    reader = Reader(MODEL, device="cpu")
     with Pipeline(Stream(server.address, silence=30), reader) as pipeline:
         while pipeline.source._child is None:  # type: ignore[attr-defined]
             time.sleep(0.01)
@@ -381,7 +386,7 @@ def children(pid: int) -> list[int]:
 def test_signals_end_a_run_with_a_recording_that_can_be_played(
     served: Serve, tmp_path: Path, model: str, number: signal.Signals, stopped: bool
 ) -> None:
-    """Also where its search process and its decoder hang."""
+    """Also where its decoder hangs."""
     words = [sys.executable, str(ROOT / "app.py"), "live", served(good).address, "--headless",
              "--model", model, "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
     with subprocess.Popen(

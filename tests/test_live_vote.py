@@ -1,23 +1,19 @@
 """Live reading's heart: frames vote, lines are followed, a number is announced once and right."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.batch.records import Box
 from neocog.errors import UsageError
-from neocog.live.align import Place, align, moved
+from neocog.live.align import align, moved
 from neocog.live.announce import Announcer, Rules, alike, at_border, distance, rivals
 from neocog.live.expected import Expected
-from neocog.live.look import Roi
-from neocog.live.regions import Part
-from neocog.live.sheets import Sheet
+from neocog.live.roi import Roi
 from neocog.live.tracks import Row, Tracker
-from neocog.live.turns import Turns
 from neocog.live.vote import Agreement
 from tests.live_support import row
 
@@ -25,8 +21,8 @@ SIZE = (640, 480)
 TEXTS = st.text("0123456789?", min_size=1, max_size=8)
 
 
-def places(text: str, *, x: int = 0, y: int = 100) -> list[Place]:
-    return [Place(digit.char, digit.box) for digit in row(text, x=x, y=y)]
+def places(text: str, *, x: int = 0, y: int = 100) -> Row:
+    return row(text, x=x, y=y)
 
 
 class Watcher:
@@ -39,19 +35,10 @@ class Watcher:
         self.frame = 0
         self.news: list[str] = []
 
-    def see(
-        self,
-        *rows: Row,
-        times: int = 1,
-        whole: bool = True,
-        sheet: bool = True,
-        unread: Sequence[Box] = (),
-    ) -> list[str]:
+    def see(self, *rows: Row, times: int = 1) -> list[str]:
         before = len(self.news)
-        paper = Sheet((0, 0, *SIZE), ()) if sheet else None
         for _ in range(times):
-            part = Part((0, 0, *SIZE), 640, entire=whole, sheet=paper)
-            tracks = self.tracker.update(rows, [part], unread=unread)
+            tracks = self.tracker.update(rows)
             news = self.announcer.update(tracks, self.frame / 30, SIZE, allows=self.allows)
             self.news += [one.text for one in news]
             self.frame += 1
@@ -60,76 +47,6 @@ class Watcher:
     @property
     def texts(self) -> list[str]:
         return [track.text for track in self.tracker.tracks]
-
-
-class TestTurns:
-    PLACES = tuple((40, 60 * n, 200, 30) for n in range(9))
-
-    def test_all_lines_are_read_where_there_is_room(self) -> None:
-        assert Turns(10).choose([5, 5], self.PLACES[:2]) == [0, 1]
-        assert Turns(None).choose([99, 99], self.PLACES[:2]) == [0, 1]
-        assert Turns(10).choose([], []) == []
-        assert Turns(10).choose([25], self.PLACES[:1]) == [0]
-
-    @given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 20), st.data())
-    def test_of_three_frames_that_show_a_line_one_reads_it(
-        self, digits: list[int], most: int, data: st.DataObject
-    ) -> None:
-        turns = Turns(most)
-        left_out = dict.fromkeys(range(len(digits)), 0)
-        lines = st.lists(st.sampled_from(range(len(digits))), min_size=1, unique=True)
-        for frame in range(30):
-            shown = sorted(data.draw(lines)) if frame % 2 else list(range(len(digits)))
-            boxes = [self.PLACES[n] for n in shown]
-            chosen = turns.choose([digits[n] for n in shown], boxes)
-            assert chosen
-            for place, number in enumerate(shown):
-                left_out[number] = 0 if place in chosen else left_out[number] + 1
-                assert left_out[number] < 3
-
-    @given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 20))
-    def test_no_frame_reads_much_more_than_its_share(self, digits: list[int], most: int) -> None:
-        turns, read = Turns(most), []
-        for _ in range(30):
-            chosen = turns.choose(digits, self.PLACES[: len(digits)])
-            read.append(sum(digits[n] for n in chosen))
-        share = max(most, -(-sum(digits) // 3), max(digits) * -(-len(digits) // 3))
-        assert max(read) <= 2 * share
-
-    def test_a_line_that_is_not_known_again_has_its_turn(self) -> None:
-        turns, read = Turns(3), []
-        for frame in range(20):
-            fast = (400, 500 + 300 * frame, 200, 30)
-            read += turns.choose([3] * 4, [*self.PLACES[:3], fast])
-        assert read.count(3) >= 6
-
-    def test_lines_that_move_and_lines_in_a_changing_list_have_their_turn(self) -> None:
-        turns, left_out = Turns(7), dict.fromkeys(range(4), 0)
-        for frame in range(40):
-            first = [(0, 0, 90, 20)] if frame % 2 else []  # comes and goes before the others
-            boxes = [*first, *((3 * frame, 80 * n + 100, 150, 30) for n in range(4))]
-            chosen = turns.choose([5] * len(boxes), boxes)
-            for line in left_out:
-                left_out[line] = 0 if line + len(first) in chosen else left_out[line] + 1
-                assert left_out[line] < 3
-
-    def test_lines_that_take_turns_are_announced_once_each(self) -> None:
-        watcher = Watcher()
-        upper, lower = row("4711", x=40, y=100), row("2086", x=40, y=200)
-        boxes = (40, 100, 100, 30), (40, 200, 100, 30)
-        for _ in range(20):
-            watcher.see(upper, unread=[boxes[1]])
-            watcher.see(lower, unread=[boxes[0]])
-        assert sorted(watcher.news) == ["2086", "4711"]
-
-    def test_a_line_that_is_neither_read_nor_found_is_gone(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("4711", x=40, y=100), times=9)
-        watcher.see(times=9, unread=[(40, 300, 100, 30)])
-        assert watcher.texts == []
-        watcher.see(row("4711", x=40, y=100), times=9)
-        watcher.see(times=9, unread=[(40, 100, 100, 30)])
-        assert watcher.texts == ["4711"]
 
 
 class TestAgreement:
@@ -201,7 +118,7 @@ class TestAlign:
         assert cost > 0.55
 
     def test_lines_of_another_size_are_strangers(self) -> None:
-        large = [Place(d.char, d.box) for d in row("123", tall=100)]
+        large = row("123", tall=100)
         assert align(places("123"), large)[1] > 1
 
     @given(TEXTS, TEXTS, st.integers(-60, 60), st.integers(-30, 30))
@@ -312,15 +229,10 @@ class TestAnnouncements:
             watcher.see(line[-count:], times=3)
         assert watcher.news == ["12345678"]
 
-    def test_a_digit_at_the_border_makes_a_number_wait(self) -> None:
+    def test_what_the_border_may_cut_off_is_never_announced(self) -> None:
         watcher = Watcher()
-        assert watcher.see(row("471", x=0, y=99), times=9) == []
-        assert watcher.see(row("471", x=0, y=99), times=9) == ["471"]
-
-    def test_off_a_sheet_what_the_border_may_cut_off_is_never_announced(self) -> None:
-        watcher = Watcher()
-        assert watcher.see(row("471", x=0, y=99), times=90, sheet=False) == []
-        assert watcher.see(row("471", x=40, y=99), times=5, sheet=False) == ["471"]
+        assert watcher.see(row("471", x=0, y=99), times=90) == []
+        assert watcher.see(row("471", x=40, y=99), times=5) == ["471"]
 
     def test_noise_never_announces(self) -> None:
         rng = random.Random(5)
@@ -346,19 +258,17 @@ class TestAnnouncements:
             watcher.see(times=25)
             assert watcher.news[number:] == [text]
 
-    def test_a_stroke_or_a_ring_on_a_desk_is_no_number(self) -> None:
-        for text in ("1", "0", "11"):
-            assert Watcher().see(row(text, x=99, y=99), times=90, sheet=False) == []
-            assert Watcher().see(row(text, x=99, y=99), times=90) == [text]
-            free = Watcher(rules=Rules(lone=True))
-            assert free.see(row(text, x=99, y=99), times=90, sheet=False) == [text]
-        assert Watcher().see(row("10", x=99, y=99), times=90, sheet=False) == ["10"]
+    def test_a_single_digit_must_be_surer_than_several(self) -> None:
+        for text, p, told in (("5", 0.9, False), ("5", 0.995, True), ("52", 0.95, True)):
+            line = row(text, x=99, y=99, p=p)
+            assert bool(Watcher().see(line, times=60)) is told
+            assert Watcher(rules=Rules(evidence=0.0)).see(line, times=60) == [text]
 
-    def test_what_was_read_on_the_desk_is_not_announced_when_a_sheet_covers_it(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("7", x=99, y=99), times=60, sheet=False)
-        watcher.see(row("4", x=99, y=99), times=20)
-        assert watcher.news == ["4"]
+    def test_a_digit_that_is_more_likely_wrong_keeps_a_number_back(self) -> None:
+        line = row("4711", x=99, y=99)
+        for p, told in ((0.45, []), (0.55, ["4711"])):
+            doubtful = (*line[:3], replace(line[3], p=p))
+            assert Watcher().see(doubtful, times=60) == told
 
     def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
@@ -376,12 +286,6 @@ class TestAnnouncements:
             watcher.see(times=20)
         assert len(watcher.announcer._last) <= 2
         assert len(watcher.announcer._said) <= 2
-
-    def test_a_search_of_the_whole_frame_must_have_read_the_same(self) -> None:
-        watcher = Watcher()
-        line = row("471", x=99, y=99)
-        assert watcher.see(line, times=40, whole=False) == []
-        assert watcher.see(line) == ["471"]
 
 
 class TestDisputes:
@@ -453,15 +357,6 @@ class TestDisputes:
         watcher = Watcher()
         watcher.see(row("10000123", x=99, y=99), times=90)
         assert watcher.see(row("10000124", x=99, y=99), times=60) == ["10000124"]
-
-    def test_a_line_that_awaits_its_turn_counts_once(self) -> None:
-        watcher = Watcher()
-        line = row("98504383", x=99, y=99)
-        watcher.see(row("98509383", x=99, y=99), times=4)
-        for _ in range(7):
-            watcher.see(line)
-            watcher.see(unread=[(99, 99, 200, 30)], times=2)
-        assert watcher.news == []
 
     @pytest.mark.parametrize(
         ("a", "b", "same"),

@@ -17,28 +17,27 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
 from neocog.live import display, panels, recorder
-from neocog.live.draw import draw
+from neocog.live.draw import SURE, draw
 from neocog.live.expected import Expected
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.session import Outputs, Session
 from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Controls, Window
-from tests.live_support import clip, picture, save_video
-from tests.support import tiny_model
+from tests.live_support import MODEL, clip, picture, save_video
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def reader() -> Reader:
-    return Reader(tiny_model(), device="cpu", min_p=0.0)
+    return Reader(MODEL, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def view(reader: Reader) -> View:
     pipeline = Pipeline(open_source(clip(("471", 12))), reader)
-    pipeline.switches.steps = pipeline.switches.layers = True
+    pipeline.switches.layers = True
     with pipeline:
         return list(pipeline)[-1]
 
@@ -89,8 +88,9 @@ class TestDrawing:
         assert panels.layers(maps, height=100).max() > 200
 
     def test_what_the_finder_sees_is_drawn(self, view: View) -> None:
-        assert panels.steps(view.seen.found.steps, height=240).shape[0] == 240
-        assert panels.steps({}, height=240).shape[0] == 240
+        seen = panels.candidates(view.seen, height=240)
+        assert seen.shape == (240, 320, 3)
+        assert (seen == SURE).all(axis=2).any()
 
 
 class TestKeys:
@@ -173,10 +173,9 @@ class TestKeys:
     ) -> None:
         narrow = controls.take(view).shape[1]
         controls.press(ord("b"), pipeline)
-        assert pipeline.switches.steps
         assert controls.take(view).shape[1] > narrow
         controls.press(ord("b"), pipeline)
-        assert not pipeline.switches.steps
+        assert controls.take(view).shape[1] == narrow
 
     def test_l_shows_the_layers(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
         narrow = controls.take(view).shape[1]
@@ -408,10 +407,9 @@ class TestOnADisplay:
         server.wait()
 
     def test_every_key(self, screen: str, tmp_path: Path) -> None:
-        tiny_model().save(tmp_path / "tiny.safetensors")
         save_video(tmp_path / "clip.avi", clip(("471", 400)))
         words = [sys.executable, str(ROOT / "app.py"), "live", "clip.avi", "--model",
-                 "tiny.safetensors", "--device", "cpu"]  # fmt: skip
+                 MODEL, "--device", "cpu"]  # fmt: skip
         with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as run:
             number = self.window()
             for key in ("h", "b", "l", "s", "space", "space", "r", "r", "h", "b", "l"):

@@ -1,11 +1,10 @@
 """Which answers are rejected, why, and how a threshold is taken from a model's card."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of, run, save_page, tiny_model
+from support import digits_of, tiny_model
 
 from neocog.batch.policy import Policy, parse_share, threshold_for
 from neocog.batch.reader import Reader
@@ -104,19 +103,3 @@ def test_shares(words: str, share: float) -> None:
 def test_what_is_no_share(words: str) -> None:
     with pytest.raises(UsageError, match="wanted a share"):
         parse_share(words)
-
-
-@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
-def test_a_page_given_up_as_no_writing_is_told(form: str, tmp_path: Path) -> None:
-    model, picture = tmp_path / "strict.safetensors", save_page(tmp_path / "a.png", "3\n0\n1\n7\n2")
-    replace(tiny_model(), card={"reading": {"writing": 1.1}}).save(model)
-    words = ("read", picture, "--model", model, "--format", form)
-    result = run(*words)
-    assert "?" in result.stdout
-    assert result.stderr == (
-        f"neocog: {picture}: taken for no writing, most marks are too doubtful; "
-        "--min-p 0 shows them\n"
-    )
-    shown = run(*words, "--min-p", "0")
-    assert "?" not in shown.stdout
-    assert shown.stderr == ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import PageReading
+from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sources import Files
 from neocog.errors import UsageError
 
@@ -189,8 +189,8 @@ class OverlayFolder(_Folder):
 class StepFolder(_Folder):
     """Saves a picture of each step of the search, to see where a digit was lost.
 
-    The steps of ``a.jpg`` are ``a-1-page.png``, ``a-2-contrast.png``, ``a-3-marks.png``,
-    ``a-4-kept.png`` and, as the network gets them, ``a-5-digits.png``.
+    The steps of ``a.jpg`` are ``a-1-boxes.png``, all places that the finder noticed and how sure
+    it is of them, and, as the network gets them, ``a-2-digits.png``.
 
     Parameters
     ----------
@@ -224,14 +224,26 @@ class StepFolder(_Folder):
 
     @property
     def _long_side(self) -> int:
-        from neocog.vision.find import LONG_SIDE
+        from neocog.vision.page import LONG_SIDE
 
         return LONG_SIDE
 
     def _draw(self, page: "Page", reading: PageReading, name: str) -> None:
-        steps: dict[str, NDArray[np.uint8]] = {}
-        lines = self._reader.find(page.grey, trace=steps.__setitem__)
-        steps["digits"] = _sheet([found.digit for line in lines for found in line.digits])
+        from neocog.vision.finder import find
+        from neocog.vision.overlay import draw_overlay
+
+        found = find(page.grey, self._reader.finder)
+        places = [place for line in self._reader.find(page.grey).lines for place in line.digits]
+        boxes = [
+            DigitReading(char, score, 0.0, tuple(box.round().astype(int).tolist()))
+            for char, score, box in zip(
+                found.chars, found.scores.tolist(), found.boxes, strict=True
+            )
+        ]
+        steps = {
+            "boxes": np.asarray(draw_overlay(page.grey, boxes)),
+            "digits": _sheet([place.digit for place in places]),
+        }
         for number, (step, picture) in enumerate(steps.items(), 1):
             path = self._place(reading, f"{name}-{number}-{step}.png")
             with self._saving(path):

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from neocog.batch.context import odds_of_page
 from neocog.errors import UsageError
-from neocog.network.spec import LABELS
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
@@ -18,9 +15,6 @@ if TYPE_CHECKING:
 NO_RESPONSE = "no response"
 TWO_ANSWERS = "two answers"
 NOT_A_DIGIT = "not a digit"
-NO_WRITING = "no writing"
-
-_WRITING = 0.92  # `Policy.writing` of a network that takes every mark for a digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +25,9 @@ class Policy:
     ----------
     min_p : float
         Answers of a lower probability are rejected.
-    writing, many : float, int
-        Where the median probability of at least so many marks of a page is lower, they are
-        letters, a texture or a drawing, and all but clean numbers are rejected as ``no writing``.
-        A strip is spared: who cuts one line out of a page knows what stands there.
-    page_odds, strip_odds, cut_odds : float
-        How frequent marks that are no digits are, as a multiple of what the network learned with:
-        in the numbers of a page (its own marks shift that), in a strip, and among the ways to cut
-        touching digits apart; see :mod:`neocog.batch.context`.
     """
 
     min_p: float = 0.4
-    writing: float = 0.6
-    many: int = 5
-    page_odds: float = 0.3
-    strip_odds: float = 0.01
-    cut_odds: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_p <= 1.0:
@@ -77,30 +58,10 @@ class Policy:
         if min_p is not None and max_error is not None:
             raise UsageError("min_p and max_error set the same threshold; give one of them")
         reading = model.card.get("reading", {})
-        known: dict[str, Any] = {"writing": _WRITING} if model.classes == LABELS else {}
-        known |= {name: reading[name] for name in cls.__slots__ if name in reading}
-        usual = cls(**known)
+        usual = cls(**{name: reading[name] for name in cls.__slots__ if name in reading})
         if max_error is not None:
             min_p = max(usual.min_p, threshold_for(model.card, max_error))
-        return usual if min_p is None else cls(**known | {"min_p": min_p})
-
-    def odds(
-        self, found: "Answers", model: "Model", runs: NDArray[np.int64], *, strip: bool
-    ) -> float | NDArray[np.float64]:
-        """How frequent marks that are no digits are among those of a page.
-
-        ``runs`` as :func:`neocog.batch.context.runs_of` numbers them; ``strip`` tells whether the
-        page was taken to be one line, cut out.
-        """
-        if strip:
-            return self.strip_odds
-        return odds_of_page(found, model, self.page_odds, runs)
-
-    def unwritten(self, p: NDArray[np.floating], *, strip: bool) -> bool:
-        """Whether the marks of a page, or a strip, are, by their probabilities, no digits."""
-        if self.min_p == 0 or len(p) < self.many or strip:
-            return False
-        return float(np.median(p)) < self.writing
+        return usual if min_p is None else cls(min_p)
 
     def reason(self, answers: "Answers", index: int) -> str | None:
         """Why an answer is rejected, or None if it stands."""

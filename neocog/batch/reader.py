@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.context import in_clean_numbers, runs_of
+from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
-from neocog.batch.policy import NO_WRITING, Policy
-from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
+from neocog.batch.policy import Policy
+from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.sources import check_file
-from neocog.errors import InputError
-from neocog.network.odds import digit_probability, expecting_digits, of_lone_digits
+from neocog.errors import InputError, UsageError
+from neocog.network.odds import of_lone_digits
 from neocog.network.once import Once
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
     from neocog.vision.decode import Page
-    from neocog.vision.find import Line, Settings, Trace
+    from neocog.vision.finder import FinderSettings, Finding
+    from neocog.vision.finder_model import FinderModel
+    from neocog.vision.page import Layout, Line, Place
 
 Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
 """A picture file, its bytes, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
@@ -52,16 +54,19 @@ class Reader:
         threshold comes from the table in the model's card.
     batch : int, optional
         Digits per pass of the network, as many as the device likes by default.
-    cut : bool
-        Whether digits that touch are cut apart, scored by the network.
+    finder : str, Path or FinderModel, optional
+        A finder's file; the shipped one by default.
     pattern : str, optional
         What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to cut a
         line, one with so many digits is taken; none is made up.
+    rotate : int, optional
+        Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
+        it is not given.
 
     Raises
     ------
     ModelError
-        If the model is missing or broken.
+        If the model or the finder is missing or broken.
     UsageError
         If the thresholds make no sense, or the card shows no errors as rare as ``max_error``.
     DeviceError
@@ -84,18 +89,27 @@ class Reader:
         min_p: float | None = None,
         max_error: float | None = None,
         batch: int | None = None,
-        cut: bool = True,
+        finder: "str | Path | FinderModel | None" = None,
         pattern: str | None = None,
+        rotate: int | None = None,
     ) -> None:
         from neocog.network.engine import open_engine
         from neocog.network.model import Model, load_model
-        from neocog.network.registry import DEFAULT
+        from neocog.network.registry import DEFAULT, FINDER, find_model
+        from neocog.vision.finder_model import FinderModel, LazyFinder, load_finder
+        from neocog.vision.page import TURNS
+        from neocog.vision.search import Weights
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
         self.engine = open_engine(self.model, device=device, precision=precision, plan=plan)
         self.batch = self.engine.batch if batch is None else batch
-        self.cut = cut
+        if not isinstance(finder, FinderModel):
+            finder = load_finder(find_model(finder or FINDER))
+        self.finder = LazyFinder(finder)
+        if rotate is not None and rotate not in TURNS:
+            raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
+        self.rotate, self.weights = rotate, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
     @property
@@ -104,31 +118,30 @@ class Reader:
         settings: dict[str, Any] = {"min_p": self.policy.min_p}
         if self.pattern is not None:
             settings["pattern"] = self.pattern.form
+        if self.rotate is not None:
+            settings["rotate"] = self.rotate
         return settings
 
-    def find(
-        self,
-        grey: NDArray[np.uint8],
-        *,
-        trace: "Trace | None" = None,
-        settings: "Settings | None" = None,
-    ) -> "list[Line]":
+    def look(
+        self, grey: NDArray[np.uint8], *, settings: "FinderSettings | None" = None
+    ) -> "Finding":
+        """Return what the finder's network takes for digits and signs on a grey page (H, W)."""
+        from neocog.vision.page import look
+
+        return look(grey, self.finder, settings)
+
+    def find(self, grey: NDArray[np.uint8], *, found: "Finding | None" = None) -> "Layout":
         """Find the digits of a grey page (H, W), as they are going to be read.
 
-        Parameters
-        ----------
-        grey : ndarray of uint8, shape (H, W)
-            The upright page.
-        trace : callable, optional
-            Receives the name and a picture of each step of the search.
-        settings : Settings, optional
-            Of the search.
+        ``found`` is what `look` said of it, where it was asked before.
         """
-        from neocog.vision.find import find_digits
+        from neocog.vision.page import lay_out
 
-        score = self._known if self.cut else None
         count = self.pattern.digits if self.pattern else None
-        return find_digits(grey, settings=settings, score=score, count=count, trace=trace)
+        return lay_out(
+            grey, self.finder, self._known,
+            count=count, turn=self.rotate, weights=self.weights, found=found,
+        )  # fmt: skip
 
     def recognise(self, lines: "Sequence[Line]", *, scale: float = 1.0) -> tuple[DigitReading, ...]:
         """Recognise the digits that were found on a page, all in one batch.
@@ -150,16 +163,14 @@ class Reader:
             return ()
         answers = self.engine.recognise(np.stack([p.digit for p in places]), batch=self.batch)
         boxes = [_box(place.box, scale) for place in places]
-        strip = any(line.strip for line in lines)
-        return self.judge(answers, boxes, runs=runs_of(lines), strip=strip)
+        return self.judge(answers, boxes, places=places)
 
     def judge(
         self,
         answers: "Answers",
         boxes: "Sequence[Box]",
         *,
-        runs: NDArray[np.int64] | None = None,
-        strip: bool = False,
+        places: "Sequence[Place] | None" = None,
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -169,25 +180,16 @@ class Reader:
             Of the network, for B marks.
         boxes : sequence of tuple of int
             Where each stands in its picture.
-        runs : ndarray of int, shape (B,), optional
-            Which of the marks of one page stand close together, as
-            :func:`neocog.batch.context.runs_of` tells; without it they are digits that nobody
-            searched for, each in a picture of its own.
-        strip : bool
-            Whether their page was taken to be one line, cut out.
+        places : sequence of Place, optional
+            What the finder said of them; without it they are digits that nobody searched for,
+            each in a picture of its own.
         """
-        unwritten = np.zeros(len(boxes), np.bool_)
-        if runs is None:
+        if places is None:
             answers = of_lone_digits(answers, self.model)
         else:
-            unwritten |= self.policy.unwritten(answers.p, strip=strip)
-            odds = self.policy.odds(answers, self.model, runs, strip=strip)
-            answers = expecting_digits(answers, self.model, odds)
-            unwritten &= ~in_clean_numbers(answers, runs)
-        return tuple(
-            self._digit(answers, index, box, bool(unwritten[index]))
-            for index, box in enumerate(boxes)
-        )
+            prior, kinds = np.array([p.prior for p in places]), np.array([p.kind for p in places])
+            answers = weighed(answers, self.model, prior, kinds, self.weights)
+        return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
         """Read the first page of a picture.
@@ -239,8 +241,14 @@ class Reader:
         once = _Once(self.engine)
         reader = copy(self)
         reader.engine = cast("AnyEngine", once)
-        lines = reader.find(page.grey)
+        found = reader.find(page.grey)
+        lines = found.lines
         digits = reader.recognise(lines, scale=page.scale)
+        signs = tuple(
+            SignReading(sign.char, sign.score, _box(sign.box, page.scale))
+            for line in lines
+            for sign in line.signs
+        )
         whole = 1e3 * (time.perf_counter() - start)
         rest = iter(digits)
         chars = [[next(rest).char for _ in line.digits] for line in lines]
@@ -252,24 +260,29 @@ class Reader:
             digits=digits,
             model=self.model.id,
             ms={"decode": decode_ms, "find": whole - once.ms, "recognise": once.ms},
+            signs=signs,
+            left_out=found.left_out,
+            turn=found.turn,
+            finder=self.finder.model.id,
             fits=bool(chars) and all(map(pattern.fits, chars)) if pattern else None,
         )
 
-    def _known(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """How well the network knows each of some digits (N, 28, 28)."""
+    def _known(
+        self,
+        digits: NDArray[np.uint8],
+        prior: NDArray[np.float64],
+        kinds: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Log odds that places (N,) are the digits that the network takes them for."""
         answers = self.engine.recognise(digits, batch=self.batch)
-        likely = expecting_digits(answers, self.model, self.policy.cut_odds)
-        return digit_probability(likely, self.model)
+        said = features(answers, self.model, kinds, likeliest=self.weights.likeliest)
+        return np.asarray(prior + said @ self.weights.of_network)
 
-    def _digit(
-        self, answers: "Answers", index: int, box: tuple[int, int, int, int], unwritten: bool
-    ) -> DigitReading:
+    def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])
         p = float(answers.p[index])
         margin = float(answers.margin[index])
         reason = self.policy.reason(answers, index)
-        if unwritten:
-            reason = reason or NO_WRITING
         char = REJECTED if reason else str(label)
         return DigitReading(char, p, margin, box, reason)
 
@@ -292,7 +305,7 @@ class _Once(Once):
 
 def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.decode import decode
-    from neocog.vision.find import LONG_SIDE
+    from neocog.vision.page import LONG_SIDE
 
     if isinstance(picture, str | Path):
         check_file(picture)

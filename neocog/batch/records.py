@@ -28,8 +28,8 @@ class DigitReading:
     box : tuple of int
         x, y, width, height in pixels of the upright picture.
     reason : str or None
-        Why the place was rejected: ``no response``, ``two answers``, ``not a digit``,
-        ``no writing``; see :mod:`neocog.batch.policy`.
+        Why the place was rejected: ``no response``, ``two answers``, ``not a digit``;
+        see :mod:`neocog.batch.policy`.
     """
 
     char: str
@@ -37,6 +37,25 @@ class DigitReading:
     margin: float
     box: Box
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignReading:
+    """A sign between digits: it is told, and no part of the text.
+
+    Attributes
+    ----------
+    char : str
+        One of `neocog.vision.finder.SIGNS`, such as ``/``.
+    p : float
+        How surely it is a sign, 0 to 1.
+    box : tuple of int
+        x, y, width, height in pixels of the upright picture.
+    """
+
+    char: str
+    p: float
+    box: Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,14 @@ class PageReading:
         Milliseconds that each stage took.
     fits : bool or None
         Whether there are lines, and all have the pattern that was asked for; None where none was.
+    signs : tuple of SignReading
+        Signs among the digits.
+    left_out : int
+        Places that were noticed and are not in the text: too unlike a digit.
+    turn : int
+        Degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read.
+    finder : str
+        Name and version of what found the digits; empty where nothing was searched for.
     """
 
     source: str
@@ -71,6 +98,10 @@ class PageReading:
     error: str | None = None
     ms: dict[str, float] | None = None
     fits: bool | None = None
+    signs: tuple[SignReading, ...] = ()
+    left_out: int = 0
+    turn: int = 0
+    finder: str = ""
 
     @property
     def reasons(self) -> list[str]:
@@ -90,6 +121,15 @@ class PageReading:
             "model": self.model,
             "error": self.error,
         }
+        if self.finder:
+            record |= {
+                "finder": self.finder,
+                "signs": [
+                    {"char": s.char, "p": round(s.p, 4), "box": list(s.box)} for s in self.signs
+                ],
+                "left_out": self.left_out,
+                "turn": self.turn,
+            }
         if self.fits is not None:
             record["fits"] = self.fits
         if settings is not None:

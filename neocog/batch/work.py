@@ -128,15 +128,11 @@ def what_went_wrong(error: Exception) -> str:
 
 def about(reading: PageReading, form: Form) -> str | None:
     """What people are told of a page, if anything."""
-    from neocog.batch.policy import NO_WRITING
-
     misfit, said = reading.fits is False, None
     if reading.error is not None:
         said = reading.error
     elif not reading.digits and (misfit or form.kind == "text"):
         said = "no digits found"
-    elif NO_WRITING in reading.reasons:
-        said = "taken for no writing, most marks are too doubtful; --min-p 0 shows them"
     elif misfit:
         said = "does not fit the pattern"
     source = reading.source

@@ -39,7 +39,7 @@ PRELOAD = [
     "numpy", "cv2", "PIL.Image", "PIL.PngImagePlugin", "PIL.JpegImagePlugin",
     "PIL.TiffImagePlugin", "neocog.batch.isolated", "neocog.batch.reader", "neocog.batch.work",
     "neocog.learning.formats", "neocog.network.decision", "neocog.network.model",
-    "neocog.vision.decode", "neocog.vision.find",
+    "neocog.vision.decode", "neocog.vision.finder_model", "neocog.vision.page",
 ]  # fmt: skip
 
 

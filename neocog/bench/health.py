@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -60,9 +61,12 @@ def verify_model(name: str) -> str:
     from neocog.network.engine import Engine
     from neocog.network.made import made_digits
     from neocog.network.model import load_model
-    from neocog.network.registry import check_digest, find_model
+    from neocog.network.registry import FINDER, check_digest, find_model
 
     shipped = check_digest(find_model(name))
+    about = "as shipped" if shipped else "not compared: no digest was shipped with it"
+    if Path(name).stem == FINDER:
+        return f"{_verify_finder(find_model(name))}  {about}"
     model = load_model(name)
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
     answers = Engine(model).recognise(digits, batch=len(digits))
@@ -70,8 +74,22 @@ def verify_model(name: str) -> str:
         raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
     if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
         raise ModelError(f"model {name}: answers nothing to ink; learn it again")
-    about = "as shipped" if shipped else "not compared: no digest was shipped with it"
     return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {about}"
+
+
+def _verify_finder(path: Path) -> str:
+    """Load a finder, and try it on empty paper and on a page of made digits."""
+    from neocog.bench.timing import made_page
+    from neocog.network.made import made_digits
+    from neocog.vision.finder import find
+    from neocog.vision.finder_model import LazyFinder, load_finder
+
+    finder = LazyFinder(load_finder(path))
+    if len(find(np.full((200, 300), 230, np.uint8), finder)):
+        raise ModelError(f"finder {path}: finds digits on empty paper")
+    if not len(find(made_page(made_digits(15)), finder)):
+        raise ModelError(f"finder {path}: finds nothing on a page; learn it again")
+    return finder.model.id
 
 
 def blas_info() -> dict[str, Any]:
@@ -136,9 +154,9 @@ def _opencv() -> Iterator[Check]:
 
 
 def _models() -> Iterator[Check]:
-    from neocog.network.registry import list_models, models_dir
+    from neocog.network.registry import list_files, models_dir
 
-    entries = list_models()
+    entries = list_files()
     if not entries:
         yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
     for entry in entries:

@@ -143,31 +143,33 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
 
 
 def page_times(count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
-    """Time decoding a page of made digits, finding them there, and normalising them.
+    """Time decoding a page of made digits, finding their boxes, and normalising them.
 
-    Milliseconds are for ``count`` digits; a page holds at most 50. ``find`` is without the
-    normalising, which is timed by itself.
+    Milliseconds are for ``count`` digits; a page holds at most 50.
     """
     from PIL import Image
 
+    from neocog.network.registry import FINDER, find_model
+    from neocog.vision.crop import digit_of_box
     from neocog.vision.decode import decode
-    from neocog.vision.find import LONG_SIDE, find_digits
-    from neocog.vision.normalise import STROKE, normalise
+    from neocog.vision.finder import find
+    from neocog.vision.finder_model import LazyFinder, load_finder
+    from neocog.vision.page import LONG_SIDE
 
+    finder = LazyFinder(load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
     digits = made_digits(held)
-    inks = [_enlarged(digit).astype(np.float32) / 255 for digit in digits]
-    stroke = STROKE * _ENLARGED
     rows: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
         path = Path(folder) / "page.png"
         Image.fromarray(made_page(digits)).save(path)
         pages = list(decode(path, long_side=LONG_SIDE))
+        boxes = digit_boxes(held)
         for _ in range(repeats + 1):
             decoding = _milliseconds(lambda: list(decode(path, long_side=LONG_SIDE)))
-            finding = _milliseconds(lambda: find_digits(pages[0].grey))
-            bringing = _milliseconds(lambda: [normalise(ink, stroke=stroke) for ink in inks])
-            rows.append((decoding, max(0.0, finding - bringing), bringing))
+            finding = _milliseconds(lambda: find(pages[0].grey, finder))
+            bringing = _milliseconds(lambda: [digit_of_box(pages[0].grey, b) for b in boxes])
+            rows.append((decoding, finding, bringing))
     times = np.array(rows[1:]) * (count / held)
     names = ("decode", "find", "normalise")
     return tuple(StageTime.of(name, ms) for name, ms in zip(names, times.T, strict=True))
@@ -183,6 +185,14 @@ def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         ink = _enlarged(digit).astype(np.int64)
         page[top : top + step, left : left + step] = _PAPER - ink * (_PAPER - _INK) // 255
     return page
+
+
+def digit_boxes(count: int) -> NDArray[np.float32]:
+    """Where the digits of `made_page` stand, (N, 4)."""
+    step = DIGIT_SIZE * _ENLARGED
+    i = np.arange(count)
+    place = np.stack([(2 + i % _ROW), (1 + 2 * (i // _ROW)), *np.ones((2, count))], axis=1)
+    return np.asarray(step * place, np.float32)
 
 
 def _enlarged(digit: NDArray[np.uint8]) -> NDArray[np.uint8]:

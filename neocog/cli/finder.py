@@ -82,9 +82,15 @@ def learn(
 
 
 def _files(fonts: str | None) -> list[Path]:
+    from neocog.learning.pages.letters import FACES
+
     if fonts is None:
         return []
     found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
     if not found:
         raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
+    kept = {name for names in FACES.values() for name in names.split()}
+    for file in found:
+        if file.stem in kept:
+            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/letters.py)")
     return found

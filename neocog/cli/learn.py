@@ -113,7 +113,7 @@ def train(
     last: finetune.Last = finetune.USUALLY.last,
     finder: finders.Finder = None,
     fonts: finders.Fonts = None,
-    chunks: finders.Chunks = 60,
+    chunks: finders.Chunks = 150,
 ) -> None:
     """Learn a network from labelled digits. The model has the name of its file.
 

@@ -110,8 +110,8 @@ def live(
     """
     from neocog.live.announce import Rules
     from neocog.live.expected import Expected
-    from neocog.live.look import Roi
     from neocog.live.pipeline import Settings
+    from neocog.live.roi import Roi
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source
     from neocog.live.vote import Agreement
@@ -125,7 +125,7 @@ def live(
     settings = Settings(
         agreement=agreement,
         expected=expected,
-        rules=Rules(lone=expected.digits is not None),
+        rules=Rules() if expected.digits is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),

@@ -22,9 +22,9 @@ def list_them(as_json: options.Json = False) -> None:
     """List the shipped models."""
     from neocog.errors import ModelError
     from neocog.messages import printable
-    from neocog.network.registry import list_models, models_dir
+    from neocog.network.registry import list_files, models_dir
 
-    entries = list_models()
+    entries = list_files()
     if not entries:
         raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
     if as_json:
@@ -42,24 +42,29 @@ def show(
     """Show the architecture and the card of a model."""
     from neocog.messages import printable
     from neocog.network.model import load_model
-    from neocog.network.registry import find_model
+    from neocog.network.registry import FINDER, find_model
+    from neocog.vision.finder_model import load_finder
 
-    model = load_model(name)
-    facts = {
-        "id": model.id,
-        "path": str(find_model(name)),
-        "preset": model.spec.name,
-        "planes": list(model.planes),
-        "thresholds": [layer.threshold for layer in model.s],
-        "psi": model.psi,
-        "rule": model.rule,
-        "bytes": find_model(name).stat().st_size,
-        "card": model.card,
-    }
+    path = find_model(name)
+    facts: dict[str, Any] = {"path": str(path), "bytes": path.stat().st_size}
+    if path.stem == FINDER:
+        finder = load_finder(path)
+        facts |= {"id": finder.id, "card": finder.card}
+    else:
+        model = load_model(name)
+        facts |= {
+            "id": model.id,
+            "preset": model.spec.name,
+            "planes": list(model.planes),
+            "thresholds": [layer.threshold for layer in model.s],
+            "psi": model.psi,
+            "rule": model.rule,
+            "card": model.card,
+        }
     if as_json:
         print(to_json(facts))
         return
-    for key, value in [*list(facts.items())[:-1], *model.card.items()]:
+    for key, value in [*list(facts.items())[:-1], *facts["card"].items()]:
         for i, line in enumerate(_lines(value)):
             print(printable(f"{key if i == 0 else '':19s} {line}"))
 
@@ -107,10 +112,10 @@ def verify(
     from neocog.bench.health import verify_model
     from neocog.errors import ModelError
     from neocog.messages import printable
-    from neocog.network.registry import list_models, models_dir, shipped_digests
+    from neocog.network.registry import list_files, models_dir, shipped_digests
 
     shipped = {Path(name).stem for name in shipped_digests(models_dir())}
-    wanted = names or sorted(shipped | {entry.name for entry in list_models()})
+    wanted = names or sorted(shipped | {entry.name for entry in list_files()})
     if not wanted:
         raise ModelError("no models are shipped here; give a model file, or train one")
     broken = []

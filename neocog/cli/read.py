@@ -44,6 +44,14 @@ ReportFile = Annotated[
         "--report", metavar="FILE.html", help="Write a page with small pictures, doubts first."
     ),
 ]
+Rotate = Annotated[
+    str,
+    typer.Option(
+        "--rotate",
+        metavar="auto|0|90|180|270",
+        help="Turn pages clockwise; auto turns those of 12 digits and more that lie on their side.",
+    ),
+]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
 ]
@@ -90,6 +98,7 @@ def read(
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
+    rotate: Rotate = "auto",
     isolated: Isolated = False,
     null: Null = False,
     resume: Resume = False,
@@ -118,6 +127,8 @@ def read(
 
     if isolated and pattern is not None:
         raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
+    if isolated and rotate != "auto":
+        raise UsageError("--rotate is for pages, with --isolated nothing is turned; give one")
     if output == "-":
         output = None
     request = Request(
@@ -145,6 +156,7 @@ def read(
         max_error=None if max_error is None else parse_share(max_error),
         batch=batch,
         pattern=pattern,
+        rotate=_degrees(rotate),
     )
     with Bar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
@@ -154,3 +166,13 @@ def read(
         tell(f"{tally.failed} of {tally.pages} could not be read")
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)
+
+
+def _degrees(words: str) -> int | None:
+    from neocog.errors import UsageError
+
+    if words == "auto":
+        return None
+    if words not in ("0", "90", "180", "270"):
+        raise UsageError(f"--rotate {words}: wanted auto, 0, 90, 180 or 270")
+    return int(words)

@@ -7,9 +7,9 @@ The cheapest shift wins. Costs are in heights of a digit.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import hypot
-from statistics import median
+from statistics import fmean, median
+from typing import Protocol
 
 from neocog.batch.records import REJECTED, Box
 
@@ -24,30 +24,16 @@ Pairs = tuple[tuple[int | None, int | None], ...]
 """Numbers in the old and in the new row, in reading order; None where a partner is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A digit as the alignment sees it.
-
-    Attributes
-    ----------
-    char : str
-        What was read there, ``?`` if nothing certain.
-    box : tuple of int
-        Left, top, width and height in pixels.
-    """
-
-    char: str
-    box: Box
+class Place(Protocol):
+    """A digit as the alignment sees it."""
 
     @property
-    def x(self) -> float:
-        """Column of its middle."""
-        return self.box[0] + self.box[2] / 2
+    def char(self) -> str:
+        """What was read there, ``?`` if nothing certain."""
 
     @property
-    def y(self) -> float:
-        """Row of its middle."""
-        return self.box[1] + self.box[3] / 2
+    def box(self) -> Box:
+        """Left, top, width and height in pixels."""
 
 
 def align(
@@ -87,11 +73,7 @@ def align(
 
 def moved(old: Sequence[Place], new: Sequence[Place], pairs: Pairs) -> tuple[float, float]:
     """Return the columns and rows by which paired digits have moved; (0, 0) without any."""
-    steps = [
-        (new[j].x - old[i].x, new[j].y - old[i].y)
-        for i, j in pairs
-        if i is not None and j is not None
-    ]
+    steps = [_step(old[i], new[j]) for i, j in pairs if i is not None and j is not None]
     if not steps:
         return 0.0, 0.0
     return median([dx for dx, _ in steps]), median([dy for _, dy in steps])
@@ -105,18 +87,20 @@ def _shifts(
     old: Sequence[Place], new: Sequence[Place], expected: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """Likely shifts: the expected one, none, and those that lay ends or middles upon each other."""
-    middle_old, middle_new = _middle(old), _middle(new)
-    return [
-        expected,
-        (0.0, 0.0),
-        (new[0].x - old[0].x, new[0].y - old[0].y),
-        (new[-1].x - old[-1].x, new[-1].y - old[-1].y),
-        (middle_new[0] - middle_old[0], middle_new[1] - middle_old[1]),
-    ]
+    (x0, y0), (x1, y1) = _middle(old), _middle(new)
+    ends = _step(old[0], new[0]), _step(old[-1], new[-1])
+    return [expected, (0.0, 0.0), *ends, (x1 - x0, y1 - y0)]
+
+
+def _step(a: Place, b: Place) -> tuple[float, float]:
+    """Columns and rows from the middle of one to the middle of the other."""
+    (x0, y0, w0, h0), (x1, y1, w1, h1) = a.box, b.box
+    return x1 - x0 + (w1 - w0) / 2, y1 - y0 + (h1 - h0) / 2
 
 
 def _middle(row: Sequence[Place]) -> tuple[float, float]:
-    return sum(p.x for p in row) / len(row), sum(p.y for p in row) / len(row)
+    boxes = [place.box for place in row]
+    return fmean(b[0] + b[2] / 2 for b in boxes), fmean(b[1] + b[3] / 2 for b in boxes)
 
 
 def _cheapest(
@@ -146,7 +130,8 @@ def _cheapest(
 
 
 def _pair(a: Place, b: Place, dx: float, dy: float, tall: float) -> float:
-    apart = hypot(b.x - a.x - dx, b.y - a.y - dy) / tall
+    x, y = _step(a, b)
+    apart = hypot(x - dx, y - dy) / tall
     if apart > _FAR:
         return float("inf")
     if a.char == b.char:

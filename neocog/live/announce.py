@@ -1,18 +1,20 @@
 """A number is announced once: when it has stood still for long enough, and is no doubtful variant.
 
-What speaks against a text makes it wait longer: a digit at the frame's border (the number may go
-on beyond it), a low confidence, and a text that is nearly one announced just before (the sheet
-comes, goes or is blurred). Where frames read a line in two ways the one must have been read far
-more often than the other; until then nothing is announced.
+A number that the frame's border may cut off is not announced, nor one that is too little likely to
+be a number. What speaks against a text makes it wait longer: a low confidence, and a text that is
+nearly one announced just before (the sheet comes, goes or is blurred). Where frames read a line in
+two ways the one must have been read far more often than the other; until then nothing is announced.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 
 from neocog.batch.records import Box
 from neocog.live.tracks import Track
 
+_EVEN = 0.5  # probability from which a digit is more likely right than wrong
 _NEAR = 4  # texts are alike that differ in at most one of so many digits
 _RIVAL = 3  # readings of one line are rivals that do; more, since places may be unknown in them
 _LEAST = 3  # and have at least so many
@@ -36,10 +38,9 @@ class Rules:
         no longer speaks against what is read now.
     ahead : float
         A text must have been read so many times as often as any other reading of its line.
-    confirmed : int
-        Searches of an entire page that must have read it in that time.
-    lone : bool
-        Whether a single digit, or ones alone, may stand elsewhere than on a sheet of paper.
+    evidence : float
+        Log odds that its digits must have together. A desk has something like a digit everywhere,
+        but seldom several; by default one in a hundred such numbers may be none.
     border : float
         Digits are at the frame's border nearer than this share of their height.
     """
@@ -49,8 +50,7 @@ class Rules:
     sure: float = 0.8
     again: float = 2.0
     ahead: float = 2.0
-    confirmed: int = 1
-    lone: bool = False
+    evidence: float = log(99)
     border: float = 0.1
 
 
@@ -126,9 +126,9 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last or not allows(track.text):
                 continue
-            if not self._placed(track, size):
+            if not self._likely(track) or self._cut(track, size):
                 continue
-            if track.steady < self._needed(track, size) or track.confirmed < self.rules.confirmed:
+            if track.steady < self._needed(track):
                 continue
             if self._disputed(track, tracks):
                 continue
@@ -157,14 +157,9 @@ class Announcer:
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
 
-    def _placed(self, track: Track, size: tuple[int, int]) -> bool:
-        """Whether a line stands where numbers do.
-
-        Off a sheet neither a stroke or a ring does, nor what the frame's border may cut off.
-        """
-        if track.on_sheet:
-            return True
-        return (self.rules.lone or not bare(track.text)) and not self._cut(track, size)
+    def _likely(self, track: Track) -> bool:
+        """Whether there is a number, and each digit of it is more likely right than wrong."""
+        return track.evidence >= self.rules.evidence and track.confidence >= _EVEN
 
     def _cut(self, track: Track, size: tuple[int, int]) -> bool:
         """Whether the frame's border may cut a line off."""
@@ -186,22 +181,14 @@ class Announcer:
                     return True
         return False
 
-    def _needed(self, track: Track, size: tuple[int, int]) -> int:
+    def _needed(self, track: Track) -> int:
         """Frames for which a line's text must have stood."""
         rules = self.rules
-        doubts = (
-            (track.confidence < rules.sure)
-            + (bare(track.text) and not rules.lone)
-            + self._cut(track, size)
-            + any(alike(track.text, text) for text in self._last)
+        doubts = (track.confidence < rules.sure) + any(
+            alike(track.text, text) for text in self._last
         )
         needed: int = rules.hold * rules.doubtful ** int(doubts)
         return needed
-
-
-def bare(text: str) -> bool:
-    """Whether a text is no more than a stroke or a ring, of which a desk has many."""
-    return len(text) == 1 or set(text) == {"1"}
 
 
 def at_border(box: Box, size: tuple[int, int], share: float) -> bool:

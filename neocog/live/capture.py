@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from neocog.errors import InputError, NeocogError, NothingToRead
-from neocog.live.frames import Closed, Frame, Handoff
+from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.sources import Source, SourceLost
 
 Kind = Literal["open", "lost", "back"]
@@ -33,7 +33,7 @@ class Capture(threading.Thread):
     ----------
     source : Source
         Opened and closed by this thread.
-    out : Handoff of Frame
+    out : BoundedQueue of Frame
         Where frames go; closed at the end.
     pace : float, optional
         Frames a second at which frames are handed on, each at its own time and not before.
@@ -48,7 +48,7 @@ class Capture(threading.Thread):
     def __init__(
         self,
         source: Source,
-        out: Handoff[Frame],
+        out: BoundedQueue[Frame],
         *,
         pace: float | None = None,
         own_pace: bool = False,

@@ -1,4 +1,4 @@
-"""A frame, and the places where one stage of the pipeline hands work to the next."""
+"""A frame, and the queues between the stages of the pipeline."""
 
 import threading
 from collections import deque
@@ -49,8 +49,8 @@ class Closed(Exception):
     """Nothing comes any more."""
 
 
-class Handoff(Generic[T]):
-    """Hands items from one thread to another.
+class BoundedQueue(Generic[T]):
+    """Hands items from one thread to another; only so many wait.
 
     Parameters
     ----------
@@ -118,65 +118,4 @@ class Handoff(Generic[T]):
             self._closed = True
             if forget:
                 self._items.clear()
-            self._changed.notify_all()
-
-
-class Feedback(Generic[T]):
-    """What a late stage knew after an item, for an early stage that is a few items ahead.
-
-    The early stage asks for what was known after one certain item and waits until that is so: what
-    it gets does not depend on how quick the threads are, and it never runs far ahead.
-
-    Parameters
-    ----------
-    first : object
-        What is known before the first item.
-    behind : int
-        Items that the answer lags behind the question.
-    """
-
-    def __init__(self, first: T, *, behind: int = 2) -> None:
-        self._known = deque([first], maxlen=behind + 1)
-        self._count, self._behind = 0, behind
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def tell(self, known: T) -> None:
-        """Say what is known after the next item."""
-        with self._changed:
-            self._known.append(known)
-            self._count += 1
-            self._changed.notify_all()
-
-    def before(self, number: int) -> T:
-        """Return what was known ``behind`` items before an item, counted from 0.
-
-        Raises
-        ------
-        Closed
-            If nobody tells any more.
-        """
-        wanted = max(number - self._behind + 1, 0)  # items that are done
-        with self._changed:
-            self._changed.wait_for(lambda: self._count >= wanted or self._closed)
-            if self._closed:
-                raise Closed
-            return self._known[len(self._known) - 1 - (self._count - wanted)]
-
-    def latest(self, number: int) -> T:
-        """Return the newest that is known, once it is what `before` returns or newer.
-
-        Raises
-        ------
-        Closed
-            If nobody tells any more.
-        """
-        self.before(number)
-        with self._changed:
-            return self._known[-1]
-
-    def close(self) -> None:
-        """Free whoever waits."""
-        with self._changed:
-            self._closed = True
             self._changed.notify_all()

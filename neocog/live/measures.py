@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 _WINDOW = 64  # frames that the rate and the median age are taken from
 _SMOOTH = 0.1  # weight of the newest in a running mean
 
-STAGES = ("capture", "find", "normalise", "recognise", "vote", "draw")
+STAGES = ("capture", "find", "recognise", "vote", "draw")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.live.draw import Picture, draw_text
+from neocog.batch.records import Box
+from neocog.live.draw import SURE, UNSURE, Colour, Picture, draw_text, rectangle
+from neocog.live.frame_reader import FrameReading
+from neocog.vision.finder import normalised
 
 _GAP = 2  # pixels between two maps
 _LABEL = 18  # rows for a layer's name
@@ -13,6 +16,7 @@ _TILE = {"U0": 65, "UG": 65, "US1": 44, "UC1": 44, "US2": 32, "UC2": 32, "US3": 
 _LAST_TILE = 14  # of US4
 _ROWS = 2  # of maps of one layer; of more planes the strongest are shown
 _WIDTH = 640
+_CONTRAST = 48.0  # grey levels for one standard deviation of a window
 
 KEYS = (
     ("q, Esc", "end"),
@@ -48,20 +52,27 @@ def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
     return _fitted(np.concatenate(bands), height)
 
 
-def steps(pictures: Mapping[str, NDArray[np.uint8]], *, height: int) -> Picture:
-    """Draw what the finder sees: how far each pixel stands off the paper, and what it keeps."""
+def candidates(seen: FrameReading, *, height: int) -> Picture:
+    """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
     import cv2
 
-    names = [name for name in ("contrast", "marks", "kept") if name in pictures]
-    parts = []
-    for name in names:
-        part = np.asarray(cv2.cvtColor(pictures[name], cv2.COLOR_GRAY2BGR), np.uint8)
-        draw_text(part, [name])
-        parts.append(part)
-    if not parts:
-        parts = [np.zeros((height, height, 3), np.uint8)]
-        draw_text(parts[0], ["nothing that looks like writing"])
-    return _fitted(np.concatenate(parts), height)
+    grey = np.clip(128 + _CONTRAST * normalised(seen.found.grey), 0, 255).astype(np.uint8)
+    out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
+    for line in seen.page.lines:
+        for digit in line.digits:
+            _marked(out, digit.box, f"{100 * digit.score:.0f}", SURE)
+        for sign in line.signs:
+            _marked(out, sign.box, sign.char, UNSURE)
+    draw_text(out, [f"{seen.page.left_out} more places are not sure enough"])
+    return _fitted(out, height)
+
+
+def _marked(out: Picture, box: Box, text: str, colour: Colour) -> None:
+    import cv2
+
+    rectangle(out, box, colour)
+    place = (box[0], max(box[1] - 5, 10))
+    cv2.putText(out, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.4, colour, 1, cv2.LINE_AA)
 
 
 def help_lines() -> list[str]:

@@ -1,9 +1,8 @@
 """The stages at work at once: capture, find, recognise and vote, each in a thread of its own.
 
-While the network is at a frame's digits the next frame is searched and the one after it decoded.
-From a camera the search takes the newest frames: two may wait, and those that gave way count as
-dropped. From a file every frame goes through. Whoever draws takes views from the end and holds
-nothing up.
+OpenCV and onnxruntime let go of the GIL while they work, so the threads need no processes. From a
+camera the newest frames are searched: two may wait, and those that gave way count as dropped. From
+a file every frame goes through. Whoever draws takes views from the end and holds nothing up.
 """
 
 import gc
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +19,14 @@ from numpy.typing import NDArray
 
 from neocog.live.announce import Announcement, Announcer, Rules
 from neocog.live.capture import Capture, Notice, failed
-from neocog.live.crew import Crew, Teams, Ticket
 from neocog.live.expected import Expected
-from neocog.live.finder import Finder, trial
-from neocog.live.frames import Closed, Feedback, Frame, Handoff
-from neocog.live.look import Found, Looker, Roi, Seen
+from neocog.live.frame_reader import FoundFrame, FrameReader, FrameReading
+from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.measures import Measures, Meter
+from neocog.live.roi import Roi
 from neocog.live.sources import Source
 from neocog.live.tracks import Track, Tracker
 from neocog.live.vote import Agreement
-from neocog.network.shares import cores
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -38,12 +34,10 @@ if TYPE_CHECKING:
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
 _WARM_GPU = (32, 64, 128)  # and on a GPU, where each size has kernels of its own
 _WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
-_DIGITS = 5  # of a frame of a camera that each core reads
-_FPS = 30.0  # frames a second that the search's now and then is counted in
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 
 Maps = dict[str, NDArray[np.float32]]
-_Stage = tuple[Callable[[], None], Handoff[Any], Handoff[Any]]
+_Stage = tuple[Callable[[], None], BoundedQueue[Any], BoundedQueue[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +58,6 @@ class Settings:
         Show a file at its own rate, every frame of it.
     every_view : bool
         Whether whoever takes the views gets every one; else the newest, and the news of all.
-    teams : Teams or None
-        How many processes search the frames of a camera; None: what suits the cores.
-    digits : int or None
-        Digits of a frame that are read in any case, of more the lines take turns; None: all in a
-        file and on a GPU, of a camera five for each core.
     """
 
     agreement: Agreement = field(default_factory=Agreement)
@@ -77,8 +66,6 @@ class Settings:
     replay_fps: float | None = None
     pace: bool = False
     every_view: bool = True
-    teams: Teams | None = None
-    digits: int | None = None
 
 
 @dataclass(slots=True)
@@ -89,14 +76,11 @@ class Switches:
     ----------
     roi : Roi or None
         Read this region of the frames alone.
-    steps : bool
-        Whether views carry what the search sees.
     layers : bool
         Whether views carry the layers' responses to a digit.
     """
 
     roi: Roi | None = None
-    steps: bool = False
     layers: bool = False
 
 
@@ -106,7 +90,7 @@ class View:
 
     Attributes
     ----------
-    seen : Seen
+    seen : FrameReading
         The frame and what was read in it alone.
     tracks : tuple of Track
         The lines that are followed, with what the last frames agree on.
@@ -123,7 +107,7 @@ class View:
         Responses of the layers to the digit in the middle of the first line.
     """
 
-    seen: Seen
+    seen: FrameReading
     tracks: tuple[Track, ...]
     said: tuple[str | None, ...]
     news: tuple[Announcement, ...]
@@ -173,15 +157,14 @@ class Pipeline:
         self.switches = Switches()
         self.source, self.reader = source, reader
         newest = source.live or settings.replay_fps is not None
-        self._finder = _finder(reader, settings.teams, hurry=newest)
-        ahead = self._finder.teams if isinstance(self._finder, Crew) else 1
-        self._tracks: Feedback[tuple[Track, ...]] = Feedback((), behind=1 + ahead)
-        most = _DIGITS * cores() if newest and reader.engine.device == "cpu" else None
-        self._looker = Looker(reader, cuts=not newest, most=settings.digits or most)
-        self._frames: Handoff[Frame] = Handoff(newest=newest, depth=_WAITING if newest else 1)
-        self._asked: Handoff[Ticket] = Handoff(newest=False, depth=ahead)
-        self._found: Handoff[Found] = Handoff(newest=False)
-        self._views: Handoff[View] = Handoff(newest=not settings.every_view, merge=_merged)
+        self._frame_reader = FrameReader(reader, hurry=newest)
+        self._frames: BoundedQueue[Frame] = BoundedQueue(
+            newest=newest, depth=_WAITING if newest else 1
+        )
+        self._found: BoundedQueue[FoundFrame] = BoundedQueue(newest=False)
+        self._views: BoundedQueue[View] = BoundedQueue(
+            newest=not settings.every_view, merge=_merged
+        )
         self.meter = Meter()
         self.capture = Capture(
             source,
@@ -193,29 +176,27 @@ class Pipeline:
         )
         self._errors: list[BaseException] = []
         self._let_go: Callable[[], None] = lambda: None  # of the libraries' threads
+        stages: tuple[tuple[str, _Stage], ...] = (
+            ("neocog-find", (self._find, self._frames, self._found)),
+            ("neocog-recognise", (self._read, self._found, self._views)),
+        )
         self._stages = [
             threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
-            for name, stage in (
-                *self._search(),
-                ("neocog-recognise", (self._read, self._found, self._views)),
-            )
+            for name, stage in stages
         ]
 
     def __enter__(self) -> "Pipeline":
-        from neocog.live.quiet import one_thread_each, settle
+        from neocog.live.thread_limits import limit_threads, settle
 
-        self._let_go = one_thread_each(
-            short=isinstance(self._finder, Crew) and self._finder.scouted
-        )
+        self._let_go = limit_threads()
         try:
             warm(self.reader)
-            self._looker.read(trial())
-            self._finder.warm()
+            self._frame_reader.warm()
             settle()
             self.capture.start()
             for stage in self._stages:
                 stage.start()
-        except BaseException:  # Ctrl-C too: no search process stays behind
+        except BaseException:
             self.stop()
             raise
         return self
@@ -256,15 +237,11 @@ class Pipeline:
     def stop(self) -> None:
         """End all stages; frames under way are forgotten."""
         self.capture.stop()
-        for handoff in (self._frames, self._asked, self._found, self._views):
-            handoff.close(forget=True)
-        self._tracks.close()
-        if isinstance(self._finder, Crew):
-            self._finder.kill()  # who waits for one that hangs is free to end
+        for queue in (self._frames, self._found, self._views):
+            queue.close(forget=True)
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
-        self._finder.close()
         self._let_go()
         gc.unfreeze()
 
@@ -277,18 +254,8 @@ class Pipeline:
         """Return the figures as they stand."""
         return self.meter.measures(self.dropped)
 
-    def _search(self) -> tuple[tuple[str, _Stage], ...]:
-        """The stages that search: one, or where frames are searched several at a time two."""
-        finder = self._finder
-        if not isinstance(finder, Crew) or finder.teams == 1:
-            return (("neocog-find", (self._find, self._frames, self._found)),)
-        return (
-            ("neocog-ask", (partial(self._ask, finder), self._frames, self._asked)),
-            ("neocog-find", (self._collect, self._asked, self._found)),
-        )
-
     def _guarded(
-        self, work: Callable[[], None], before: "Handoff[Any]", after: "Handoff[Any]"
+        self, work: Callable[[], None], before: "BoundedQueue[Any]", after: "BoundedQueue[Any]"
     ) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
         try:
@@ -300,66 +267,30 @@ class Pipeline:
         finally:
             before.close(forget=True)
             after.close()
-            if work == self._read:
-                self._tracks.close()
-            if work == self._collect and isinstance(self._finder, Crew):
-                self._finder.stop()
 
     def _find(self) -> None:
-        for number in count():
-            if isinstance(self._finder, Crew):
-                self._searched(self._ticket(self._finder, number).found())
-                continue
-            tracks = self._tracks.before(number)
-            frame = self._frames.get()
-            roi, steps = self.switches.roi, self.switches.steps
-            pace = self._pace()
-            self._searched(self._finder.find(frame, roi=roi, tracks=tracks, steps=steps, pace=pace))
-
-    def _ask(self, crew: Crew) -> None:
-        for number in count():
-            self._asked.put(self._ticket(crew, number))
-
-    def _ticket(self, crew: Crew, number: int) -> Ticket:
-        """Have a team search the next frame."""
-        team = crew.team()
-        self._tracks.before(number)
-        frame = self._frames.get()
-        tracks = self._tracks.latest(number)
-        roi, steps = self.switches.roi, self.switches.steps
-        return crew.ask(team, frame, roi=roi, tracks=tracks, steps=steps, pace=self._pace())
-
-    def _pace(self) -> int:
-        """How many times as many frames come as what is done now and then is counted in."""
-        return max(1, round((self.settings.replay_fps or self.source.fps or _FPS) / _FPS))
-
-    def _collect(self) -> None:
         while True:
-            self._searched(self._asked.get().found())
-
-    def _searched(self, found: Found) -> None:
-        self.meter.stage("find", found.ms)
-        self._found.put(found)
+            found = self._frame_reader.find(self._frames.get(), self.switches.roi)
+            self.meter.stage("find", found.ms)
+            self._found.put(found)
 
     def _read(self) -> None:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         epoch, maps, looked = 0, None, 0.0
         while True:
-            seen = self._looker.read(self._found.get())
+            seen = self._frame_reader.recognise(self._found.get())
             frame = seen.found.frame
             start = time.perf_counter()
             if frame.epoch != epoch:
                 tracker.forget()
                 epoch = frame.epoch
-            tracks = tracker.update(seen.rows, seen.found.parts, seen.found.bounds, seen.unread)
-            self._tracks.tell(tracks)
+            tracks = tracker.update(seen.rows)
             allows = self.settings.expected.allows
             news = announcer.update(tracks, frame.t, frame.size, allows=allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
-            for stage, ms in seen.ms.items():
-                self.meter.stage(stage, ms)
+            self.meter.stage("recognise", seen.ms)
             self.meter.stage("vote", 1e3 * (end - start))
             self.meter.done(age)
             if not self.switches.layers:
@@ -371,25 +302,14 @@ class Pipeline:
             self._views.put(View(seen, tracks, said, news, announcer.gone, end, measures, maps))
 
 
-def responses(reader: "Reader", seen: Seen) -> Maps | None:
+def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
     """Return every layer's response to the middle digit of a frame's first line."""
     from neocog.network.u0 import u0_from_digits
 
-    if not seen.digits:
+    if not seen.page.lines:
         return None
-    digits = seen.digits[0]
-    return reader.engine.maps(u0_from_digits(digits[len(digits) // 2][None]))
-
-
-def _finder(reader: "Reader", teams: Teams | None, *, hurry: bool) -> Finder | Crew:
-    """Return what searches: in processes of its own where frames do not wait and cores are left.
-
-    Else here: where frames wait for a GPU, touching digits are cut apart, for which their marks
-    are needed.
-    """
-    if not hurry or cores() < 2:
-        return Finder(cuts=reader.cut)
-    return Crew(teams or Teams.usual(cores()), cuts=reader.cut)
+    places = seen.page.lines[0].digits
+    return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
 
 
 def warm(reader: "Reader") -> None:

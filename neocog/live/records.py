@@ -10,7 +10,9 @@ from neocog.live.measures import Measures
 from neocog.live.pipeline import View
 
 
-def reading(news: Announcement, *, text: str, source: str, model: str) -> dict[str, Any]:
+def reading(
+    news: Announcement, *, text: str, source: str, model: str, finder: str
+) -> dict[str, Any]:
     """Return the record of an announced number.
 
     Parameters
@@ -18,8 +20,8 @@ def reading(news: Announcement, *, text: str, source: str, model: str) -> dict[s
     news : Announcement
     text : str
         The number as it is shown, signs of a pattern in it.
-    source, model : str
-        What was read, and by which model.
+    source, model, finder : str
+        What was read, and by which networks.
 
     Returns
     -------
@@ -30,7 +32,7 @@ def reading(news: Announcement, *, text: str, source: str, model: str) -> dict[s
     digits = tuple(
         DigitReading(digit.char, digit.p, digit.margin, digit.box) for digit in news.track.shown
     )
-    page = PageReading(source, text=text, digits=digits, model=model).to_dict()
+    page = PageReading(source, text=text, digits=digits, model=model, finder=finder).to_dict()
     return {
         **page,
         "frame": news.frame,
@@ -61,7 +63,7 @@ def line(record: dict[str, Any]) -> str:
     return to_json(record, ensure_ascii=True, separators=(",", ":"))
 
 
-def frame(view: View, *, source: str, model: str) -> dict[str, Any]:
+def frame(view: View, *, source: str, model: str, finder: str) -> dict[str, Any]:
     """Return the record of one frame as it was read alone, with the agreed numbers besides."""
     rows = view.seen.rows
     page = PageReading(
@@ -69,6 +71,8 @@ def frame(view: View, *, source: str, model: str) -> dict[str, Any]:
         text="\n".join("".join(digit.char for digit in row) for row in rows),
         digits=tuple(digit for row in rows for digit in row),
         model=model,
+        finder=finder,
+        left_out=view.seen.page.left_out,
     ).to_dict()
     return {
         **page,

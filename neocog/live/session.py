@@ -13,10 +13,10 @@ from neocog.live.announce import Announcement
 from neocog.live.capture import Notice
 from neocog.live.draw import draw
 from neocog.live.frames import Closed
-from neocog.live.look import Roi
 from neocog.live.measures import Meter
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
+from neocog.live.roi import Roi
 from neocog.live.sinks import LineFile, check_outputs
 from neocog.live.sources import Source
 from neocog.messages import tell
@@ -136,6 +136,11 @@ class Session:
             if self.outputs.events:
                 _print(records.line(records.end_event(pipeline.measures())))
 
+    @property
+    def networks(self) -> dict[str, str]:
+        """Names of the networks that read."""
+        return {"model": self.reader.model.id, "finder": self.reader.finder.model.id}
+
     def record(self, path: str) -> None:
         """Begin to record what is shown.
 
@@ -195,9 +200,7 @@ class Session:
 
     def _announce(self, news: Announcement) -> None:
         text = self._shown(news.text)
-        record = records.reading(
-            news, text=text, source=self.source.name, model=self.reader.model.id
-        )
+        record = records.reading(news, text=text, source=self.source.name, **self.networks)
         if self._lines is not None:
             try:
                 self._lines.write(record)

@@ -3,18 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from math import log
 
 from neocog.batch.records import REJECTED, Box, DigitReading
-from neocog.live.align import Pairs, Place, align, moved
+from neocog.live.align import Pairs, align, moved
 from neocog.live.vote import Agreement, Votes
-
-if TYPE_CHECKING:
-    from neocog.live.regions import Part
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
 
+_SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
 
 
@@ -63,10 +61,6 @@ class Track:
         Columns and rows by which it moved between the last two frames.
     steady : int
         Frames for which its text has been complete and the same.
-    confirmed : int
-        Searches of an entire page (a sheet, or the frame) in that time that read the same.
-    on_sheet : bool
-        Whether it was seen last on a sheet that is all in the frame.
     read : str
         What the newest frame alone read, empty if it did not see the line.
     """
@@ -75,8 +69,6 @@ class Track:
     digits: tuple[Digit, ...]
     step: tuple[float, float] = (0.0, 0.0)
     steady: int = 0
-    confirmed: int = 0
-    on_sheet: bool = True
     read: str = ""
 
     @property
@@ -102,6 +94,12 @@ class Track:
         return min((digit.p for digit in self.shown), default=0.0)
 
     @property
+    def evidence(self) -> float:
+        """Log odds of its digits, added up: how surely there is a number at all."""
+        p = [min(max(digit.p, 1 - _SUREST), _SUREST) for digit in self.shown]
+        return sum(log(one / (1 - one)) for one in p)
+
+    @property
     def alive(self) -> bool:
         """Whether any of the last frames saw it."""
         return any(vote is not None for digit in self.digits for vote in digit.votes)
@@ -121,48 +119,22 @@ class Tracker:
         self.tracks: tuple[Track, ...] = ()
         self._numbers: Iterator[int] = count()
 
-    def update(
-        self,
-        rows: Sequence[Row],
-        parts: Sequence["Part"] = (),
-        bounds: Box | None = None,
-        unread: Sequence[Box] = (),
-    ) -> tuple[Track, ...]:
-        """Take what one frame shows; return the lines that are followed now, top to bottom.
-
-        Parameters
-        ----------
-        rows : sequence of Row
-        parts : sequence of Part
-            What was searched: lines elsewhere are left as they are. None: all of the frame.
-        bounds : tuple of int, optional
-            The region that shall be read: lines beyond it are gone.
-        unread : sequence of tuple of int
-            Boxes of lines that were found and not read; those that are followed there are left
-            as they are.
-        """
-        entire = [part.region for part in parts if part.entire]
+    def update(self, rows: Sequence[Row]) -> tuple[Track, ...]:
+        """Take what one frame shows; return the lines that are followed now, top to bottom."""
         matches, left = match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
             found = matches.get(track.number)
             if found:
-                row = rows[found[0]]
-                whole = not parts or _within(row, entire)
-                after = seen(track, row, found[1], self.agreement, whole=whole)
+                after = seen(track, rows[found[0]], found[1], self.agreement)
             else:
-                hidden = (parts and _hidden(track, parts, bounds)) or _meets(track, unread)
-                after = replace(track, read="") if hidden else unseen(track, self.agreement)
+                after = unseen(track, self.agreement)
             if after.alive:
                 tracks.append(after)
         for number in left:
-            new = Track(next(self._numbers), ())
             pairs = tuple((None, j) for j in range(len(rows[number])))
-            whole = not parts or _within(rows[number], entire)
-            tracks.append(seen(new, rows[number], pairs, self.agreement, whole=whole))
-        sheets = [part.region for part in parts if part.sheet and part.sheet.entire]
-        if parts:
-            tracks = [_placed(track, sheets) for track in tracks]
+            new = Track(next(self._numbers), ())
+            tracks.append(seen(new, rows[number], pairs, self.agreement))
         self.tracks = tuple(sorted(tracks, key=_height))
         return self.tracks
 
@@ -183,12 +155,10 @@ def match(
     left : list of int
         Rows that are new.
     """
-    places = [[Place(d.char, d.box) for d in row] for row in rows]
     options = []
     for track in tracks:
-        old = [Place(d.char, d.box) for d in track.digits]
-        for row, new in enumerate(places):
-            pairs, cost = align(old, new, expected=track.step)
+        for row, new in enumerate(rows):
+            pairs, cost = align(track.digits, new, expected=track.step)
             if cost < _SAME:
                 options.append((cost, track.number, row, pairs))
     matches: dict[int, tuple[int, Pairs]] = {}
@@ -200,11 +170,9 @@ def match(
     return matches, sorted(left)
 
 
-def seen(
-    track: Track, row: Row, pairs: Pairs, agreement: Agreement, *, whole: bool = True
-) -> Track:
-    """Return a track with the votes of one more frame; ``whole`` if an entire page was searched."""
-    step = moved([Place(d.char, d.box) for d in track.digits], [_place(d) for d in row], pairs)
+def seen(track: Track, row: Row, pairs: Pairs, agreement: Agreement) -> Track:
+    """Return a track with the votes of one more frame."""
+    step = moved(track.digits, row, pairs)
     digits = []
     for i, j in pairs:
         old = track.digits[i] if i is not None else None
@@ -213,10 +181,7 @@ def seen(
         if any(vote is not None for vote in digit.votes):
             digits.append(digit)
     read = "".join(digit.char for digit in row)
-    after = _settled(track, replace(track, digits=tuple(digits), step=step, read=read))
-    if whole and after.text == read:
-        after = replace(after, confirmed=after.confirmed + 1)
-    return after
+    return _settled(track, replace(track, digits=tuple(digits), step=step, read=read))
 
 
 def unseen(track: Track, agreement: Agreement) -> Track:
@@ -229,11 +194,9 @@ def unseen(track: Track, agreement: Agreement) -> Track:
 def _settled(before: Track, after: Track) -> Track:
     """Count the frames for which the text has stood."""
     if not after.complete:
-        return replace(after, steady=0, confirmed=0)
+        return replace(after, steady=0)
     same = before.complete and before.text == after.text
-    if same:
-        return replace(after, steady=before.steady + 1)
-    return replace(after, steady=1, confirmed=0)
+    return replace(after, steady=before.steady + 1 if same else 1)
 
 
 def _voted(
@@ -247,50 +210,8 @@ def _voted(
     return Digit(box, votes, char, p, agreement.present(votes), margin)
 
 
-def inside(box: Box, region: Box) -> bool:
-    """Whether the middle of a box lies in a region."""
-    x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
-    left, top, width, height = region
-    return left <= x < left + width and top <= y < top + height
-
-
-def _placed(track: Track, sheets: Sequence[Box]) -> Track:
-    """Note whether a line stands on a sheet, where this frame saw it as it is."""
-    fresh = [d for d in track.digits if d.votes[-1] is not None and d.votes[-1][0] == d.char]
-    if not fresh:
-        return track
-    return replace(track, on_sheet=any(inside(fresh[0].box, sheet) for sheet in sheets))
-
-
-def _hidden(track: Track, parts: Sequence["Part"], bounds: Box | None) -> bool:
-    """Whether a line may still stand where nothing was searched."""
-    places = [digit.box for digit in track.digits if bounds is None or inside(digit.box, bounds)]
-    searched = any(inside(place, part.region) for place in places for part in parts)
-    return bool(places) and not searched
-
-
-def _meets(track: Track, unread: Sequence[Box]) -> bool:
-    """Whether a line was followed to where one was found and not read."""
-    dx, dy = track.step
-    for left, top, width, height in unread:
-        room = (left - height / 2, top - height / 2, width + height, 2 * height)
-        for x, y, wide, high in (digit.box for digit in track.digits):
-            across, down = x + wide / 2 + dx - room[0], y + high / 2 + dy - room[1]
-            if 0 <= across < room[2] and 0 <= down < room[3]:
-                return True
-    return False
-
-
-def _within(row: Row, regions: Sequence[Box]) -> bool:
-    return any(inside(row[0].box, region) for region in regions)
-
-
 def _shifted(box: Box, step: tuple[float, float]) -> Box:
     return round(box[0] + step[0]), round(box[1] + step[1]), box[2], box[3]
-
-
-def _place(digit: DigitReading) -> Place:
-    return Place(digit.char, digit.box)
 
 
 def _height(track: Track) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
-from neocog.live.look import Roi
 from neocog.live.pipeline import Pipeline, View
+from neocog.live.roi import Roi
 
 if TYPE_CHECKING:
     from neocog.live.session import Session
@@ -57,7 +57,7 @@ class Controls:
         elif char == "r":
             self._record()
         elif char == "b":
-            self.steps = pipeline.switches.steps = not self.steps
+            self.steps = not self.steps
         elif char == "l":
             self.layers = pipeline.switches.layers = not self.layers
         elif char == "h":
@@ -113,7 +113,7 @@ class Controls:
             part = picture[60:]
             draw_text(part, panels.help_lines())
         if self.steps:
-            picture = panels.beside(picture, panels.steps(view.seen.found.steps, height=height))
+            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
         if self.layers and view.maps:
             picture = panels.beside(picture, panels.layers(view.maps, height=height))
         return picture
@@ -133,7 +133,7 @@ class Controls:
         view, session = self._view, self.session
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(view, source=session.source.name, model=session.reader.model.id)
+            record = records.frame(view, source=session.source.name, **session.networks)
             told = to_json(record, indent=1) + "\n"
             for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
                 with atomic_write(name) as file:

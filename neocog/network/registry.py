@@ -14,6 +14,8 @@ from neocog.errors import ModelError
 
 #: The model that is used when none is named.
 DEFAULT = "neocog"
+#: The network that finds the digits of a page; it lies beside the models, and is none.
+FINDER = "finder"
 SUFFIX = ".safetensors"
 SUMS = "SHA256SUMS"
 
@@ -36,7 +38,12 @@ def models_dir() -> Path:
 
 
 def list_models() -> list[ModelEntry]:
-    """Return the shipped models, sorted by name."""
+    """Return the shipped models that recognise digits, sorted by name."""
+    return [entry for entry in list_files() if entry.name != FINDER]
+
+
+def list_files() -> list[ModelEntry]:
+    """Return the shipped models and the finder, sorted by name."""
     return [
         ModelEntry(path.stem, path, path.stat().st_size)
         for path in sorted(models_dir().glob(f"*{SUFFIX}"))

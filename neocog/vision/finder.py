@@ -9,7 +9,7 @@ Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ MULTIPLE = 16
 
 @dataclass(frozen=True, slots=True)
 class FinderSettings:
-    """How a picture is searched; chosen by ``benchmarks/finder.py tune`` on the tuning pictures.
+    """How a picture is searched.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class FinderSettings:
     least: float = 0.1
     score: float = 0.35
     smallest: float = 9.0
-    largest: float = 150.0
+    largest: float = 76.0
     overlap: float = 0.4
     inside: float = 0.75
     most: int = 800
@@ -95,6 +95,11 @@ class Finding:
     def digits(self) -> NDArray[np.bool_]:
         """Which marks are digits."""
         return np.asarray(self.kinds < 10)
+
+    @property
+    def chars(self) -> str:
+        """What each mark is taken for, a character each."""
+        return "".join(("0123456789" + SIGNS)[kind] for kind in self.kinds)
 
 
 class Network(Protocol):
@@ -156,6 +161,8 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         All marks of at least ``settings.least``; those of ``settings.score`` are sure enough.
     """
     settings = settings or FinderSettings()
+    if whole := getattr(network, "find", None):  # a GPU does all of it
+        return cast(Finding, whole(grey, settings))
     found = []
     levels = sizes((grey.shape[0], grey.shape[1]), settings)
     reduced = grey
@@ -212,18 +219,18 @@ def decode(
     best = maps[:2].max(axis=0)
     peak = np.asarray(cv2.dilate(best, np.ones((3, 3), np.uint8)))
     rows, columns = np.nonzero((best >= peak) & (best > least))
+    which, mark = np.nonzero(maps[:2, rows, columns] > least)
+    rows, columns, sign = rows[mark], columns[mark], which == 1
     at = maps[:, rows, columns]
     size = UNIT * np.exp(np.clip(at[2:4], -4, 4))
     middle = (np.stack([columns, rows]) + 0.5 + at[4:6]) * CELL
     long = size.max(axis=0)
-    digit = at[0] >= at[1]
     small = settings.smallest if not finest else 0.0
-    small_sign = 0.4 * small
     large = settings.largest if not coarsest else math.inf
-    keep = (long >= np.where(digit, small, small_sign)) & (long <= large)
-    kinds = np.where(digit, at[6:16].argmax(axis=0), 10 + at[16:].argmax(axis=0))
+    keep = (long >= np.where(sign, 0.4 * small, small)) & (long <= large)
+    kinds = np.where(sign, 10 + at[16:].argmax(axis=0), at[6:16].argmax(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
-    scores = 1 / (1 + np.exp(-np.maximum(at[0], at[1])))
+    scores = 1 / (1 + np.exp(-np.where(sign, at[1], at[0])))
     return Finding(
         boxes[keep].astype(np.float32),
         scores[keep].astype(np.float32),
@@ -251,3 +258,21 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
         same |= common > settings.inside * np.minimum(area, area[i])
         alive &= ~same
     return found[np.array(kept, np.int64)]
+
+
+def shares(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what two boxes have in common, as a share of the smaller one.
+
+    Parameters
+    ----------
+    a, b : ndarray, shapes (N, 4) and (M, 4)
+
+    Returns
+    -------
+    ndarray of float32, shape (N, M)
+    """
+    low = np.maximum(a[:, None, :2], b[None, :, :2])
+    high = np.minimum(a[:, None, :2] + a[:, None, 2:], b[None, :, :2] + b[None, :, 2:])
+    common = np.maximum(high - low, 0).prod(axis=2)
+    smaller = np.minimum(a[:, None, 2:].prod(axis=2), b[None, :, 2:].prod(axis=2))
+    return np.asarray(common / np.maximum(smaller, 1e-6), np.float32)

@@ -1,4 +1,4 @@
-"""The finder's file and the engines that run it: onnxruntime where it is installed, else OpenCV.
+"""The finder's file and the engines that run it: onnxruntime, else OpenCV, or a GPU's kernels.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
 written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
@@ -7,6 +7,7 @@ written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.vision.finder import Maps
+from neocog.vision.finder import Maps, Network
 from neocog.vision.onnx_bytes import onnx_bytes
 
 FORMAT = "neocog finder 1"
@@ -133,7 +134,6 @@ class OnnxRuntime:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.set_denormal_as_zero", "1")
         self._session = onnxruntime.InferenceSession(
             model.onnx(), options, providers=["CPUExecutionProvider"]
         )
@@ -157,9 +157,64 @@ class OpenCV:
         return np.asarray(self._net.forward()[0], np.float32)
 
 
-def open_finder(model: FinderModel, *, threads: int = 1) -> OnnxRuntime | OpenCV:
-    """Open the quickest engine that is installed: onnxruntime takes half of OpenCV's time."""
+def open_finder(model: FinderModel, *, threads: int = 1, device: str = "cpu") -> Network:
+    """Open the quickest engine of a device.
+
+    Parameters
+    ----------
+    model : FinderModel
+    threads : int
+        Threads of one answer on the CPU.
+    device : str
+        ``"cpu"`` (onnxruntime where it is installed: it takes half of OpenCV's time), ``"cuda"`` or
+        ``"cuda:N"``, where the whole of `neocog.vision.finder.find` runs on the GPU.
+
+    Raises
+    ------
+    DeviceError, ModelError
+        If there is no such device, or it cannot run this network.
+    """
+    if device != "cpu":
+        from neocog.cuda.finder import CudaFinder
+
+        return CudaFinder(model.nodes, model.tensors, device=device)
     try:
         return OnnxRuntime(model, threads=threads)
     except ImportError:
         return OpenCV(model)
+
+
+class LazyFinder:
+    """A finder whose network is opened when it is first asked; it may go to another process.
+
+    Parameters
+    ----------
+    model : FinderModel
+    device : str
+        As in `open_finder`.
+    """
+
+    def __init__(self, model: FinderModel, *, device: str = "cpu") -> None:
+        self.model, self.device = model, device
+        self._network: Network | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(LazyFinder, device=self.device), (self.model,)
+
+    def opened(self) -> Network:
+        """The network, on the CPU on as many threads as OpenCV may take."""
+        import cv2
+
+        if self._network is None:
+            threads = max(1, cv2.getNumThreads())
+            self._network = open_finder(self.model, threads=threads, device=self.device)
+        return self._network
+
+    def __call__(self, x: Maps) -> Maps:
+        """(H, W) -> (C, H / 4, W / 4)."""
+        return self.opened()(x)
+
+    @property
+    def find(self) -> Any:
+        """What finds on its own, see `neocog.vision.finder.find`; None on the CPU."""
+        return getattr(self.opened(), "find", None)

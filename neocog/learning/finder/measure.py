@@ -59,7 +59,8 @@ def score_pages(
     with torch.no_grad():
         for at in range(0, len(pages), 32):
             images = torch.from_numpy(pages.images[at : at + 32]).to(place)
-            maps = network(normalised(images)).float().cpu().numpy()
+            extents = torch.from_numpy(pages.extents[at : at + 32]).to(place)
+            maps = network(normalised(images, extents)).float().cpu().numpy()
             for k in range(len(maps)):
                 found = merged(decode(maps[k], settings), settings)
                 total += compared(found[found.scores >= settings.score], pages.marks[at + k])

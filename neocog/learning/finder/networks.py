@@ -27,15 +27,20 @@ OUTPUTS = 6 + KINDS
 DIGIT, SIGN, WIDE, HIGH, RIGHT, DOWN = range(6)
 
 
-def normalised(grey: Tensor) -> Tensor:
+def normalised(grey: Tensor, extents: Tensor | None = None) -> Tensor:
     """(g - mean) / sqrt(variance + FLOOR^2) over a window of WINDOW pixels; (B, H, W) uint8.
 
-    The same as :func:`neocog.vision.finder.normalised`.
+    The same as :func:`neocog.vision.finder.normalised`; 0 beyond the pictures' extents (B, 2).
     """
     g = grey.float()[:, None]
     mean = _box(g)
     variance = (_box(g * g) - mean * mean).clamp_min(0)
-    return (g - mean) * torch.rsqrt(variance + FLOOR**2)
+    x = (g - mean) * torch.rsqrt(variance + FLOOR**2)
+    if extents is None:
+        return x
+    rows, columns = (torch.arange(side, device=x.device) for side in x.shape[2:])
+    high, wide = extents[:, :1], extents[:, 1:]
+    return x * ((rows < high)[:, None, :, None] & (columns < wide)[:, None, None, :])
 
 
 def _box(x: Tensor) -> Tensor:
@@ -52,7 +57,11 @@ class Part(Protocol):
 
 
 class ConvNorm(nn.Module):  # type: ignore[misc]
-    """A convolution, batch normalisation, and a rectifier if wanted."""
+    """A convolution, batch normalisation, and a rectifier if wanted.
+
+    With ``dense`` a depthwise convolution is computed as a full one: tensor cores learn a hundred
+    times the products sooner than the kernels for depthwise ones learn theirs.
+    """
 
     def __init__(self, planes: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1,
                  rectify: bool = True, padding: int | None = None) -> None:  # fmt: skip
@@ -61,11 +70,20 @@ class ConvNorm(nn.Module):  # type: ignore[misc]
         self.conv = nn.Conv2d(planes, out, kernel, stride, self.padding, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(out)
         self.rectify = rectify
+        self.dense = False
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, planes, H, W) -> (B, out, H / stride, W / stride)."""
-        x = self.norm(self.conv(x))
+        if self.dense:
+            x = self.norm(F.conv2d(x, self._dense(), stride=self.conv.stride, padding=self.padding))
+        else:
+            x = self.norm(self.conv(x))
         return F.relu(x, inplace=True) if self.rectify else x
+
+    def _dense(self) -> Tensor:
+        """A depthwise kernel as a full one, zero off its diagonal."""
+        kernels = self.conv.weight[:, 0].permute(1, 2, 0)
+        return torch.diag_embed(kernels).permute(2, 3, 0, 1)
 
     def graph(self, g: Graph, x: str) -> str:
         """Fold the normalisation into the convolution."""
@@ -110,13 +128,21 @@ def _all(parts: Any, g: Graph, x: str) -> str:
 
 
 class PlainFront(nn.Module):  # type: ignore[misc]
-    """Strided convolutions to a quarter, an eighth and a sixteenth of the side."""
+    """Strided convolutions to a quarter, an eighth and a sixteenth of the side.
 
-    planes = (24, 32, 48)
+    Parameters
+    ----------
+    coarse : int
+        Planes of the last map.
+    inner : int
+        Planes within its blocks.
+    blocks : int
+        Its blocks.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, coarse: int = 48, inner: int = 72, blocks: int = 3) -> None:
         super().__init__()
-        a, b, c = self.planes
+        self.planes = a, b, c = 24, 32, coarse
         self.quarter = nn.Sequential(
             ConvNorm(1, 12, 3, stride=2), ConvNorm(12, a, 3, stride=2), Block(a, 36)
         )
@@ -124,8 +150,11 @@ class PlainFront(nn.Module):  # type: ignore[misc]
             ConvNorm(a, b, 2, stride=2, padding=0), *(Block(b, 64) for _ in range(3))
         )
         self.sixteenth = nn.Sequential(
-            ConvNorm(b, c, 2, stride=2, padding=0), *(Block(c, 72) for _ in range(3))
+            ConvNorm(b, c, 2, stride=2, padding=0), *(Block(c, inner) for _ in range(blocks))
         )
+
+    def begin(self, x: Tensor) -> None:
+        """Nothing is taken from the first pages."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, 1, H, W) -> maps at 1/4, 1/8 and 1/16 of the side."""
@@ -186,6 +215,26 @@ class SLayer(nn.Module):  # type: ignore[misc]
             ratio = (1 + q * e) / (1 + theta * q * v)
             return theta / (1 - theta) * F.relu(ratio - 1)
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def begin(self, u: Tensor) -> None:
+        """Take windows of the input as references, as S-cells do that learn by themselves.
+
+        A reference by chance has a cosine of nearly 0 to any input, which silences its plane for
+        ever. Of many windows those are taken that are least like the ones before.
+        """
+        kernel = self.c.shape[-1]
+        windows = F.unfold(u.float(), kernel, stride=3).transpose(1, 2).flatten(0, 1)
+        energy = windows.square().sum(1)
+        windows = windows[torch.topk(energy, min(len(energy) // 4, 20_000)).indices]
+        windows = F.normalize(windows, dim=1)
+        nearest = torch.zeros(len(windows), device=u.device)
+        chosen = [windows[0]]
+        for _ in range(len(self.reference) - 1):
+            nearest = torch.maximum(nearest, windows @ chosen[-1])
+            chosen.append(windows[nearest.argmin()])
+        fresh = torch.stack(chosen).unflatten(1, self.reference.shape[1:])
+        self.reference.copy_(fresh * kernel)
+
     def graph(self, g: Graph, u: str) -> str:
         """The same, operation by operation; 1 / theta-terms folded into the weights."""
         a, theta, q = (t.detach().cpu() for t in self._weights())
@@ -237,18 +286,29 @@ class NeocogFront(nn.Module):  # type: ignore[misc]
         edges = torch.tensor(edge_references(preset("neocog")))
         self.us1 = SLayer(edges, 2.4, 0.55, 5.0, stride=2, padding=2, learned=False)
         self.uc1 = CLayer(16, 6, 1.6)
-        self.us2 = SLayer(torch.randn(20, 16, 5, 5), 2.0, 0.2, 5.0, padding=2)
+        self.us2 = SLayer(torch.randn(20, 16, 5, 5), 2.0, 0.35, 5.0, padding=2)
         self.uc2 = CLayer(20, 4, 1.0)
-        self.us3 = SLayer(torch.randn(36, 20, 5, 5), 2.0, 0.2, 5.0, padding=2)
+        self.us3 = SLayer(torch.randn(36, 20, 5, 5), 2.0, 0.35, 5.0, padding=2)
         self.uc3 = CLayer(36, 4, 1.0)
-        self.us4 = SLayer(torch.randn(48, 36, 5, 5), 2.0, 0.2, 5.0, padding=2)
+        self.us4 = SLayer(torch.randn(48, 36, 5, 5), 2.0, 0.35, 5.0, padding=2)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, 1, H, W) -> maps at 1/4, 1/8 and 1/16 of the side."""
+    def begin(self, x: Tensor) -> None:
+        """Take the references of US2, US3 and US4 from pages, one layer after the other."""
+        uc1 = self._edges(x)
+        self.us2.begin(uc1)
+        uc2 = self.uc2(self.us2(uc1))
+        self.us3.begin(uc2)
+        self.us4.begin(self.uc3(self.us3(uc2)))
+
+    def _edges(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             y = F.conv2d(x.float(), self.contrast, padding=3)
             ug = torch.cat([F.relu(y), F.relu(-y)], 1)
-        uc1 = self.uc1(self.us1(ug))
+        return self.uc1(self.us1(ug))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, 1, H, W) -> maps at 1/4, 1/8 and 1/16 of the side."""
+        uc1 = self._edges(x)
         us2 = self.us2(uc1)
         us3 = self.us3(self.uc2(us2))
         us4 = self.us4(self.uc3(us3))
@@ -308,7 +368,11 @@ def _twice(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2, mode="nearest")
 
 
-FRONTS: dict[str, Any] = {"plain": PlainFront, "neocog": NeocogFront}
+FRONTS: dict[str, Any] = {
+    "plain": PlainFront,
+    "deep": lambda: PlainFront(64, 128, 4),
+    "neocog": NeocogFront,
+}
 
 
 class FinderNetwork(nn.Module):  # type: ignore[misc]
@@ -329,6 +393,11 @@ class FinderNetwork(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """(B, 1, H, W) -> (B, OUTPUTS, H / 4, W / 4)."""
         return self.head(*self.front(x))
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def begin(self, x: Tensor) -> None:
+        """Let the front take from the first pages (B, 1, H, W) what it begins with."""
+        self.front.begin(x.float())
 
     def graph(self) -> Graph:
         """The network as operations, its input named ``x``."""

@@ -1,6 +1,6 @@
 """What the network should answer on a page, and the loss: one head, one loss."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -11,18 +11,19 @@ from neocog.vision.finder import CELL, UNIT
 
 Tensor = Any
 
-ASKED = (8.0, 190.0)
-"""Longer sides of digits that one size of a picture is asked for, in pixels."""
+SMALLEST = 8.0
+"""Longer side of the smallest digits that one size of a picture is asked for, in pixels."""
 
 _SURE = 0.3  # from this height of the hill on a place learns the box
 _KIND = 0.5  # and from this one what the mark is
+_NONE = -100  # where nothing is asked
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Shares of the parts of the loss (chosen once, by eye, from the trial's scale)."""
 
-    sign: float = 0.5
+    sign: float = 1.0
     size: float = 0.5
     offset: float = 0.2
     kind: float = 0.15
@@ -44,7 +45,7 @@ class Targets:
         Log width, log height, offset x, offset y of the nearest mark.
     near : (B, h, w)
         How much the box counts there.
-    kind : (B, h, w) of int64
+    kind : (B, h, w) of int8
     """
 
     heat: Tensor
@@ -54,15 +55,32 @@ class Targets:
     near: Tensor
     kind: Tensor
 
+    def __getitem__(self, index: Any) -> "Targets":
+        """Of some of the pages."""
+        return Targets(*(getattr(self, f.name)[index] for f in fields(self)))
 
-def targets(marks: Tensor, side: int) -> Targets:
-    """Turn marks (B, M, 5) of pages of ``side`` pixels into what is wanted at every place."""
+
+def joined(parts: list[Targets]) -> Targets:
+    """Put what is wanted of several batches of pages together."""
+    return Targets(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Targets)))
+
+
+def targets(marks: Tensor, side: int, largest: float) -> Targets:
+    """What is wanted at every place of pages of ``side`` pixels.
+
+    Parameters
+    ----------
+    marks : tensor, shape (B, M, 5)
+    side : int
+    largest : float
+        Longer side of the largest digits that one size of a picture is asked for, in pixels.
+    """
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
     at = (torch.arange(count, device=marks.device) + 0.5) * CELL
     long = torch.maximum(wide, high)
     digit, sign = (label >= 0) & (label < 10), label >= 10
-    large, small = long > ASKED[1], long < ASKED[0]
+    large, small = long > largest, long < SMALLEST
     asked_digit, asked_sign = digit & ~large & ~small, sign & ~large
     column = (torch.floor(x / CELL).clamp(0, count - 1) + 0.5) * CELL
     row = (torch.floor(y / CELL).clamp(0, count - 1) + 0.5) * CELL
@@ -92,12 +110,14 @@ def targets(marks: Tensor, side: int) -> Targets:
     unasked = (label == -1) | (digit & (large | small)) | (sign & large)
     ignored = (inside & unasked[..., None, None]).any(1)
     return Targets(
-        heat=hills,
+        heat=hills.half(),
         centre=hills > 0.9999,
         care=~ignored | (best > _SURE),
-        box=box,
-        near=torch.where(best > _SURE, best, torch.zeros_like(best)),
-        kind=torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, -100)),
+        box=box.half(),
+        near=torch.where(best > _SURE, best, torch.zeros_like(best)).half(),
+        kind=torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, _NONE)).to(
+            torch.int8
+        ),
     )
 
 
@@ -114,16 +134,17 @@ def loss(out: Tensor, wanted: Targets, weights: Weights) -> tuple[Tensor, Tensor
     logits = out[:, [DIGIT, SIGN]]
     p = torch.sigmoid(logits)
     hit = F.softplus(-logits) * (1 - p) ** 2
-    miss = F.softplus(logits) * p**2 * (1 - wanted.heat) ** 4
+    miss = F.softplus(logits) * p**2 * (1 - wanted.heat.float()) ** 4
     focal = torch.where(wanted.centre, hit, miss) * wanted.care[:, None]
     by_page = focal.sum((2, 3))
     count = wanted.centre.sum((2, 3)).float()
     heat = (by_page[:, 0].sum() + weights.sign * by_page[:, 1].sum()) / (count.sum() + len(out))
-    near = wanted.near.sum().clamp_min(1)
-    off = (out[:, WIDE : DOWN + 1] - wanted.box).abs() * wanted.near[:, None]
+    near = wanted.near.float().sum().clamp_min(1)
+    off = (out[:, WIDE : DOWN + 1] - wanted.box.float()).abs() * wanted.near.float()[:, None]
     size = off[:, : HIGH - WIDE + 1].sum() / near
     offset = off[:, RIGHT - WIDE :].sum() / near
-    kind = F.cross_entropy(out[:, DOWN + 1 :], wanted.kind, ignore_index=-100, reduction="sum")
-    kind = kind / (wanted.kind >= 0).sum().clamp_min(1)
+    kinds = wanted.kind.long()
+    kind = F.cross_entropy(out[:, DOWN + 1 :], kinds, ignore_index=_NONE, reduction="sum")
+    kind = kind / (kinds >= 0).sum().clamp_min(1)
     total = heat + weights.size * size + weights.offset * offset + weights.kind * kind
     return total, by_page[:, 0].detach() / (1 + count[:, 0])

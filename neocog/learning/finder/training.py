@@ -10,7 +10,7 @@ a run that was stopped goes on to the same bytes (on a CPU with the same number 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,20 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.measure import Score, score_pages
-from neocog.learning.finder.networks import FRONTS, FinderNetwork, normalised
-from neocog.learning.finder.targets import Weights, loss, targets
-from neocog.learning.teacher.pool import Order, PagePool, Pages
+from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
+from neocog.learning.finder.targets import Targets, Weights, joined, loss, targets
+from neocog.learning.teacher.pool import NO_MARK, Order, PagePool, Pages
 
 Tensor = Any
 
 HELD_SEED = 3_000_000_000
 """First seed of the pages for validation; no run learns from seeds from here on."""
 
-_HARD = 0.25  # of a chunk's pages, drawn again
+_HARD = 0.04, 0.24  # of a chunk's pages, worst first, drawn again; the very worst nobody reads
 _AGAIN = 2  # times that a seed is drawn again
 _INVERTED = 0.25  # of pages, dark and bright exchanged as they are learned from
 _AVERAGE = 0.998  # of the weights before, in the running mean that is shipped
+_TRIED = 20  # replays of each way to compute a step
 _WARM = 0.02  # of the run, in which the rate rises
 
 
@@ -68,20 +69,23 @@ class FinderTraining:
         Held-back pages that a run is measured on.
     mixed : bool
         Whether convolutions are computed in bfloat16.
+    largest : float
+        Longer side of the largest digits that one size of a picture is asked for, in pixels.
     """
 
     front: str = "plain"
     seed: int = 0
     chunk: int = 4096
-    chunks: int = 60
-    passes: int = 2
-    batch: int = 64
+    chunks: int = 150
+    passes: int = 6
+    batch: int = 96
     rate: float = 3e-3
     decay: float = 0.02
     side: int = 256
     seconds: float | None = None
     validation: int = 512
     mixed: bool = False
+    largest: float = 96.0
 
 
 @dataclass
@@ -96,6 +100,8 @@ class _Run:
     used: float
     curves: list[dict[str, float]]
     hard: list[list[list[int]]]
+    graph: "_Graph | None" = None
+    pairs: tuple[list[Tensor], ...] = ()
 
 
 def train_finder(
@@ -159,7 +165,9 @@ def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
         {"params": decayed, "weight_decay": settings.decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    optimiser = torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.99))
+    cuda = place.type == "cuda"
+    rate = torch.tensor(settings.rate, device=place) if cuda else settings.rate
+    optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
     run = _Run(network, average, optimiser, 0, 0, 0.0, [], [[], []])
     file = folder / "run.safetensors"
     if file.is_file():
@@ -220,7 +228,7 @@ def _learn(
     last: Score | None = None
     while not _over(run, settings, begin):
         pages = coming.pop(0).pages()
-        wrong, mean = _go_through(run, pages, settings, place, begin, coming[0])
+        wrong, mean = _go_through(run, pages, settings, place, begin, coming[0], tell)
         run.hard[run.number % 2] = _hardest(pages, wrong)
         run.number += 1
         coming.append(pool.order(_seeds(run, settings, run.number + 1)))
@@ -254,17 +262,25 @@ def _progress(run: _Run, settings: FinderTraining, begin: float) -> float:
 
 
 def _hardest(pages: Pages, wrong: NDArray[np.float32]) -> list[list[int]]:
-    worst = np.argsort(-wrong, kind="stable")[: int(_HARD * len(pages))]
+    first, last = (int(share * len(pages)) for share in _HARD)
+    worst = np.argsort(-wrong, kind="stable")[first:last]
     return [[seed, again + 1] for seed, again in pages.seeds[worst].tolist() if again < _AGAIN]
 
 
 def _go_through(
-    run: _Run, pages: Pages, settings: FinderTraining, place: Any, begin: float, coming: Order
+    run: _Run,
+    pages: Pages,
+    settings: FinderTraining,
+    place: Any,
+    begin: float,
+    coming: Order,
+    tell: Callable[[str], None],
 ) -> tuple[NDArray[np.float32], float]:
     """Learn from a chunk; return how wrong each page was, and the mean loss."""
-    images, marks = torch.from_numpy(pages.images), torch.from_numpy(pages.marks)
-    if place.type == "cuda":
-        images, marks = images.to(place), marks.to(place)
+    maps, wanted = _prepared(pages, settings, place)
+    if run.steps == 0:
+        run.network.begin(maps[: settings.batch])
+        run.average.load_state_dict(run.network.state_dict())
     wrong = np.zeros(len(pages), np.float32)
     told: list[Tensor] = []
     harder: list[tuple[Any, Tensor]] = []
@@ -280,8 +296,10 @@ def _go_through(
                 np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
             )
             chosen = torch.from_numpy(index).to(place)
-            total, by_page = _step(run, images[chosen], marks[chosen], flip.to(place), settings)
-            told.append(total.detach())
+            total, by_page = _step(
+                run, maps[chosen], wanted[chosen], flip.to(place), settings, tell
+            )
+            told.append(total)
             if turn == 0:
                 harder.append((index, by_page))
     for index, by_page in harder:
@@ -289,36 +307,132 @@ def _go_through(
     return wrong, float(torch.stack(told).mean())
 
 
+def _prepared(pages: Pages, settings: FinderTraining, place: Any) -> tuple[Tensor, Targets]:
+    """Normalised pictures (N, 1, side, side), 0 beyond their extents, and what is wanted."""
+    maps, wanted = [], []
+    for at in range(0, len(pages), settings.batch):
+        part = slice(at, at + settings.batch)
+        images, extents = (torch.from_numpy(v[part]) for v in (pages.images, pages.extents))
+        x = normalised(images.to(place), extents.to(place))
+        maps.append(x.half() if settings.mixed else x)
+        most = int((pages.marks[part, :, 0] > NO_MARK).sum(1).max(initial=1))
+        marks = torch.from_numpy(pages.marks[part, : max(most, 1)]).to(place)
+        wanted.append(targets(marks, settings.side, settings.largest))
+    return torch.cat(maps), joined(wanted)
+
+
 def _pace(run: _Run, settings: FinderTraining, begin: float) -> None:
     """Rate: up at first, then down along a cosine to nearly nothing."""
     done = min(_progress(run, settings, begin), 1.0)
     share = min(1.0, done / _WARM + 0.02) * (0.5 + 0.5 * math.cos(math.pi * done)) + 1e-3
     for group in run.optimiser.param_groups:
-        group["lr"] = settings.rate * share
+        if torch.is_tensor(group["lr"]):
+            group["lr"].fill_(settings.rate * share)
+        else:
+            group["lr"] = settings.rate * share
 
 
 def _step(
-    run: _Run, images: Tensor, marks: Tensor, flip: Tensor, settings: FinderTraining
-) -> tuple[Tensor, Tensor]:
-    run.network.train()
-    x = normalised(images) * flip[:, None, None, None]
-    wanted = targets(marks, settings.side)
-    with torch.autocast(images.device.type, torch.bfloat16, enabled=settings.mixed):
-        out = run.network(x.contiguous(memory_format=torch.channels_last))
-    total, by_page = loss(out.float(), wanted, Weights())
-    run.optimiser.zero_grad(set_to_none=True)
-    total.backward()
-    torch.nn.utils.clip_grad_norm_(run.network.parameters(), 2.0)
-    run.optimiser.step()
+    run: _Run, maps: Tensor, wanted: Targets, flip: Tensor, settings: FinderTraining,
+    tell: Callable[[str], None],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """One step; on a GPU, where a step of so small a network is mostly its launches, as a graph."""
+    if maps.device.type == "cuda" and len(maps) == settings.batch:
+        if run.graph is None:
+            try:
+                run.graph = _Graph(run, maps, wanted, flip, settings, tell)
+            except RuntimeError as error:
+                import traceback
+
+                tell(f"no graph: {error} {traceback.format_exc()[-1500:]}")
+                run.graph = False
+        told = (
+            run.graph.step(maps, wanted, flip)
+            if run.graph
+            else _update(run, maps, wanted, flip, settings)
+        )
+    else:
+        told = _update(run, maps, wanted, flip, settings)
     run.steps += 1
     _average(run)
-    return total, by_page
+    return told
+
+
+def _update(
+    run: _Run, maps: Tensor, wanted: Targets, flip: Tensor, settings: FinderTraining
+) -> tuple[Tensor, Tensor]:
+    run.network.train()
+    run.optimiser.zero_grad(set_to_none=True)
+    x = maps.float() * flip[:, None, None, None]
+    kind = maps.device.type
+    with torch.autocast(kind, torch.bfloat16, enabled=settings.mixed, cache_enabled=False):
+        out = run.network(x.contiguous(memory_format=torch.channels_last))
+    total, by_page = loss(out.float(), wanted, Weights())
+    total.backward()
+    torch.nn.utils.clip_grad_norm_(run.network.parameters(), 2.0, foreach=True)
+    run.optimiser.step()
+    return total.detach(), by_page
+
+
+class _Graph:
+    """A step as a CUDA graph, depthwise convolutions in whichever way is quicker here."""
+
+    def __init__(
+        self, run: _Run, maps: Tensor, wanted: Targets, flip: Tensor, settings: FinderTraining,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._given = (
+            maps.clone(),
+            *(getattr(wanted, f.name).clone() for f in fields(wanted)),
+            flip.clone(),
+        )
+        best = math.inf
+        for dense in (False, True):
+            for part in run.network.modules():
+                if isinstance(part, ConvNorm):
+                    part.dense = dense and part.conv.groups > 1
+            graph, told = self._captured(run, settings)
+            torch.cuda.synchronize()
+            begin = time.monotonic()
+            for _ in range(_TRIED):
+                graph.replay()
+            torch.cuda.synchronize()
+            spent = (time.monotonic() - begin) / _TRIED
+            tell(f"step {1e3 * spent:.2f} ms, depthwise kernels {'as full ones' * dense}")
+            if spent < best:
+                best, self._graph, self._told = spent, graph, told
+
+    def _captured(self, run: _Run, settings: FinderTraining) -> tuple[Any, tuple[Tensor, Tensor]]:
+        maps, *middle, flip = self._given
+        wanted = Targets(*middle)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                _update(run, maps, wanted, flip, settings)
+        torch.cuda.current_stream().wait_stream(stream)
+        run.optimiser.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            told = _update(run, maps, wanted, flip, settings)
+        return graph, told
+
+    def step(self, maps: Tensor, wanted: Targets, flip: Tensor) -> tuple[Tensor, Tensor]:
+        """Learn from a batch; the loss, and how wrong each page was."""
+        new = (maps, *(getattr(wanted, f.name) for f in fields(wanted)), flip)
+        for mine, other in zip(self._given, new, strict=True):
+            mine.copy_(other)
+        self._graph.replay()
+        total, by_page = self._told
+        return total.clone(), by_page.clone()
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _average(run: _Run) -> None:
     keep = min(_AVERAGE, (1 + run.steps) / (10 + run.steps))
-    mine = [v for v in run.average.state_dict().values() if v.is_floating_point()]
-    new = [v for v in run.network.state_dict().values() if v.is_floating_point()]
+    if not run.pairs:
+        states = run.average.state_dict().values(), run.network.state_dict().values()
+        run.pairs = tuple([v for v in values if v.is_floating_point()] for values in states)
+    mine, new = run.pairs
     torch._foreach_mul_(mine, keep)
     torch._foreach_add_(mine, new, alpha=1 - keep)

@@ -21,6 +21,9 @@ Box = tuple[float, float, float, float]
 """Left, top, width, height, in pixels."""
 
 _CELL = 4  # pixels of a cell of the map of what is taken
+_LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
+_GROWN = {"/": (1.0, 1.5), ",": (1.0, 2.6), ".": (1.0, 1.0), "-": (0.5, 1.4)}
+_BARS = 0.25  # of the ones, written as one straight stroke
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,19 @@ class Canvas:
         goal = np.float32(255 if self.bright_ink else 8)
         place += (goal - place) * part
 
+    def _seen(self, cover: Cover, x: int, y: int, contrast: float) -> bool:
+        """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
+        high, wide = cover.shape
+        x0, y0, x1, y1 = max(x, 0), max(y, 0), min(x + wide, self.side), min(y + high, self.side)
+        if x1 <= x0 or y1 <= y0:
+            return False
+        part, place = cover[y0 - y : y1 - y, x0 - x : x1 - x], self.image[y0:y1, x0:x1]
+        inked = part > 0.5 * part.max()
+        if not inked.any():
+            return False
+        off = np.abs((255 if self.bright_ink else 8) - place[inked]) * part[inked] * contrast
+        return float(off.mean()) > max(_LEAST_STEP, _LEAST_OVER_TEXTURE * float(place.std()))
+
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False) -> Box | None:  # fmt: skip
         """Write a digit whose middle is at (x, y); return its box, or None where none was written.
@@ -154,14 +170,19 @@ class Canvas:
             written = int(self.bank.scan_labels[index])
         else:
             index = self._one_of(hand.pool, self.bank.labels, label)
-            lines = self._placed(*self.bank.strokes(index), x, y, high, hand, angle)
+            points, cuts = self.bank.strokes(index)
+            if self.bank.labels[index] == 1 and rng.random() < _BARS:
+                points, cuts = _bar(rng), [0, 3]
+            lines = self._placed(points, cuts, x, y, high, hand, angle)
             if left:
                 begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2
                 lines = [line + np.array([x - begin, 0], np.float32) for line in lines]
             cover, column, row = ink(lines, max(pen.width * high, 0.4), pen, rng)
             written = int(self.bank.labels[index])
-        self.lay(cover, column, row, pen.contrast * rng.uniform(0.9, 1.0))
-        return self._marked(written, cover, column, row)
+        contrast = pen.contrast * float(rng.uniform(0.9, 1.0))
+        seen = self._seen(cover, column, row, contrast)
+        self.lay(cover, column, row, contrast)
+        return self._marked(written if seen else IGNORE, cover, column, row)
 
     def shape(self, character: str, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, cursive: bool = False,
@@ -185,11 +206,16 @@ class Canvas:
         points, cuts = shape(character)
         if cursive and len(cuts) > 2:
             cuts = [cuts[0], *cuts[2:]]
+        if sign:
+            middle = points.mean(axis=0)
+            points = middle + (points - middle) * np.float32(
+                rng.uniform(*_GROWN.get(character, (0.8, 1.3)))
+            )
         points = points + rng.standard_normal(points.shape, np.float32) * np.float32(
             0.03 if sign else 0.055
         )
-        stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.08)))
-        slant = np.float32(hand.slant + rng.normal(0, hand.unsteady))
+        stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.25 if sign else 0.08)))
+        slant = np.float32(hand.slant + rng.normal(0, 0.15 if character == "/" else hand.unsteady))
         wide = float(points[:, 0].max()) * float(stretch) * high
         cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
         px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)
@@ -287,6 +313,12 @@ class Canvas:
         self.marks.append((label, *box))
         self.take(*box)
         return box
+
+
+def _bar(rng: Rng) -> Line:
+    """A one of one stroke, nearly straight."""
+    x = 500 + np.cumsum(rng.normal(0, 25, 3))
+    return np.stack([x, [0, rng.uniform(300, 700), 1000]], axis=1).astype(np.float32)
 
 
 __all__ = ["IGNORE", "LETTERS", "SIGN", "Canvas", "Hand", "any_hand"]

@@ -175,7 +175,64 @@ def _crossed_box(rng: np.random.Generator) -> list[Line]:
     ]
 
 
+def _closed(rng: np.random.Generator) -> list[Line]:
+    """A smooth closed curve: a leaf, a cloud, a blob."""
+    angle = np.linspace(0, 2 * np.pi, 40)
+    order = np.arange(2, 7)[:, None]
+    wave = rng.normal(size=(5, 1)) / order * np.cos(order * angle + rng.uniform(0, 7, (5, 1)))
+    radius = 0.4 * (1 + rng.uniform(0.1, 0.9) * wave.sum(axis=0))
+    ring = np.stack([radius * np.cos(angle), rng.uniform(0.3, 1) * radius * np.sin(angle)], axis=1)
+    return [(ring + 0.5).astype(np.float32)]
+
+
+def _branch(rng: np.random.Generator) -> list[Line]:
+    """A plant: each branch gives off two or three."""
+    lines, ends = [], [(np.array([0.5, 1.0]), -np.pi / 2, 0.4)]
+    for _ in range(int(rng.integers(4, 14))):
+        at, way, long = ends.pop(0)
+        bend = rng.normal(0, 0.3)
+        middle = at + 0.5 * long * np.array([np.cos(way), np.sin(way)])
+        end = middle + 0.5 * long * np.array([np.cos(way + bend), np.sin(way + bend)])
+        lines.append(rounded(np.array([at, middle, end], np.float32), 1))
+        for _ in range(int(rng.integers(1, 4))):
+            ends.append((end, way + rng.normal(0, 0.7), long * rng.uniform(0.5, 0.9)))
+    return lines
+
+
+def _strokes(rng: np.random.Generator) -> list[Line]:
+    """A few strokes and arcs by chance: writing that nobody can read."""
+    lines = []
+    for _ in range(int(rng.integers(2, 6))):
+        points = rng.random((int(rng.integers(2, 5)), 2)).astype(np.float32)
+        lines.append(rounded(points, int(rng.integers(0, 3))))
+    return lines
+
+
+def _rings(rng: np.random.Generator) -> list[Line]:
+    """Ellipses within each other or side by side."""
+    angle = np.linspace(0, 2 * np.pi, 25)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return [
+        (rng.uniform(0.3, 0.7, 2) + ring * rng.uniform(0.05, 0.45, 2)).astype(np.float32)
+        for _ in range(int(rng.integers(2, 6)))
+    ]
+
+
+def _spiral(rng: np.random.Generator) -> list[Line]:
+    angle = np.linspace(0, rng.uniform(7, 25), 60)
+    radius = 0.5 * angle / angle[-1]
+    return [
+        (0.5 + np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)).astype(np.float32)
+    ]
+
+
+def _zigzag(rng: np.random.Generator) -> list[Line]:
+    count = int(rng.integers(4, 12))
+    rows = 0.5 + rng.uniform(0.1, 0.5) * np.where(np.arange(count) % 2, 1, -1)
+    return [np.stack([np.linspace(0, 1, count), rows], axis=1).astype(np.float32)]
+
+
 _DRAWINGS = (
     _scribble, _polygon, _house, _arrow, _face, _wave, _star, _tick, _hatching, _crossed_box,
-    _scribble,
+    _scribble, _closed, _closed, _branch, _branch, _strokes, _strokes, _rings, _spiral, _zigzag,
 )  # fmt: skip

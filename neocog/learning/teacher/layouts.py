@@ -5,17 +5,21 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from neocog.learning.teacher.canvas import Canvas, Hand
+from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
-from neocog.learning.teacher.pen import Pen
+from neocog.learning.teacher.pen import Pen, ink
 
 FORMATS = """
-    ##/##/#### ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
+    ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
+    ##.##.## ##.##.#### ##-##-## ####-##-## ##:## ##:##:## #,## ###,## #.###,##
     ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
     (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
-    #####= ##+#-# #####-- #,### ##,-
+    #####= ##+#-# #####-- #,### ##,- =###.###= ###.- #.###.- ####.= #x#+#/# ##/#-# #/#/## *#.###.-
+    ##.###= ##÷#= #-#-# ###x##
 """.split()
 """What amounts, dates, times and sums look like; # is a digit."""
+
+_JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Layout = Callable[[Canvas, Hand, Pen, float], None]
 
@@ -36,6 +40,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)
+    joined = rng.random() < _JOINED
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -47,6 +52,8 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
         if letter == "#":
             box = canvas.digit(None, x, level, own, hand, pen, angle, left=True)
             wide = box[2] if box else 0.0
+            if joined and box and rng.random() < 0.5:
+                _join(canvas, box, own, pen)
         else:
             wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter="#" not in text)
             canvas.take(x, level - own / 2, max(wide, 1), own)
@@ -54,12 +61,23 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     return x
 
 
+def _join(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
+    """A stroke from a digit's right side into what comes next, as quick hands write 00."""
+    rng = canvas.rng
+    x, y, wide, tall = box
+    begin = (x + 0.7 * wide, y + rng.uniform(0, 1) * tall)
+    end = (x + wide + rng.uniform(0.05, 0.5) * high, begin[1] + rng.normal(0, 0.15) * tall)
+    lines = [np.array([begin, end], np.float32)]
+    cover, left, top = ink(lines, max(pen.width * high, 0.4), pen, rng)
+    canvas.lay(cover, left, top, pen.contrast)
+
+
 def _gap(canvas: Canvas) -> float:
     """Space between digits: most stand apart, some nearly touch, some do."""
     rng = canvas.rng
     kind = rng.random()
-    return float(rng.uniform(0.08, 0.4) if kind < 0.6 else rng.uniform(0.4, 1.2) if kind < 0.75
-                 else rng.uniform(-0.1, 0.08))  # fmt: skip
+    return float(rng.uniform(0.08, 0.4) if kind < 0.55 else rng.uniform(0.4, 1.2) if kind < 0.67
+                 else rng.uniform(-0.1, 0.08) if kind < 0.94 else rng.uniform(-0.3, 0))  # fmt: skip
 
 
 def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -67,7 +85,7 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     rng, side = canvas.rng, canvas.side
     angle = rng.normal(0, 0.03) if rng.random() < 0.7 else rng.normal(0, 0.22)
     gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
-    words, formats = rng.random() < 0.2, rng.random() < 0.3
+    words, formats = rng.random() < 0.2, rng.random() < 0.4
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
         if y - 0.3 * high > side:
@@ -103,7 +121,7 @@ def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         if not canvas.free(x - room, y - room, 2 * room, 2 * room):
             continue
         tool = second if other and rng.random() < 0.4 else pen
-        if rng.random() < 0.12:
+        if rng.random() < 0.18:
             signs = "/-.,:+=()x*%÷#"
             canvas.shape(signs[int(rng.integers(len(signs)))], x - 0.3 * own, y, own, hand, tool)
         else:
@@ -119,7 +137,7 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         own *= 0.6
         write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
     else:
-        canvas.digit(None, x, y, own, hand, pen)
+        canvas.digit(1 if rng.random() < 0.2 else None, x, y, own, hand, pen)
 
 
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -128,13 +146,17 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     cell_high = high * rng.uniform(1.0, 1.9)
     cell_wide = cell_high * rng.uniform(0.5, 1.3)
     gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
+    lean = rng.normal(0, 0.25) if rng.random() < 0.15 else 0.0
     kind = str(
-        rng.choice(["box", "comb", "dashed", "filled", "field"], p=[0.5, 0.17, 0.1, 0.1, 0.13])
+        rng.choice(
+            ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
+            p=[0.38, 0.13, 0.08, 0.08, 0.11, 0.11, 0.11],
+        )
     )
     level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
     thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
     angle = rng.normal(0, 0.03)
-    off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.5)
+    off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.8)
     y = rng.uniform(-0.3, 0.5) * cell_high + (
         rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
     )
@@ -163,9 +185,9 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             if x > side:
                 break
             top = y + np.tan(angle) * x
-            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind)
+            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind, lean)
             if rng.random() > empty:
-                column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off))
+                column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off)) + 0.5 * lean * cell_high
                 row = top + cell_high * (0.5 + rng.normal(0, 0.5 * off))
                 if letters and rng.random() < 0.5:
                     letter = any_word(rng, LETTERS)[0]
@@ -184,16 +206,27 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: float,
-           level: float, thick: int, kind: str) -> None:  # fmt: skip
+           level: float, thick: int, kind: str, lean: float = 0.0) -> None:  # fmt: skip
     """Draw the outline of one cell."""
     slope = np.tan(angle)
-    corner = np.array([(0, 0), (wide, 0), (wide, high), (0, high)])
+    corner = np.array([(lean * high, 0), (wide + lean * high, 0), (wide, high), (0, high)])
     corner = (
         corner + np.array([x, y]) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
     )
     points = (corner * 16).astype(np.int32)
     image = canvas.image
-    if kind == "box":
+    if kind == "polygon":
+        turn = (np.arange(count := int(canvas.rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
+        reach = canvas.rng.uniform(0.9, 1.1, (count, 1))
+        ring = np.stack([wide * np.cos(turn), high * np.sin(turn)], axis=1) * reach / 2
+        ring += corner.mean(axis=0)
+        cv2.polylines(image, [(ring * 16).astype(np.int32)], True, level, thick, cv2.LINE_AA, 4)
+    elif kind == "pieces":
+        for a, b in zip(corner, np.roll(corner, -1, axis=0), strict=True):
+            s, t = np.sort(canvas.rng.uniform(0, 1, 2))
+            ends = ((np.stack([a + s * (b - a), a + t * (b - a)])) * 16).astype(np.int32)
+            cv2.polylines(image, [ends], False, level, thick, cv2.LINE_AA, 4)
+    elif kind == "box":
         cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
     elif kind == "filled":
         cv2.fillPoly(
@@ -255,11 +288,11 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.34),
-    "scattered": (scattered, 0.18),
+    "lines": (lines, 0.33),
+    "scattered": (scattered, 0.17),
     "single": (single, 0.08),
     "forms": (forms, 0.19),
     "letters": (letters, 0.13),
-    "nothing": (nothing, 0.08),
+    "nothing": (nothing, 0.1),
 }
 """Each layout and the share of pages that have it."""

@@ -22,6 +22,8 @@ SMALLEST, LARGEST = 10.0, 215.0
 """Heights of digits on a page, in pixels."""
 
 _FADED = 14  # grey levels between ink and paper below which nobody sees a mark
+_SMALLEST_PICTURE = 40  # pixels of a side
+_TIGHT = 0.35  # of the pictures that are cut, just around what is written
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 
 
@@ -35,10 +37,13 @@ class Page:
     marks : ndarray of float32, shape (M, 5)
         Label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k the sign
         `SIGNS[k]`, -1 is neither right nor wrong.
+    extent : tuple of int
+        Rows and columns that the picture has; beyond, its pixels are mirrored.
     """
 
     image: NDArray[np.uint8]
     marks: NDArray[np.float32]
+    extent: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def any_style(rng: Rng) -> Style:
         sheet=bool(rng.random() < 0.22),
         bright=bool(rng.random() < 0.08),
         surface=bool(rng.random() < (0.5 if few else 0.07)),
-        amount=int(rng.integers(0, 7)) if few or rng.random() < 0.3 else 0,
+        amount=int(rng.integers(0, 13 if few else 7)) if few or rng.random() < 0.3 else 0,
         strikes=bool(rng.random() < 0.1),
         blots=bool(rng.random() < 0.1),
     )
@@ -141,7 +146,40 @@ def draw_page(
     camera.light(image, rng)
     image = camera.lens(np.clip(image, 0, 255), rng, smallest)
     picture = camera.sensor(image, rng, smallest)
-    return Page(picture, _kept(canvas.marks, picture))
+    left, top, wide, high = _cut(canvas.marks, style, rng, side)
+    inner = picture[top : top + high, left : left + wide]
+    marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
+    whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
+    return Page(np.asarray(whole, np.uint8), marks, (high, wide))
+
+
+def _cut(
+    marks: list[tuple[int, float, float, float, float]], style: Style, rng: Rng, side: int
+) -> tuple[int, int, int, int]:
+    """Left, top, width and height of the part that is the picture: mostly all of it.
+
+    The finder reads large pictures much reduced, and people photograph one digit in a strip.
+    """
+    if rng.random() > (0.6 if style.layout == "single" else 0.28):
+        return 0, 0, side, side
+    long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
+    short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
+    wide, high = (long, short) if rng.random() < 0.5 else (short, long)
+    x, y = rng.uniform(0, side, 2)
+    if marks and rng.random() < _TIGHT:
+        boxes = np.array([mark[1:] for mark in marks])
+        low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
+        x, y = (low + high_edge) / 2
+        margin = rng.uniform(-0.12, 0.3) * float(np.median(boxes[:, 3]))
+        wide, high = np.maximum(high_edge - low + margin, _SMALLEST_PICTURE)
+    elif marks and rng.random() < 0.8:
+        _, left, top, w, h = marks[int(rng.integers(len(marks)))]
+        wide, high = max(wide, w * rng.uniform(1.05, 1.8)), max(high, h * rng.uniform(1.05, 1.8))
+        x = left + w / 2 + rng.normal(0, 0.15) * (wide - w)
+        y = top + h / 2 + rng.normal(0, 0.15) * (high - h)
+    width, height = round(min(wide, side)), round(min(high, side))
+    left = int(np.clip(x - width / 2, 0, side - width))
+    return left, int(np.clip(y - height / 2, 0, side - height)), width, height
 
 
 def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
@@ -181,10 +219,11 @@ def _kept(
 ) -> NDArray[np.float32]:
     """Boxes cut at the page's edge; of what is cut off, tiny or faded away nothing is asked."""
     rows = []
-    side = len(picture)
+    high_side, wide_side = picture.shape
     smooth = cv2.blur(picture, (3, 3))
     for label, x, y, wide, high in marks:
-        left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, side), min(y + high, side)
+        left, top = max(x, 0), max(y, 0)
+        right, bottom = min(x + wide, wide_side), min(y + high, high_side)
         if right - left < 1 or bottom - top < 1:
             continue
         shown = (right - left) * (bottom - top) / (wide * high)

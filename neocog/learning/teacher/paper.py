@@ -21,7 +21,7 @@ def blank_paper(side: int, rng: Rng) -> Image:
     kind = rng.random()
     if kind < 0.12:
         _flecks(image, rng)
-    elif kind < 0.22:
+    elif kind < 0.28:
         _pattern(image, rng)
     return image
 

@@ -50,7 +50,7 @@ def any_pen(rng: Rng) -> Pen:
     width = float(np.exp(rng.uniform(np.log(THINNEST), np.log(BROADEST))))
     if rng.random() < 0.5:
         width = float(rng.uniform(0.04, 0.13))
-    contrast = rng.uniform(0.14, 0.45) if rng.random() < 0.25 else rng.uniform(0.4, 0.97)
+    contrast = rng.uniform(0.14, 0.45) if rng.random() < 0.18 else rng.uniform(0.4, 0.97)
     return Pen(
         width=width,
         contrast=float(contrast),
@@ -160,6 +160,9 @@ def noise(shape: tuple[int, ...], rng: Rng) -> NDArray[np.float32]:
     if 0 not in _BANK:
         made = np.random.default_rng(1).standard_normal((_BANK_SIDE, _BANK_SIDE), np.float32)
         _BANK[0] = made
+    if max(shape) >= _BANK_SIDE:
+        times = [-(-side // _BANK_SIDE) for side in shape]
+        return np.tile(_BANK[0], times)[: shape[0], : shape[1]]
     y = int(rng.integers(_BANK_SIDE - shape[0] + 1))
     x = int(rng.integers(_BANK_SIDE - shape[1] + 1))
     way = int(rng.integers(4))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from neocog.learning.teacher.bank import Bank, load_bank
 from neocog.learning.teacher.page import draw_page
 
-MOST_MARKS = 128
+MOST_MARKS = 256
 """Marks of a page that are kept; pages of more are rare."""
 
 NO_MARK = -9.0
@@ -33,11 +33,14 @@ class Pages:
         As `Page` has them; the rest are rows whose label is `NO_MARK`.
     seeds : ndarray of int64, shape (N, 2)
         Seed and variation of each.
+    extents : ndarray of int64, shape (N, 2)
+        Rows and columns of each picture; what lies beyond is not of it.
     """
 
     images: NDArray[np.uint8]
     marks: NDArray[np.float32]
     seeds: NDArray[np.int64]
+    extents: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -54,12 +57,13 @@ def draw_pages(bank: Bank, seeds: NDArray[np.int64], *, side: int, held: bool) -
     images = np.empty((len(seeds), side, side), np.uint8)
     marks = np.zeros((len(seeds), MOST_MARKS, 5), np.float32)
     marks[:, :, 0] = NO_MARK
+    extents = np.empty((len(seeds), 2), np.int64)
     for number, (seed, variation) in enumerate(seeds.tolist()):
         page = draw_page(bank, seed, variation, side=side, held=held)
-        images[number] = page.image
+        images[number], extents[number] = page.image, page.extent
         some = page.marks[:MOST_MARKS]
         marks[number, : len(some)] = some
-    return Pages(images, marks, seeds)
+    return Pages(images, marks, seeds, extents)
 
 
 _BANKS: dict[str, Bank] = {}
@@ -130,6 +134,7 @@ class Order:
             np.concatenate([part.images for part in parts]),
             np.concatenate([part.marks for part in parts]),
             np.concatenate([part.seeds for part in parts]),
+            np.concatenate([part.extents for part in parts]),
         )
 
     def _results(self) -> Iterator[Pages]:

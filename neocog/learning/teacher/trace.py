@@ -10,6 +10,7 @@ Line = NDArray[np.float32]
 
 _FINE = 84  # side of the field in which a 28 x 28 scan is thinned, in pixels
 _STEP = 3  # pixels of that field between two points of a stroke
+_DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
 _SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no others
 _NEAR = tuple((r, c) for r in (-1, 0, 1) for c in (-1, 0, 1) if r or c)
 
@@ -25,13 +26,17 @@ def trace(scan: NDArray[np.uint8]) -> list[Line]:
     Returns
     -------
     list of ndarray of float32, shape (n, 2)
-        Points (x, y) in pixels of a field of 84 x 84; no strokes without ink.
+        Points (x, y) in pixels of a field of 84 x 84; no strokes without ink, or where ink is much
+        deeper than a stroke: a small loop that ran full is no line, and a 9 would become a bar.
     """
     large = cv2.resize(scan, (_FINE, _FINE), interpolation=cv2.INTER_CUBIC)
     soft = cv2.GaussianBlur(large, (0, 0), 1.2)
     bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
     parts = [cv2.connectedComponents(body)[0] for body in bodies]
     line = skeleton(bodies[parts.index(min(parts))] > 0)
+    depth = cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5)
+    if line.any() and (depth > np.median(depth[line]) + _DEEPER).sum() > _FULL * bodies[0].sum():
+        return []
     todo = {(int(r), int(c)) for r, c in np.argwhere(line)}
     done: set[tuple[int, int]] = set()
     paths: list[list[tuple[int, int]]] = []

@@ -6,23 +6,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from neocog.network.shares import cores
+
 _TURN = 0.0005  # seconds; at Python's 0.005 whoever must speak five times a frame waits 25 ms
-_SHORT_TURN = 0.00005  # where there are cores for all threads; to switch takes a tenth of it
+
+_MOST = 4  # threads of the finder's network; with more a frame is hardly found sooner
 
 _lock = threading.Lock()
 _holders: list[object] = []
 _before: list[tuple[float, int, Any]] = []  # interval, OpenCV's threads, BLAS's limits
 
 
-def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], None]:
-    """Hold OpenCV and BLAS to one thread, and threads to short turns.
-
-    Parameters
-    ----------
-    short : bool
-        Whether turns are as short as can be.
-    pictures : int
-        Threads that OpenCV may take nevertheless.
+def limit_threads() -> Callable[[], None]:
+    """Hold BLAS to one thread, OpenCV and the finder to some, and threads to short turns.
 
     Returns
     -------
@@ -38,8 +34,8 @@ def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], N
             limits = threadpool_limits(limits=1, user_api="blas")
             _before.append((sys.getswitchinterval(), cv2.getNumThreads(), limits))
         _holders.append(holder)
-        sys.setswitchinterval(_SHORT_TURN if short else _TURN)
-        cv2.setNumThreads(pictures)
+        sys.setswitchinterval(_TURN)
+        cv2.setNumThreads(finder_threads())
 
     def let_go() -> None:
         with _lock:
@@ -53,6 +49,11 @@ def one_thread_each(*, short: bool = False, pictures: int = 1) -> Callable[[], N
                 limits.restore_original_limits()
 
     return let_go
+
+
+def finder_threads() -> int:
+    """Threads of the finder's network: half of the cores, the stages beside it need some."""
+    return max(1, min(_MOST, cores() // 2))
 
 
 def settle() -> None:

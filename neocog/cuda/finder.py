@@ -1,0 +1,265 @@
+"""The finder on a GPU: a grey picture goes up, the few marks found on it come down.
+
+Reducing, normalising, the network at all sizes, peaks, their order and what overlaps are one CUDA
+graph for each size of picture (``kernels/finder.cu`` and :mod:`neocog.cuda.finder_network`).
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isqrt, log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.devices import numbers
+from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
+from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.lanes import captured, elapsed, enqueue, pinned
+from neocog.cuda.launcher import gpu
+from neocog.cuda.steps import up
+from neocog.errors import DeviceError
+from neocog.vision.finder import (
+    CELL,
+    FLOOR,
+    MULTIPLE,
+    UNIT,
+    WINDOW,
+    FinderSettings,
+    Finding,
+    Grey,
+    Maps,
+    sizes,
+)
+
+FILE = "finder.cu"
+MARK_WORDS = 8
+_THREADS = 256
+_STRIP = 16  # rows of a block that normalises
+_KEPT = 4  # sizes of pictures whose graphs are kept
+
+
+class Frame:
+    """Arrays and launches for pictures of one size.
+
+    Parameters
+    ----------
+    network : FinderNetwork
+    shape : (int, int)
+        Rows and columns of the picture.
+    settings : FinderSettings
+
+    Attributes
+    ----------
+    grey : array of uint8, shape (H, W)
+        The picture on the device.
+    best : array of float32, shape (most + 1, 8)
+        Marks in their order: left, top, width, height, score, and as whole numbers kind, order,
+        whether it is none that a better one overlaps; the last row's kind is how many came.
+    launches : list of Launch
+    """
+
+    def __init__(
+        self, network: FinderNetwork, shape: tuple[int, int], settings: FinderSettings
+    ) -> None:
+        xp, high, wide = network.machine.xp, *shape
+        shapes, padded = level_shapes(shape, settings)
+        ends = np.cumsum([0, *(h * w for h, w in shapes)])
+        if shapes[0] != shape:  # the picture itself lies in front of its sizes
+            ends += high * wide
+        greys = xp.empty(int(ends[-1]), "uint8")
+        self.grey = greys[: high * wide].reshape(high, wide)
+        x, maps, inner = network.launches(padded)
+        self.count = xp.zeros(1, "uint32")
+        self.marks = xp.empty((2 * len(maps), MARK_WORDS), "float32")  # a digit and a sign a place
+        self.best = xp.zeros((settings.most + 1, MARK_WORDS), "float32")
+        levels, scales = _tables(shape, shapes, padded, ends, settings)
+        levels, scales = xp.asarray(levels), xp.asarray(scales)
+        planes = network.maps[network.output].planes
+        defines = {
+            "SPAN": isqrt(WINDOW), "FLOOR": f"{FLOOR}f", "UNIT": f"{UNIT}f", "CELL": CELL,
+            "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
+        }  # fmt: skip
+
+        def launch(name: str, blocks: int, *args: Any, threads: int = _THREADS) -> Launch:
+            kernel = Kernel(FILE, name, tuple(defines.items()), threads, arch=80)
+            return Launch(kernel, (blocks, 1, 1), args)
+
+        self.launches: list[Launch] = []
+        before, sides = self.grey, shape
+        for i, (h, w) in enumerate(shapes):
+            after = greys[int(ends[i]) : int(ends[i + 1])]
+            if (h, w) != shape or i:
+                given = (np.int32(side) for side in (*sides, h, w))
+                self.launches.append(launch("reduce", -(-h * w // _THREADS), before, after, *given))
+            before, sides = after, (h, w)
+        columns = _THREADS - WINDOW + 1
+        strips = xp.asarray(tile_table(padded, 1, _STRIP, columns))
+        places = xp.asarray(tile_table(padded, CELL))
+        least = np.float32(log(settings.least / (1 - settings.least)))
+        shares = np.float32(settings.overlap), np.float32(settings.inside)
+        self.launches += [
+            launch("normalise", len(strips), levels, strips, greys, x, self.count),
+            *inner,
+            launch("peaks", len(places), places, scales, maps, least, self.marks, self.count,
+                   threads=64),
+            launch("rank", -(-len(self.marks) // _THREADS), self.marks, self.count, self.best),
+            launch("suppress", 1, self.best, *shares),
+        ]  # fmt: skip
+
+
+def level_shapes(
+    shape: tuple[int, int], settings: FinderSettings
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return (H, W) of each size that a picture is read at, and filled up to multiples of 16."""
+    shapes = [
+        shape if f == 1.0 else (max(1, round(shape[0] * f)), max(1, round(shape[1] * f)))
+        for f in sizes(shape, settings)
+    ]
+    return shapes, [(up(h, MULTIPLE), up(w, MULTIPLE)) for h, w in shapes]
+
+
+def _tables(
+    shape: tuple[int, int],
+    shapes: Sequence[tuple[int, int]],
+    padded: Sequence[tuple[int, int]],
+    begins: NDArray[np.int64],
+    settings: FinderSettings,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return Level and Scale of ``finder.cu`` for each size."""
+    levels = np.zeros((len(shapes), 8), np.int32)
+    scales = np.zeros((len(shapes), 8), np.float32)
+    cells = np.cumsum([0, *(h * w for h, w in padded)])
+    for i, ((h, w), sides) in enumerate(zip(shapes, padded, strict=True)):
+        levels[i, :6] = begins[i], h, w, *sides, cells[i]
+        small = settings.smallest if i else 0.0
+        large = settings.largest if i + 1 < len(shapes) else np.inf
+        scales[i, :5] = shape[1] / w, shape[0] / h, small, 0.4 * small, large
+        scales.view(np.int32)[i, 5] = cells[i] // CELL**2
+    return levels, scales
+
+
+def finding(best: NDArray[np.float32]) -> Finding:
+    """Return the marks of `Frame.best` that are alive."""
+    whole = best.view(np.int32)
+    came = best[: min(int(whole[-1, 5]), len(best) - 1)]
+    kinds, alive = whole[: len(came), 5], whole[: len(came), 7] != 0
+    return Finding(came[alive, :4], came[alive, 4], kinds[alive].astype(np.int64))
+
+
+class CudaFinder:
+    """The finder on one GPU, in halves; sums are float32.
+
+    Parameters
+    ----------
+    nodes, tensors
+        Of a :class:`neocog.vision.finder_model.FinderModel`.
+    device : str
+        ``"cuda"`` (the first GPU) or ``"cuda:N"``.
+
+    Raises
+    ------
+    DeviceError
+        If the device cannot be used.
+    ModelError
+        If the network has what the kernels do not know.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda"
+    ) -> None:
+        self._gpu = gpu(numbers(device)[0])
+        cuda = self._gpu.xp.cuda
+        self._failures: tuple[type[Exception], ...] = (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
+        self._lock = threading.Lock()
+        self._frames: OrderedDict[tuple[tuple[int, int], FinderSettings], _Lane] = OrderedDict()
+        with self._at_work():
+            self._network = FinderNetwork(self._gpu, nodes, tensors)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """One picture at a time; errors of CUDA and CuPy become a DeviceError of one line."""
+        try:
+            with self._lock, self._gpu.current():
+                yield
+        except self._failures as error:
+            first = str(error).strip().partition("\n")[0]
+            raise DeviceError(f"device 'cuda:{self._gpu.number}' failed: {first}") from None
+
+    def __call__(self, x: Maps) -> Maps:
+        """Answer for a normalised picture, (H, W) multiples of 16 -> (C, H / 4, W / 4)."""
+        with self._at_work():
+            given, told, launches = self._network.launches([x.shape])
+            given.set(x.astype(np.float16).reshape(-1))
+            self._gpu.warmup(launches)
+            for launch in launches:
+                self._gpu.launch(launch)
+            planes = self._network.maps[self._network.output].planes
+            maps = told.get().reshape(x.shape[0] // CELL, x.shape[1] // CELL, -1)
+        return np.ascontiguousarray(maps[:, :, :planes].transpose(2, 0, 1))
+
+    def find(self, grey: Grey, settings: FinderSettings | None = None) -> Finding:
+        """Find the digits and signs of a picture, as :func:`neocog.vision.finder.find`."""
+        settings = settings or FinderSettings()
+        key = ((grey.shape[0], grey.shape[1]), settings)
+        with self._at_work():
+            lane = self._frames.pop(key, None)
+            if lane is None:
+                while len(self._frames) >= _KEPT:
+                    self._frames.popitem(last=False)
+                lane = _Lane(self._gpu, Frame(self._network, *key))
+            self._frames[key] = lane
+            return finding(lane.run(grey))
+
+    def elapsed(self, grey: Grey, times: int, settings: FinderSettings | None = None) -> float:
+        """Return milliseconds that the device takes for a picture, from upload to download."""
+        for _ in range(2):  # the second time as a graph
+            self.find(grey, settings)
+        with self._at_work():
+            lane = next(reversed(self._frames.values()))
+            return elapsed(self._gpu.xp.cuda, lane.stream, lane.graph, times) / times
+
+
+class _Lane:
+    """A frame with its stream, pinned memory of the host, and a graph from the second picture."""
+
+    def __init__(self, device: Any, frame: Frame) -> None:
+        self._gpu, self._frame = device, frame
+        self.stream = device.xp.cuda.Stream(non_blocking=True)
+        self._grey = pinned(device, frame.grey.shape, np.uint8)
+        self._best = pinned(device, frame.best.shape, np.float32)
+        self.graph: Any = None
+        device.prepare(launch.kernel for launch in frame.launches)
+        device.xp.cuda.get_current_stream().synchronize()  # weights and tables are there
+        self._seen = False
+
+    def run(self, grey: Grey) -> NDArray[np.float32]:
+        """Return `Frame.best` for a picture."""
+        np.copyto(self._grey, grey)
+        if self._seen and self.graph is None:
+            with captured(self.stream) as graphs:
+                self._enqueue()
+            self.graph = graphs[0]
+        if self.graph is None:
+            with self.stream:
+                self._enqueue()
+        else:
+            self.graph.launch(self.stream)
+        self.stream.synchronize()
+        self._seen = True
+        return self._best.copy()
+
+    def _enqueue(self) -> None:
+        runtime, frame, stream = self._gpu.xp.cuda.runtime, self._frame, self.stream.ptr
+        up_, down = runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost
+        host, device = self._grey, frame.grey
+        runtime.memcpyAsync(device.data.ptr, host.ctypes.data, host.nbytes, up_, stream)
+        enqueue(self._gpu, frame.launches)
+        host, device = self._best, frame.best
+        runtime.memcpyAsync(host.ctypes.data, device.data.ptr, host.nbytes, down, stream)

@@ -1,0 +1,344 @@
+"""The finder's network as launches of ``kernels/finder_network.cu``: few, for all sizes at once.
+
+What belongs together place by place (depthwise, 1x1, 1x1, rectifier, sum) is one launch. Maps are
+halves, channel-last, those of one size of the picture after those of the size before.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine
+from neocog.cuda.steps import up
+from neocog.errors import ModelError
+
+Node = Mapping[str, Any]
+Weights = NDArray[np.float32]
+
+FILE = "finder_network.cu"
+ROWS, ACROSS = 4, 16  # places of a tile
+TILE_WORDS = 8
+_WIDEST = 256  # planes of two products whose sums a warp can hold
+_POINTWISE = {"Relu": 1, "Sqrt": 2, "Add": 3, "Mul": 4, "Div": 5, "Concat": 6}
+_COPY = 0
+
+
+class Step(NamedTuple):
+    """One launch: its kernel, the maps it reads, the map it writes, its weights if any."""
+
+    kernel: Kernel
+    reads: tuple[str, ...]
+    writes: str
+    weights: NDArray[np.uint32] | None
+
+
+class Maps(NamedTuple):
+    """One of the network's maps: planes, and pixels of the picture between two of its places."""
+
+    planes: int
+    cell: int
+
+    @property
+    def stored(self) -> int:
+        """Channels in memory: one alone, else a multiple of 8, the spare ones 0."""
+        return 1 if self.planes == 1 else up(self.planes, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conv:
+    """A convolution and whether a rectifier follows."""
+
+    node: Node
+    weight: Weights  # (K, K' / groups, k, k)
+    bias: Weights
+    relu: bool
+
+    @property
+    def depthwise(self) -> bool:
+        return bool(self.node["groups"] == len(self.weight) > 1 == self.weight.shape[1])
+
+    @property
+    def pointwise(self) -> bool:
+        single = self.weight.shape[2:] == (1, 1)
+        return bool(single and self.node["stride"] == 1 and not self.node["padding"])
+
+    def matrix(self, stored: int) -> Weights:
+        """Return B (k k ``stored``, K): a window's values, tap by tap, to planes."""
+        n, per_group, high, wide = self.weight.shape
+        groups = self.node["groups"]
+        out = np.zeros((high, wide, stored, n), np.float32)
+        for group in range(groups):
+            inside = slice(group * n // groups, (group + 1) * n // groups)
+            of = slice(group * per_group, (group + 1) * per_group)
+            out[:, :, of, inside] = self.weight[inside].transpose(2, 3, 1, 0)
+        return out.reshape(-1, n)
+
+
+class FinderNetwork:
+    """A finder's graph, planned for a machine.
+
+    Parameters
+    ----------
+    machine : Machine
+    nodes : sequence of dict
+        As in :func:`neocog.vision.onnx_bytes.onnx_bytes`.
+    tensors : mapping
+        Weights by name.
+
+    Raises
+    ------
+    ModelError
+        If the graph has what the kernels do not know: maps added to weights, convolutions whose
+        maps are not exactly 1 / stride of the side.
+    """
+
+    def __init__(
+        self, machine: Machine, nodes: Sequence[Node], tensors: Mapping[str, Weights]
+    ) -> None:
+        self.machine, self._tensors = machine, tensors
+        self._by = {node["output"]: node for node in nodes}
+        self._uses = Counter(name for node in nodes for name in node["inputs"])
+        self.output: str = nodes[-1]["output"]
+        self.maps: dict[str, Maps] = {"x": Maps(1, 1)}
+        for node in nodes:
+            self.maps[node["output"]] = self._shape(node)
+        self.steps: list[Step] = []
+        self._make(self.output)
+        self._held = [
+            None if step.weights is None else machine.xp.asarray(step.weights)
+            for step in self.steps
+        ]
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    def _shape(self, node: Node) -> Maps:
+        op, name = node["op"], node["output"]
+        given = node["inputs"][:1] if op == "Conv" else node["inputs"]
+        if any(one not in self.maps for one in given):
+            raise ModelError(f"finder, operation {name!r}: reads weights as maps; use the CPU")
+        maps = [self.maps[one] for one in given]
+        first = maps[0]
+        if op == "Conv":
+            return self._conv_shape(node, first)
+        if op == "Resize" and first.cell % 2 == 0:
+            return first._replace(cell=first.cell // 2)
+        if op == "Concat" and len(maps) == 2 and maps[1].cell == first.cell:
+            return first._replace(planes=first.planes + maps[1].planes)
+        if op in _POINTWISE and op != "Concat" and len(set(maps)) == 1:
+            return first
+        raise ModelError(f"finder, operation {name!r}: {op} of {maps}; use the CPU")
+
+    def _conv_shape(self, node: Node, maps: Maps) -> Maps:
+        weight, stride = self._tensors[node["inputs"][1]], node["stride"]
+        planes, per_group, high, wide = weight.shape
+        edge = 2 * node["padding"] - node["dilation"] * (high - 1) - 1
+        fits = node["groups"] >= 1 and per_group * node["groups"] == maps.planes
+        if not (fits and high == wide and stride >= 1 and -stride <= edge <= -1):
+            raise ModelError(
+                f"finder, operation {node['output']!r}: {weight.shape} at stride {stride} of "
+                f"{maps.planes} planes; use the CPU"
+            )
+        return Maps(planes, maps.cell * stride)
+
+    # -- fusing: from the output back, what is used once goes into the launch that uses it -------
+
+    def _alone(self, name: str) -> bool:
+        return name in self._by and self._uses[name] == 1 and name != self.output
+
+    def _conv(self, name: str) -> _Conv | None:
+        """Return the convolution that makes a map, maybe through a rectifier."""
+        node, relu = self._by.get(name), False
+        if node and node["op"] == "Relu" and self._alone(node["inputs"][0]):
+            node, relu = self._by[node["inputs"][0]], True
+        if not node or node["op"] != "Conv":
+            return None
+        weight, *bias = (self._tensors[name] for name in node["inputs"][1:])
+        return _Conv(node, weight, bias[0] if bias else np.zeros(len(weight), np.float32), relu)
+
+    def _before(self, conv: _Conv) -> _Conv | None:
+        """Return the convolution that a 1x1 alone reads from."""
+        source = conv.node["inputs"][0]
+        return self._conv(source) if conv.pointwise and self._alone(source) else None
+
+    def _make(self, name: str) -> None:
+        """Append the steps that make a map, if it is not made yet."""
+        if name == "x" or any(step.writes == name for step in self.steps):
+            return
+        main, skip, halved, end = self._sum(name)
+        last = self._conv(main)
+        if last is None:
+            self._pointwise(name)
+            return
+        layers, depthwise = ([], last) if last.depthwise else ([last], None)
+        while layers and depthwise is None and (before := self._before(layers[0])):
+            planes = sum(len(conv.weight) for conv in (before, *layers))
+            if before.depthwise:
+                depthwise = before
+            elif len(layers) == 1 and planes <= _WIDEST:
+                layers = [before, *layers]
+            else:
+                break
+        source = (depthwise or layers[0]).node["inputs"][0]
+        for one in (source, *([skip] if skip else [])):
+            self._make(one)
+        self.steps.append(self._chain(name, source, depthwise, layers, skip, halved, end))
+
+    def _sum(self, name: str) -> tuple[str, str | None, bool, bool]:
+        """Return (map, what is added to it, whether that is enlarged first, rectified at last)."""
+        node = self._by[name]
+        end = node["op"] == "Relu" and self._alone(node["inputs"][0])
+        add = self._by[node["inputs"][0]] if end else node
+        if add["op"] == "Add" and add["inputs"][0] != add["inputs"][1]:
+            for main, other in (add["inputs"][::-1], add["inputs"]):
+                conv = self._conv(main) if self._alone(main) else None
+                if conv and not conv.depthwise:
+                    twice = self._by.get(other)
+                    if twice and twice["op"] == "Resize" and self._alone(other):
+                        return main, twice["inputs"][0], True, end
+                    return main, other, False, end
+        return name, None, False, False
+
+    def _chain(self, name: str, source: str, depthwise: _Conv | None, layers: list[_Conv],
+               skip: str | None, halved: bool, end: bool) -> Step:  # fmt: skip
+        ci, first = self.maps[source].stored, depthwise or layers[0]
+        parts: list[Array] = []
+        begins: dict[str, int] = {}
+
+        def put(part: str, values: Array) -> None:
+            begins[part] = sum(one.size for one in parts)
+            parts.append(values.reshape(-1).view(np.uint32))
+
+        if depthwise:
+            taps = depthwise.weight[:, 0].transpose(1, 2, 0)
+            put("TAPS0", _wide(taps, ci))
+            put("BIAS0", _wide(depthwise.bias, ci))
+        for number, conv in enumerate(layers, 1):
+            read = 8 * -(-len(layers[0].weight) // 8) if number == 2 else ci
+            matrix = conv.matrix(read)
+            put(f"BIAS{number}", _wide(conv.bias, up(len(conv.bias), 8)))
+            put("FIRST" if number == 1 else "SECOND", fragments(matrix))
+        widths = [self.maps[conv.node["output"]].stored for conv in layers]
+        if len(widths) == 2:
+            widths[0] = up(widths[0], 8)
+        begins.pop("TAPS0", None)
+        defines = {
+            "CHAIN": 1, "CI": ci, "DEPTHWISE": int(depthwise is not None), "LAYERS": len(layers),
+            "KSIZE": first.weight.shape[2], "STRIDE": first.node["stride"],
+            "PADDING": first.node["padding"], "DILATION": first.node["dilation"],
+            "RELU0": int(depthwise is not None and depthwise.relu),
+            **{f"N{i}": n for i, n in enumerate(widths, 1)},
+            **{f"RELU{i}": int(conv.relu) for i, conv in enumerate(layers, 1)},
+            "SKIP": 0 if skip is None else 2 if halved else 1, "RELU_END": int(end), **begins,
+        }  # fmt: skip
+        reads = (source, skip or source)
+        return Step(self._kernel("chain", name, defines), reads, name, np.concatenate(parts))
+
+    def _pointwise(self, name: str) -> None:
+        """Append one operation by itself; enlarging is done where its result is read."""
+        node = self._by[name]
+        reads, halved = list(node["inputs"]), [0, 0]
+        for i, one in enumerate(reads):
+            twice = node if node["op"] == "Resize" else self._by.get(one)
+            if twice and twice["op"] == "Resize" and (twice is node or self._alone(one)):
+                reads[i], halved[i] = twice["inputs"][0], 1
+        a, b = reads[0], reads[-1]
+        for one in (a, b):
+            self._make(one)
+        target = self.maps[name]
+        defines = {
+            "POINTWISE": 1, "OP": _POINTWISE.get(node["op"], _COPY), "PLANES": target.planes,
+            "PLANES_A": self.maps[a].planes, "CA": self.maps[a].stored,
+            "CB": self.maps[b].stored, "CO": target.stored,
+            "HALF_A": halved[0], "HALF_B": halved[len(reads) - 1],
+        }  # fmt: skip
+        self.steps.append(Step(self._kernel("pointwise", name, defines), (a, b), name, None))
+
+    def _kernel(self, kernel: str, name: str, defines: dict[str, int]) -> Kernel:
+        last = {"TARGET_FLOAT": int(name == self.output)}
+        return Kernel(
+            FILE, kernel, tuple({**defines, "ROWS": ROWS, **last}.items()), 32 * ROWS, arch=80
+        )
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def launches(self, sides: Sequence[tuple[int, int]]) -> tuple[Array, Array, list[Launch]]:
+        """Return the network's input and output for some pictures, and its launches.
+
+        Parameters
+        ----------
+        sides : sequence of (int, int)
+            Rows and columns of each picture, multiples of the network's coarsest cell.
+
+        Returns
+        -------
+        x : array of float16, shape (sum of rows times columns,)
+            To be filled with the pictures, one after another.
+        maps : array of float32, shape (sum of places, channels)
+            What the network answers: planes, and spare channels.
+        launches : list of Launch
+        """
+        xp, places = self.machine.xp, sum(h * w for h, w in sides)
+        tiles = {
+            maps.cell: xp.asarray(tile_table(sides, maps.cell))
+            for maps in (self.maps[step.writes] for step in self.steps)
+        }
+        last_read = {one: i for i, step in enumerate(self.steps) for one in step.reads}
+        arrays: dict[str, Array] = {"x": xp.empty(places, "float16")}
+        free: dict[int, list[Array]] = {}
+        out = []
+        for i, step in enumerate(self.steps):
+            maps = self.maps[step.writes]
+            size, whole = places // maps.cell**2 * maps.stored, step.writes == self.output
+            if whole or not free.get(size):
+                arrays[step.writes] = xp.empty(size, "float32" if whole else "float16")
+            else:
+                arrays[step.writes] = free[size].pop()
+            table, (a, b) = tiles[maps.cell], (arrays[one] for one in step.reads)
+            grid, weights = (len(table), 1, 1), self._held[i]
+            more = (a, b) if weights is None else (a, weights, b)
+            out.append(Launch(step.kernel, grid, (table, *more, arrays[step.writes])))
+            for one in {*step.reads} - {"x"}:
+                if last_read[one] == i:
+                    free.setdefault(arrays[one].size, []).append(arrays[one])
+        told = arrays[self.output].reshape(-1, self.maps[self.output].stored)
+        return arrays["x"], told, out
+
+
+def tile_table(
+    sides: Sequence[tuple[int, int]], cell: int, rows: int = ROWS, columns: int = ACROSS
+) -> NDArray[np.int32]:
+    """Return a row for each tile: first place, rows, columns of its size, top, left, size.
+
+    A size (H, W) has H / cell x W / cell places; tiles are ``rows`` x ``columns`` of them.
+    """
+    table, first = [], 0
+    for level, (h, w) in enumerate((h // cell, w // cell) for h, w in sides):
+        for top in range(0, h, rows):
+            for left in range(0, w, columns):
+                table.append((first, h, w, top, left, level, 0, 0))
+        first += h * w
+    return np.array(table, np.int32)
+
+
+def fragments(b: Weights) -> NDArray[np.uint32]:
+    """Return B (K, N) as the lanes of a warp take it for ``mma.m16n8k16``: (K/16, N/8, 32, 2).
+
+    Lane 4 g + t holds rows 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of column g (PTX manual).
+    """
+    depth, planes = (math.ceil(n / step) for n, step in zip(b.shape, (16, 8), strict=True))
+    padded = np.zeros((16 * depth, 8 * planes), np.float16)
+    padded[: b.shape[0], : b.shape[1]] = b
+    parts = padded.reshape(depth, 2, 4, 2, planes, 8)  # step, half, t, of a pair, tile, g
+    lanes = np.ascontiguousarray(parts.transpose(0, 4, 5, 2, 1, 3))
+    return lanes.view(np.uint32).reshape(depth, planes, 32, 2)
+
+
+def _wide(values: Weights, width: int) -> Weights:
+    """Return float32 with the last axis filled with 0 up to ``width``."""
+    more = [(0, 0)] * (values.ndim - 1) + [(0, width - values.shape[-1])]
+    return np.ascontiguousarray(np.pad(values, more), np.float32)

@@ -1,0 +1,348 @@
+"""The finder's kernels in the emulator, against float64 operations and the finder on the CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neocog.cuda import finder
+from neocog.cuda.emulator import Emulator
+from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
+from neocog.cuda.finder_network import FinderNetwork, fragments
+from neocog.cuda.launcher import Gpu
+from neocog.errors import DeviceError, ModelError
+from neocog.learning.finder.graph import Graph
+from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
+from neocog.vision.finder_model import load_finder, open_finder
+from tests import cuda_fake
+from tests.cuda_support import MODELS, emulator, nvrtc
+from tests.test_cubins import fault
+
+__all__ = ["emulator", "nvrtc"]  # fixtures
+
+SHIPPED = MODELS / "finder.safetensors"
+SAMPLES = Path(__file__).resolve().parent.parent / "data" / "samples"
+#: Largest error of a map, as a share of its strongest response: every map on the way and every
+#: weight is rounded to a half, by 2^-11 of itself.
+BOUND = 5e-3
+#: Marks that count when answers are compared: those near the threshold may come or go.
+CLEAR = 0.15
+
+
+def graph_of(seed: int = 0) -> Graph:
+    """Every operation, and what the kernels make one launch of."""
+    rng = np.random.default_rng(seed)
+    g = Graph()
+
+    def conv(x: str, k: int, n: int, side: int, **how: int) -> str:
+        per_group = k // how.get("groups", 1)
+        weight = rng.normal(size=(n, per_group, side, side)) / np.sqrt(per_group * side**2)
+        return g.conv(x, weight, rng.normal(size=n) / 4, **how)
+
+    a = g.add("Relu", conv("x", 1, 12, 3, stride=2, padding=1))
+    a = g.add("Relu", conv(a, 12, 20, 4, stride=2, padding=1))
+    inner = g.add("Relu", conv(conv(a, 20, 20, 5, groups=20, padding=2), 20, 28, 1))
+    block = g.add("Add", a, conv(inner, 28, 20, 1))
+    square, field = g.add("Mul", block, block), rng.random((1, 20, 3, 3)) / 20
+    energy = g.conv(square, field, np.full(1, 0.1), padding=2, dilation=2)
+    inhibition = g.conv(g.add("Sqrt", energy), rng.random((20, 1, 1, 1)), np.ones(20))
+    ratio = g.add("Div", conv(block, 20, 20, 3, padding=1, groups=2), g.add("Add", inhibition, a))
+    both = g.add("Concat", g.add("Relu", ratio), block)
+    low = conv(conv(both, 40, 40, 4, stride=2, padding=1, groups=40), 40, 16, 1)
+    side = g.add("Add", conv(both, 40, 16, 1), g.add("Resize", low))
+    plain = g.add("Add", g.add("Resize", low), g.add("Relu", side))
+    g.conv(g.add("Relu", conv(plain, 16, 24, 1)), rng.normal(size=(30, 24, 1, 1)) / 4)
+    return g
+
+
+def computed(g: Graph, x: np.ndarray) -> np.ndarray:
+    """The graph in float64, operation by operation; (H, W) -> (C, h, w)."""
+    maps: dict[str, np.ndarray] = {"x": x[None].astype(np.float64)}
+    for node in g.nodes:
+        given = [maps[name] for name in node["inputs"] if name in maps]
+        maps[node["output"]] = (
+            convolved(given[0], g, node) if node["op"] == "Conv" else OPERATIONS[node["op"]](*given)
+        )
+    return maps[g.nodes[-1]["output"]]
+
+
+OPERATIONS: dict[str, Any] = {
+    "Relu": lambda a: np.maximum(a, 0),
+    "Sqrt": np.sqrt,
+    "Add": np.add,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Concat": lambda *a: np.concatenate(a),
+    "Resize": lambda a: a.repeat(2, axis=1).repeat(2, axis=2),
+}
+
+
+def convolved(u: np.ndarray, g: Graph, node: dict[str, Any]) -> np.ndarray:
+    weight = g.tensors[node["inputs"][1]].astype(np.float64)
+    n, per_group, side, _ = weight.shape
+    stride, dilation, edge = node["stride"], node["dilation"], node["padding"]
+    u = np.pad(u, ((0, 0), (edge, edge), (edge, edge)))
+    reach = dilation * (side - 1)
+    h, w = ((size - reach - 1) // stride + 1 for size in u.shape[1:])
+    out = np.zeros((n, h, w))
+    for i, plane in enumerate(out):
+        group = i // (n // node["groups"]) * per_group
+        for dy in range(side):
+            for dx in range(side):
+                rows = slice(dy * dilation, dy * dilation + stride * (h - 1) + 1, stride)
+                columns = slice(dx * dilation, dx * dilation + stride * (w - 1) + 1, stride)
+                seen = u[group : group + per_group, rows, columns]
+                plane += np.einsum("k,khw->hw", weight[i, :, dy, dx], seen)
+    bias = g.tensors[node["inputs"][2]] if len(node["inputs"]) > 2 else np.zeros(n)
+    return out + bias[:, None, None]
+
+
+def network_of(machine: Any, g: Graph) -> FinderNetwork:
+    return FinderNetwork(machine, g.nodes, g.tensors)
+
+
+@pytest.mark.parametrize("order", ["forward", 11])
+@pytest.mark.usefixtures("emulator")
+def test_every_operation_on_pictures_of_several_sizes(order: Any) -> None:
+    g, emulator = graph_of(), Emulator(order=order)
+    network = network_of(emulator, g)
+    assert len(network.steps) < len(g.nodes) * 0.6
+    sides = [(32, 80), (16, 32), (16, 16)]
+    pictures = [np.random.default_rng(i).normal(size=side) for i, side in enumerate(sides)]
+    x, maps, launches = network.launches(sides)
+    x[...] = np.concatenate([one.reshape(-1) for one in pictures])
+    maps[...] = np.nan
+    for launch in launches:
+        emulator.launch(launch)
+    assert not maps[:, 30:].any()
+    start = 0
+    for picture in pictures:
+        h, w = (side // 4 for side in picture.shape)
+        got = maps[start : start + h * w, :30].reshape(h, w, 30).transpose(2, 0, 1)
+        wanted = computed(g, picture.astype(np.float16))
+        assert np.abs(got - wanted).max() <= BOUND * np.abs(wanted).max()
+        start += h * w
+
+
+def test_fragments_hold_the_matrix() -> None:
+    b = np.arange(40 * 12, dtype=np.float32).reshape(40, 12) / 64
+    halves = fragments(b).view(np.float16)  # step, tile, lane, half, of a pair
+    for k, n in [(0, 0), (1, 5), (9, 3), (17, 8), (39, 11)]:
+        step, half, t, pair = k // 16, k % 16 // 8, k % 8 // 2, k % 2
+        assert halves[step, n // 8, n % 8 * 4 + t, 2 * half + pair] == b[k, n]
+
+
+def launch_of(frame: Frame, name: str) -> Any:
+    return next(launch for launch in frame.launches if launch.kernel.name == name)
+
+
+@pytest.mark.parametrize(
+    ("shape", "long_side", "order"),
+    [
+        ((50, 300), 1600, "reversed"),
+        ((333, 170), 200, 7),
+        ((21, 9), 1600, "forward"),
+        ((1, 40), 1600, "forward"),
+    ],
+)
+@pytest.mark.usefixtures("emulator")
+def test_sizes_and_contrast_are_those_of_the_cpu(
+    shape: tuple[int, int], long_side: int, order: Any
+) -> None:
+    emulator = Emulator(order=order)
+    settings = FinderSettings(long_side=long_side, largest=60)
+    grey = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
+    grey[:, : shape[1] // 3] = 200
+    frame = Frame(network_of(emulator, last_only()), shape, settings)
+    frame.grey[...] = grey
+    for launch in frame.launches:
+        if launch.kernel.name in ("reduce", "normalise"):
+            emulator.launch(launch)
+    levels, _, greys, x, count = launch_of(frame, "normalise").args
+    assert count[0] == 0
+    before, wanted = grey, []
+    shapes, padded = level_shapes(shape, settings)
+    assert len(shapes) == len(sizes(shape, settings))
+    for row, (h, w), (rows, columns), factor in zip(
+        levels, shapes, padded, sizes(shape, settings), strict=True
+    ):
+        now = resized(before, (h, w)) if factor < 1 else grey
+        got = greys[row[0] : row[0] + h * w].reshape(h, w)
+        assert np.abs(got.astype(int) - now).max() <= 1  # OpenCV's own last bit differs
+        seen = x[row[5] : row[5] + rows * columns].reshape(rows, columns)
+        wanted = normalised(got)
+        assert np.abs(seen[:h, :w] - wanted).max() <= 2e-3 * max(1, np.abs(wanted).max())
+        assert not seen[h:].any()
+        assert not seen[:, w:].any()
+        before = got
+
+
+def resized(grey: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    import cv2
+
+    return np.asarray(cv2.resize(grey, shape[::-1], interpolation=cv2.INTER_AREA))
+
+
+def last_only() -> Graph:
+    """A small network of the right form: 30 planes at a quarter of the side."""
+    g, rng = Graph(), np.random.default_rng(0)
+    g.conv("x", rng.normal(size=(30, 1, 4, 4)), np.full(30, -1.0), stride=4)
+    return g
+
+
+@pytest.mark.parametrize(("most", "order"), [(7, "forward"), (800, "reversed"), (800, 5)])
+@pytest.mark.usefixtures("emulator")
+def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
+    emulator = Emulator(order=order)
+    settings = FinderSettings(largest=60, most=most)
+    shape = (100, 200)
+    frame = Frame(network_of(emulator, last_only()), shape, settings)
+    maps = launch_of(frame, "peaks").args[2]
+    maps[...] = np.random.default_rng(3).normal(size=maps.shape) * 0.8
+    maps[:, :2] -= 2.0
+    shapes, padded = level_shapes(shape, settings)
+    found, start = [], 0
+    for i, ((h, w), (rows, columns)) in enumerate(zip(shapes, padded, strict=True)):
+        size = rows * columns // 16
+        level = maps[start : start + size, :30].reshape(rows // 4, columns // 4, 30)
+        part = decode(
+            level.transpose(2, 0, 1), settings, finest=i == 0, coarsest=i + 1 == len(shapes)
+        )
+        scale = np.array([200 / w, 100 / h] * 2, np.float32)
+        found.append(Finding(part.boxes * scale, part.scores, part.kinds))
+        start += size
+    whole = Finding(*(np.concatenate([getattr(part, name) for part in found])
+                      for name in ("boxes", "scores", "kinds")))  # fmt: skip
+    wanted = merged(whole, settings)
+    for name in ("peaks", "rank", "suppress"):
+        emulator.launch(launch_of(frame, name))
+    got = finding(frame.best)
+    assert int(frame.count[0]) == len(whole) > 20
+    assert 3 < len(got) == len(wanted) < len(whole)
+    assert np.allclose(got.boxes, wanted.boxes, rtol=1e-5, atol=1e-4)
+    assert np.allclose(got.scores, wanted.scores, rtol=1e-6)
+    assert got.kinds.tolist() == wanted.kinds.tolist()
+
+
+def page() -> np.ndarray:
+    import cv2
+
+    grey = cv2.imread(str(SAMPLES / "note.jpg"), cv2.IMREAD_GRAYSCALE)
+    return resized(np.asarray(grey), (120, 160))
+
+
+def agree(got: Finding, wanted: Finding, bound: float = 0.02) -> None:
+    """Every clear mark of one is among the other's: kind, score, box."""
+    for some, others in ((got, wanted), (wanted, got)):
+        for box, score, kind in zip(some.boxes, some.scores, some.kinds, strict=True):
+            if score < CLEAR:
+                continue
+            near = np.abs(others.boxes - box).max(axis=1) <= 0.05 * box[2:].max()
+            near &= (np.abs(others.scores - score) <= bound) & (others.kinds == kind)
+            assert near.any(), (box, score, kind)
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
+def test_a_page_gives_the_marks_that_the_cpu_finds(emulator: Emulator) -> None:
+    model, grey, settings = load_finder(SHIPPED), page(), FinderSettings(largest=80)
+    frame = Frame(FinderNetwork(emulator, model.nodes, model.tensors), grey.shape, settings)
+    frame.grey[...] = grey
+    for launch in frame.launches:
+        emulator.launch(launch)
+    got = finding(frame.best)
+    assert len(got) > 5
+    agree(got, find(grey, open_finder(model), settings))
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> CudaFinder:
+    cuda_fake.install(monkeypatch, emulator)
+    monkeypatch.setattr(finder, "numbers", lambda device: (0,))
+    monkeypatch.setattr(finder, "gpu", Gpu)
+    g = last_only()
+    return CudaFinder(g.nodes, g.tensors)
+
+
+def test_pictures_of_changing_sizes_one_after_another(
+    faked: CudaFinder, emulator: Emulator
+) -> None:
+    rng, g = np.random.default_rng(5), last_only()
+    shapes = [(40, 60), (40, 60), (40, 60), (48, 48), (40, 60), *((16, 20 + n) for n in range(5))]
+    for shape in shapes:
+        grey = rng.integers(0, 256, shape).astype(np.uint8)
+        frame = Frame(network_of(emulator, g), shape, FinderSettings())
+        frame.grey[...] = grey
+        for launch in frame.launches:
+            emulator.launch(launch)
+        got, wanted = find(grey, faked), finding(frame.best)
+        assert len(got) > 0
+        assert got.boxes.tobytes() == wanted.boxes.tobytes()
+        assert got.scores.tobytes() == wanted.scores.tobytes()
+    assert faked.elapsed(grey, 1) > 0
+    x = rng.normal(size=(48, 64)).astype(np.float32)
+    assert np.abs(faked(x) - computed(g, x)).max() < 0.02
+
+
+def test_what_fails_on_the_device_is_one_line(
+    faked: CudaFinder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise cuda_fake.CUDAError("no\nmore")
+
+    monkeypatch.setattr(cuda_fake, "_copy", fail)
+    monkeypatch.setattr(faked._gpu.xp.cuda.runtime, "memcpyAsync", fail)
+    with pytest.raises(DeviceError, match=r"failed: no$"):
+        faked.find(np.zeros((20, 20), np.uint8))
+
+
+def unfit(change: str) -> Graph:
+    g = Graph()
+    if change == "side":
+        g.conv("x", np.ones((30, 1, 3, 3)))
+    elif change == "planes":
+        g.conv("x", np.ones((30, 2, 4, 4)), stride=4)
+    elif change == "weights":
+        g.add("Add", "x", g.tensor(np.ones(1)))
+    else:
+        a = g.conv("x", np.ones((30, 1, 4, 4)), stride=4)
+        g.add("Add", a, "x")
+    return g
+
+
+@pytest.mark.parametrize("change", ["side", "planes", "weights", "sizes"])
+def test_a_network_that_the_kernels_do_not_know_is_refused(change: str) -> None:
+    with pytest.raises(ModelError, match="use the CPU"):
+        network_of(Emulator(), unfit(change))
+
+
+@pytest.mark.parametrize("arch", [80, 90, 120])
+def test_kernels_build_within_their_registers(arch: int, nvrtc: None) -> None:
+    frame = Frame(network_of(Emulator(), graph_of()), (100, 200), FinderSettings())
+    faults = [fault(kernel, arch) for kernel in {launch.kernel for launch in frame.launches}]
+    assert not any(faults), faults
+
+
+@pytest.mark.gpu
+def test_the_gpu_answers_as_the_equations() -> None:
+    g = graph_of()
+    network = CudaFinder(g.nodes, g.tensors)
+    x = np.random.default_rng(0).normal(size=(320, 480)).astype(np.float16).astype(np.float32)
+    wanted = computed(g, x)
+    assert np.abs(network(x) - wanted).max() <= BOUND * np.abs(wanted).max()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="needs models/finder.safetensors")
+@pytest.mark.parametrize("shape", [(480, 640), (720, 1280), (333, 517)])
+def test_the_gpu_finds_what_the_cpu_finds(shape: tuple[int, int]) -> None:
+    model = load_finder(SHIPPED)
+    on_gpu, on_cpu = open_finder(model, device="cuda"), open_finder(model)
+    for name in ("note.jpg", "phone.jpg"):
+        import cv2
+
+        grey = np.asarray(cv2.imread(str(SAMPLES / name), cv2.IMREAD_GRAYSCALE))
+        grey = np.asarray(cv2.resize(grey, shape[::-1]))
+        wanted = find(grey, on_cpu)
+        for _ in range(3):  # without a graph, as one, and again
+            agree(find(grey, on_gpu), wanted)

@@ -1,0 +1,192 @@
+"""From the finder's boxes to lines: order, overlaps, signs, counts, turns, what is left out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support import page, run, save_page, tiny_model
+
+from neocog.batch.reader import Reader
+from neocog.errors import UsageError
+from neocog.vision.crop import cut_out
+from neocog.vision.finder import SIGNS, Finding
+from neocog.vision.lines import into_lines
+from neocog.vision.page import TURNS, _turned_back
+from neocog.vision.search import Hypothesis, Search, SearchSettings
+
+Boxes = list[tuple[float, float, float, float]]
+
+
+def finding(boxes: Boxes, scores: list[float], kinds: list[int]) -> Finding:
+    return Finding(
+        np.array(boxes, np.float32).reshape(-1, 4), np.array(scores, np.float32), np.array(kinds)
+    )
+
+
+def row(*columns: float, level: float = 100, tall: float = 40) -> Boxes:
+    return [(x, level, 0.6 * tall, tall) for x in columns]
+
+
+def searched(found: Finding, count: int | None = None) -> tuple[list[list[Hypothesis]], int]:
+    """Search a page on which the digit network finds every box as likely."""
+    blank = np.full((300, 400), 200, np.uint8)
+    search = Search(blank, found, lambda digits, prior, kinds: prior + 2)
+    lines = search.lines(count)
+    return lines, search.left_out(lines)
+
+
+def chars(lines: list[list[Hypothesis]]) -> list[str]:
+    return ["".join(mark.char for mark in line) for line in lines]
+
+
+@pytest.mark.parametrize("degrees", [-25, -8, 0, 8, 25])
+def test_lines_are_told_by_their_skew(degrees: float) -> None:
+    boxes = np.array(row(*range(50, 350, 40)) + row(*range(50, 350, 40), level=190))
+    boxes[:, 1] += np.tan(np.radians(degrees)) * boxes[:, 0]
+    rng = np.random.default_rng(3)
+    order = rng.permutation(len(boxes))
+    lines = [order[line].tolist() for line in into_lines(boxes[order])]
+    assert lines == [list(range(8)), list(range(8, 16))]
+
+
+def test_nothing_has_no_lines() -> None:
+    assert into_lines(np.zeros((0, 4))) == []
+    assert searched(finding([], [], [])) == ([], 0)
+
+
+def test_lines_are_read_from_top_to_bottom_and_from_left_to_right() -> None:
+    boxes = row(90, 50, 130) + row(100, 50, level=20)
+    lines, left = searched(finding(boxes, [0.9] * 5, [2, 1, 3, 5, 4]))
+    assert chars(lines) == ["45", "123"]
+    assert left == 0
+
+
+def test_two_halves_stand_against_one_box() -> None:
+    boxes = [*row(50, 74), (50, 100, 48, 40)]
+    sure = searched(finding(boxes, [0.8, 0.8, 0.5], [3, 4, 8]))[0]
+    assert chars(sure) == ["34"]
+    other = searched(finding(boxes, [0.4, 0.45, 0.85], [3, 4, 8]))[0]
+    assert chars(other) == ["8"]
+
+
+def test_a_count_that_is_asked_for_decides() -> None:
+    boxes = [*row(50, 74, 120), (50, 100, 48, 40)]
+    found = finding(boxes, [0.6, 0.6, 0.9, 0.9], [3, 4, 5, 8])
+    assert chars(searched(found)[0]) == ["345"] or chars(searched(found)[0]) == ["85"]
+    assert chars(searched(found, count=3)[0]) == ["345"]
+    assert chars(searched(found, count=2)[0]) == ["85"]
+    assert chars(searched(found, count=9)[0]) == chars(searched(found)[0])
+
+
+def test_signs_stand_among_the_digits_and_are_none() -> None:
+    boxes = row(50, 80, 110, 140, 170)
+    kinds = [1, 2, 10 + SIGNS.index("/"), 0, 3]
+    lines, left = searched(finding(boxes, [0.9] * 5, kinds))
+    assert chars(lines) == ["12/03"]
+    assert [mark.is_digit for mark in lines[0]] == [True, True, False, True, True]
+    assert left == 0
+
+
+def test_one_box_is_a_digit_or_a_sign() -> None:
+    boxes = row(50, 80, 80)
+    slash = 10 + SIGNS.index("/")
+    assert chars(searched(finding(boxes, [0.9, 0.3, 0.8], [4, 1, slash]))[0]) == ["4/"]
+    assert chars(searched(finding(boxes, [0.9, 0.8, 0.3], [4, 1, slash]))[0]) == ["41"]
+
+
+def test_what_is_doubted_is_counted() -> None:
+    boxes = row(50, 90, 130) + row(300, level=250)
+    lines, left = searched(finding(boxes, [0.9, 0.9, 0.2, 0.18], [1, 2, 3, 4]))
+    assert chars(lines) == ["12"]
+    assert left == 2
+
+
+def test_marks_that_are_far_fainter_are_left_out() -> None:
+    grey = np.full((200, 300), 220, np.uint8)
+    for x, ink in ((50, 30), (100, 40), (150, 200)):
+        grey[60:100, x + 8 : x + 16] = ink
+    boxes = [(x, 60, 24, 40) for x in (50.0, 100.0, 150.0)]
+    search = Search(grey, finding(boxes, [0.8, 0.8, 0.6], [1, 1, 1]), lambda d, prior, k: prior + 2)
+    assert chars(search.lines()) == ["11"]
+
+
+def test_noise_takes_no_longer() -> None:
+    asked = []
+
+    def known(
+        digits: NDArray[np.uint8], prior: NDArray[np.float64], kinds: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        asked.append(len(digits))
+        return prior - 5
+
+    rng = np.random.default_rng(0)
+    boxes = [(*rng.uniform(0, 380, 2), 8.0, 12.0) for _ in range(900)]
+    search = Search(
+        np.full((400, 400), 200, np.uint8), finding(boxes, [0.3] * 900, [1] * 900), known
+    )
+    assert search.lines() == []
+    assert sum(asked) <= SearchSettings().most
+
+
+def test_ink_of_a_box_is_told_by_its_own_contrast() -> None:
+    grey = np.full((100, 100), 200, np.uint8)
+    grey[30:70, 46:52] = 180
+    box = np.array((40, 28, 20, 44), np.float32)
+    digit, contrast = cut_out(grey, box)
+    assert contrast == pytest.approx(20, abs=1)
+    bright, same = cut_out(255 - grey, box)
+    np.testing.assert_array_equal(bright, digit)
+    assert same == pytest.approx(contrast)
+    assert digit[14, 14] > 200
+    assert not cut_out(np.full_like(grey, 9), box)[0].any()
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_boxes_are_turned_back(turn: int) -> None:
+    grey = np.zeros((30, 50), np.uint8)
+    grey[5:9, 10:24] = 255
+    turned = np.rot90(grey, -turn // 90)
+    rows, columns = np.nonzero(turned)
+    box = columns.min(), rows.min(), np.ptp(columns) + 1, np.ptp(rows) + 1
+    assert _turned_back(box, turn, 50, 30) == (10, 5, 14, 4)
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(tiny_model(), device="cpu")
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_page_on_its_side_is_read_as_it_should_be(turn: int, reader: Reader) -> None:
+    upright = page("0794631\n1407961")
+    lying = np.ascontiguousarray(np.rot90(upright, turn // 90))
+    told = Reader(tiny_model(), device="cpu", rotate=turn).read(lying)
+    wanted = reader.read(upright)
+    assert (told.text, told.turn) == (wanted.text, turn)
+    found = reader.read(lying)
+    assert (found.text, found.turn) == (wanted.text, turn)
+    assert found.to_dict()["turn"] == turn
+
+
+def test_a_few_digits_are_never_turned(reader: Reader) -> None:
+    lying = np.ascontiguousarray(np.rot90(page("0794"), 2))
+    assert reader.read(lying).turn == 0
+
+
+def test_an_odd_turn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rotate 45"):
+        Reader(tiny_model(), rotate=45)
+    picture = save_page(tmp_path / "a.png", "1")
+    result = run("read", picture, "--rotate", "45")
+    assert result.exit_code == 2
+    assert "--rotate 45: wanted auto, 0, 90, 180 or 270" in result.stderr
+    assert run("read", picture, "--rotate", "90", "--isolated").exit_code == 2
+
+
+def test_a_record_tells_what_was_seen_beside_the_digits(reader: Reader) -> None:
+    record = reader.read(page("074")).to_dict()
+    assert record["finder"] == reader.finder.model.id
+    assert (record["left_out"], record["turn"], record["signs"]) == (0, 0, [])
+    assert "finder" not in replace(reader.read(page("0")), finder="").to_dict()
