@@ -30,6 +30,9 @@ from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
 _VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
+#: Of what is drawn, least share of the ten digits' probability that the right one must have, and
+#: largest probability of a digit that a crop that is none may have.
+_LEGIBLE, _PASSES = 0.03, 0.6
 _CHANGED = ("geometry", "pages", "none,blur=2")
 
 
@@ -69,6 +72,7 @@ def settings_of(job: Job, args: argparse.Namespace) -> Any:
         batch=args.batch,
         rate=args.rate,
         marks=args.marks,
+        guided=args.guided,
         variants=args.variants,
         lean=args.lean,
         smoothing=args.smoothing,
@@ -164,6 +168,70 @@ def pools_of(folder: Path, settings: Any, mix: Any, kept: Any, *, marks: bool) -
     return pools
 
 
+def load_pools(path: Path) -> Any:
+    """Read what was drawn by ``--draw``."""
+    import numpy as np
+
+    from neocog.learning.lessons import Pools
+
+    with np.load(path) as found:
+        return Pools(**found)
+
+
+def probabilities(path: Path, pictures: Any, device: str) -> Any:
+    """Probabilities of the labels and of none, (N, 11), by a guide that was learned before."""
+    import numpy as np
+    import torch
+
+    from neocog.learning.augment import augment
+    from neocog.learning.guide import load_guide
+    from neocog.learning.settings import PRESETS
+
+    guide, generator = load_guide([path], device), torch.Generator(device=device)
+    parts = [
+        guide(augment(part.to(device), PRESETS["none"], generator)).exp().cpu().numpy()
+        for part in torch.from_numpy(pictures).split(1000)
+    ]
+    return np.concatenate(parts)
+
+
+def draw_pools(args: argparse.Namespace) -> None:
+    """Draw pools for several jobs, with crops of made pages where --crops names what makes them."""
+    import numpy as np
+
+    from neocog.files import atomic_write
+    from neocog.learning.crops import crops
+    from neocog.learning.lessons import Pools
+    from neocog.network.spec import LABELS
+
+    seed, begun = args.jobs[0].seed, time.monotonic()
+    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    settings = Settings(seed=seed, variants=0.2, marks=0.2, pool=args.pool)
+    pools = Pools.draw(mix, kept, settings, marks=True, jobs=args.cores)
+    print(f"pools {len(pools.variants)} {len(pools.marks)}: {time.monotonic() - begun:.0f} s")
+    values = asdict(pools)
+    if args.crops:
+        cut = crops(args.pages, *args.crops, seed=seed, jobs=args.cores)
+        values["variants"] = np.concatenate([pools.variants, cut.digits])
+        values["answers"] = np.concatenate([pools.answers, cut.labels])
+        values["marks"] = np.concatenate([pools.marks, cut.marks])
+        print(f"crops {len(cut.digits)} {len(cut.marks)}: {time.monotonic() - begun:.0f} s")
+    if args.legible:
+        p = probabilities(args.legible, values["variants"], args.device)
+        kept = p[np.arange(len(p)), values["answers"]] / p[:, :LABELS].sum(axis=1) > _LEGIBLE
+        seen = probabilities(args.legible, values["marks"], args.device)
+        none = seen[:, :LABELS].max(axis=1) < _PASSES
+        none[: len(pools.marks)] = True  # those are no digits by the way they are made
+        first, later = len(pools.variants), len(pools.marks)
+        told = [round(float(1 - part.mean()), 4)
+                for part in (kept[:first], kept[first:], none[later:])]  # fmt: skip
+        print(f"left out of variants, crops, crops that are none: {told}")
+        values["variants"], values["answers"] = values["variants"][kept], values["answers"][kept]
+        values["marks"] = values["marks"][none]
+    with atomic_write(args.draw) as stream:
+        np.savez(stream, **values)
+
+
 def _name_of_pools(settings: Any, mix: Any, kept: Any, *, marks: bool) -> str:
     """Name all that pools follow from: seed, size, whether there are any, and the digits."""
     parts = [f"pools-seed{settings.seed}", str(settings.pool)]
@@ -177,6 +245,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
     from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
+    from neocog.learning.guide import load_guide
     from neocog.network.spec import LABELS
 
     folder = args.output / job.name
@@ -184,13 +253,21 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     start = start_of(job, folder, args)
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     settings = settings_of(job, args)
-    drawn = pools_of(args.output, settings, mix, kept, marks=start.classes > LABELS)
+    if args.pools:
+        drawn = load_pools(args.pools)
+    else:
+        drawn = pools_of(args.output, settings, mix, kept, marks=start.classes > LABELS)
     if args.starts:
         print(f"{job.name}: start {start.id} planes {start.planes}", flush=True)
         return
     told = [0.0]
+    guides: list[Path] = []
 
     def report(figures: dict[str, float]) -> None:
+        there = [path for path in args.guide if path.is_file()]
+        if settings.guided and there != guides:
+            run.guide, guides[:] = load_guide(there, args.device), there
+            print(f"{job.name}: guided by {there}", flush=True)
         if time.monotonic() - told[0] > 20:
             told[0] = time.monotonic()
             print(f"{job.name}: {_words(figures)}", flush=True)
@@ -206,6 +283,8 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
         pools=drawn,
         another=True,
     )
+    if settings.guided and args.guide:
+        report({})
     first, ready = run.position.step, time.monotonic()
     end = begun + 60 * args.minutes - _RESERVE
     model = run.run(stop=end) if args.cycle else run.run(end=end)
@@ -326,6 +405,16 @@ def main() -> int:
     parser.add_argument("--smoothing", type=float, default=usually.smoothing)
     parser.add_argument("--varied", type=float, default=usually.varied,
                         help="how much of the changes variants and marks get")  # fmt: skip
+    parser.add_argument("--guided", type=float, default=usually.guided, help="share of the loss")
+    parser.add_argument("--guide", type=Path, nargs="+", default=[],
+                        help="networks that guide, from when they are there")  # fmt: skip
+    parser.add_argument("--pools", type=Path, help="what is shown, drawn by --draw")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw pools for all jobs")
+    parser.add_argument("--crops", type=Path, nargs=2, metavar=("BANK", "FINDER"),
+                        help="draw crops of made pages as well")  # fmt: skip
+    parser.add_argument("--legible", type=Path, metavar="GUIDE",
+                        help="leave out what this guide cannot read")  # fmt: skip
+    parser.add_argument("--pages", type=int, default=12_000)
     parser.add_argument("--last", action="store_true", help="keep the network at the end")
     parser.add_argument("--augmentation", default=USUAL)
     parser.add_argument("--precision", default=usually.precision)
@@ -342,6 +431,9 @@ def main() -> int:
     try:
         for job in args.jobs:
             settings_of(job, args)
+        if args.draw:
+            draw_pools(args)
+            return 0
         if args.begun is not None:
             learn(args.jobs[0], args, args.begun)
             return 0

@@ -5,7 +5,7 @@
 DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
 hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
 apart of each set that is learned from, and marks held back. Digits stand on their own: no digit is
-the answer at odds of 100 to 1 only, and then a wrong one. --what says what these models are
+the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are
 ("ships", "before", "seed"): tables are made by it. Rows of other models stay in the file.
 """
 

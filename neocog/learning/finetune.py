@@ -39,6 +39,7 @@ from neocog.network.spec import LABELS
 
 Tensor = Any
 Report = Callable[[dict[str, float]], None]
+Guide = Callable[[Tensor], Tensor]
 
 #: Rates of the kinds of parameters, as shares of the rate.
 _SHARES = {
@@ -73,6 +74,8 @@ class Finetuner:
     another : bool
         Where the run in the folder has finished, learn another cycle, from the weights that it
         ended with. Settings other than the seed may differ then.
+    guide : callable, optional
+        Answers pictures (B, 65, 65) with logits (B, labels) that are learned from as well.
 
     Raises
     ------
@@ -95,6 +98,7 @@ class Finetuner:
         report: Report | None = None,
         pools: Pools | None = None,
         another: bool = False,
+        guide: Guide | None = None,
     ) -> None:
         settings.check()
         self.settings, self.device, self._another = settings, torch.device(device), another
@@ -105,6 +109,7 @@ class Finetuner:
             "seed": settings.seed,
         }
         self._start = start
+        self.guide = guide
         self._report = report or (lambda figures: None)
         self._folder = Path(folder) if folder is not None else None
         prepare(settings, self.device)
@@ -254,6 +259,12 @@ class Finetuner:
         responses = self.network(u0, soft=soft)
         logits = responses / self.network.temperature.exp() + self._lean
         loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
+        if self.guide is not None and settings.guided:
+            with torch.no_grad():
+                told = (self.guide(u0) / settings.heat).softmax(dim=1)
+            own = (logits / settings.heat).log_softmax(dim=1)
+            soft_loss = -(told * own).sum(dim=1).mean() * settings.heat**2
+            loss = (1 - settings.guided) * loss + settings.guided * soft_loss
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)

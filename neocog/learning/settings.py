@@ -176,6 +176,11 @@ class Settings:
         How digits and marks are changed.
     varied : float
         How much of it variants and marks get, which are varied already.
+    guided : float
+        Share of the loss that the soft answers of a guide have (:mod:`neocog.learning.guide`),
+        where there is one.
+    heat : float
+        Temperature at which its answers and the network's are compared.
     last : bool
         Keep the running mean at the end, not the best epoch by validation: where what is no digit
         counts as well, which validation digits do not show.
@@ -208,6 +213,8 @@ class Settings:
     clip: float = 1.0
     augmentation: Augmentation = PRESETS[USUAL]
     varied: float = 1.0
+    guided: float = 0.0
+    heat: float = 2.0
     last: bool = False
     save_every: int = 2000
     precision: str = "tf32"
@@ -234,11 +241,13 @@ class Settings:
             raise UsageError(f"lean {self.lean}; wanted a finite number")
         if not 0 <= self.varied < math.inf:
             raise UsageError(f"varied {self.varied}; wanted a number, 0 or more")
+        if not 0 < self.heat < math.inf:
+            raise UsageError(f"heat {self.heat}; wanted a number above 0")
         self._check_shares()
 
     def _check_shares(self) -> None:
         """Raise UsageError where a share is none, or leaves no digit in a step."""
-        for name in ("marks", "variants", "soft_share", "smoothing"):
+        for name in ("marks", "variants", "soft_share", "smoothing", "guided"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} {getattr(self, name)}; wanted a share, 0 to 1")
         if not 0 <= self.warm_up < 1:

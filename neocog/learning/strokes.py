@@ -54,7 +54,7 @@ class Strokes:
         parts = [
             self.points[self.strokes[j] : self.strokes[j + 1]] / _LONG for j in range(first, last)
         ]
-        return _fitted([part for part in parts if len(part)])
+        return fitted([part for part in parts if len(part)])
 
 
 def read_strokes(path: Path) -> Strokes:
@@ -86,7 +86,7 @@ def read_strokes(path: Path) -> Strokes:
     return Strokes(points, strokes, samples)
 
 
-def written(lines: list[Line], rng: Random) -> Ink:
+def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
     """Write strokes by another hand, with a pen that is chosen at random.
 
     Parameters
@@ -94,6 +94,8 @@ def written(lines: list[Line], rng: Random) -> Ink:
     lines : list of ndarray, each (n, 2)
         See :meth:`Strokes.lines`.
     rng : Generator
+    whole : bool
+        Whether the strokes hang together, as those of a scan do, so that none moves alone.
 
     Returns
     -------
@@ -107,7 +109,9 @@ def written(lines: list[Line], rng: Random) -> Ink:
     size = _FINE * FIELD
     field = np.zeros((size, size), np.uint8)
     pen = _PENS[rng.choice(len(_PENS), p=_OFTEN)]
-    moved = _fitted(_by_another_hand(lines, rng))
+    if not whole and len(lines) > 1 and rng.random() < 0.35:
+        lines = [_alone(line, rng) for line in lines]
+    moved = fitted(_by_another_hand(lines, rng))
     pen(field, [size * (0.5 + 0.7 * line) for line in moved], 0.7 * size * width, rng)
     ink = cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     if rng.random() < 0.2:  # the grain of a pencil
@@ -116,7 +120,7 @@ def written(lines: list[Line], rng: Random) -> Ink:
     return np.asarray(ink, np.float32)
 
 
-def _fitted(lines: list[Line]) -> list[Line]:
+def fitted(lines: list[Line]) -> list[Line]:
     """Bring the long side to 1 and the middle to 0."""
     if not lines:
         return [np.zeros((1, 2))]
@@ -124,6 +128,13 @@ def _fitted(lines: list[Line]) -> list[Line]:
     low, high = every.min(axis=0), every.max(axis=0)
     side = max(float((high - low).max()), 1e-6)
     return [(line - (low + high) / 2) / side for line in lines]
+
+
+def _alone(line: Line, rng: Random) -> Line:
+    """Turn, stretch and move one stroke about its middle."""
+    middle = (line.min(axis=0) + line.max(axis=0)) / 2
+    turn = np.eye(2) + rng.normal(0, 0.07, (2, 2))
+    return np.asarray((line - middle) @ turn + middle + rng.normal(0, 0.03, 2), np.float64)
 
 
 def _by_another_hand(lines: list[Line], rng: Random) -> list[Line]:

@@ -18,7 +18,8 @@ from neocog.learning.blocks import in_blocks
 from neocog.learning.formats import enlarged
 from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
-from neocog.learning.strokes import written
+from neocog.learning.strokes import fitted, written
+from neocog.learning.teacher.trace import trace
 from neocog.vision.normalise import normalise, stroke_width
 
 Digits = NDArray[np.uint8]
@@ -33,6 +34,8 @@ _BLOCK = 2000
 #: Shares of digits that are drawn in place of one that was written, and written anew by the path
 #: of the pen where it is known.
 _DRAWN, _BY_PATH = 0.05, 0.8
+#: Share of scanned digits whose strokes are found and written anew.
+_TRACED = 0.15
 #: Shares of those that are bent as by another hand, whose ink is uneven, and that are not alone.
 _BENT, _UNEVEN, _CROWDED = 0.6, 0.2, 0.12
 #: Shares that are seen as they are, by coarse scanners, and (the rest) by cameras.
@@ -71,6 +74,8 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
             ink = _on_field(_drawn(int(answers[place]), rng))
         elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
             ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
+        elif rng.random() < _TRACED and (lines := trace(hand.digits.images[at])):
+            ink = written(fitted([line.astype(np.float64) for line in lines]), rng, whole=True)
         else:
             ink = _on_field(_cropped(hand.digits.images[at]))
             if rng.random() < _BENT:

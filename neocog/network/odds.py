@@ -16,9 +16,9 @@ from neocog.network.model import Model
 
 _LEARNED = 0.15  # share of marks that are no digits in a step, where a card does not tell
 _LEAST = 1e-12  # odds of no digit below this are none
-#: Odds of no digit above which a digit on its own is not answered: of 20, 50 and 100 the least at
-#: which no validation digit is lost.
-_SURELY = 100.0
+#: Odds of no digit above which a digit on its own is not answered: of 20, 50, 100, 300 and 1 000
+#: the least at which none of the validation digits is refused.
+_SURELY = 300.0
 
 
 def learned_share(model: Model) -> float:
@@ -78,7 +78,7 @@ def expecting_digits(
 def of_lone_digits(found: Answers, model: Model) -> Answers:
     """Weigh answers to digits that nobody searched for, each in a picture of its own.
 
-    "No digit" is the answer only where the network is sure of it (100 to 1); where it is in doubt,
+    "No digit" is the answer only where the network is sure of it (300 to 1); where it is in doubt,
     the best digit is, with the low probability that is left to it.
     """
     return expecting_digits(found, model, 1.0, surely=_SURELY)

@@ -1,0 +1,129 @@
+"""A plain convolutional network whose soft answers a neocognitron learns from.
+
+It sees what the neocognitron sees, U0 with every change that is made to it, and answers how likely
+each digit, and none, is. Where a change made a digit illegible its answer says so, which the label
+does not. A guide may be several networks; their logits are averaged.
+
+Sources: Hinton, Vinyals and Dean 2015, arXiv:1503.02531; He et al. 2016, arXiv:1512.03385.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from neocog.errors import ModelError
+
+Tensor = Any
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Two convolutions and what passes them by."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(2))
+        self.by = nn.Conv2d(before, width, 1, stride, bias=False) if before != width else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Respond to (B, C, H, W)."""
+        y = functional.relu(self.norms[0](self.first(x)))
+        y = self.norms[1](self.second(y))
+        return functional.relu(y + (x if self.by is None else self.by(x)))
+
+
+class Convolutional(nn.Module):  # type: ignore[misc]
+    """A residual network: U0 (B, 65, 65), ink 1 -> logits (B, classes).
+
+    Parameters
+    ----------
+    classes : int
+    width : int
+        Maps of the first of three stages; each later one has twice as many.
+    """
+
+    def __init__(self, classes: int, width: int = 64) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, width, 5, 2, 2, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        stages = [(width, width, 1), (width, width, 1), (width, 2 * width, 2)]
+        stages += [(2 * width, 2 * width, 1), (2 * width, 4 * width, 2), (4 * width, 4 * width, 1)]
+        self.blocks = nn.Sequential(*(Block(*stage) for stage in stages))
+        self.dropout = nn.Dropout(0.2)
+        self.top = nn.Linear(4 * width * 9, classes)
+
+    def forward(self, u0: Tensor) -> Tensor:
+        """Answer pictures."""
+        x = u0[:, None].contiguous(memory_format=torch.channels_last)
+        x = self.blocks(functional.relu(self.norm(self.stem(x))))
+        x = functional.adaptive_avg_pool2d(x, 3).flatten(1)
+        return self.top(self.dropout(x))
+
+
+class Guide:
+    """Networks that answer together.
+
+    Parameters
+    ----------
+    networks : sequence of Convolutional
+    device : str
+    """
+
+    def __init__(self, networks: Sequence[Convolutional], device: Any) -> None:
+        self._device = torch.device(device)
+        self._networks = [
+            network.to(self._device).to(memory_format=torch.channels_last).eval()
+            for network in networks
+        ]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def __call__(self, u0: Tensor) -> Tensor:
+        """Return logits (B, classes) float32 of pictures (B, 65, 65)."""
+        kind = self._device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+            answers = [network(u0).float().log_softmax(dim=1) for network in self._networks]
+        return torch.stack(answers).mean(dim=0)
+
+
+def save_network(network: Convolutional, path: Path) -> None:
+    """Write a network, weights as float16 (statistics of the batches too)."""
+    from safetensors.torch import save
+
+    from neocog.files import atomic_write
+
+    halves = {
+        name: value.detach().cpu().half().contiguous() if value.is_floating_point() else value.cpu()
+        for name, value in network.state_dict().items()
+    }
+    with atomic_write(path) as stream:
+        stream.write(save(halves))
+
+
+def load_guide(paths: Sequence[str | Path], device: Any) -> Guide:
+    """Read the networks of a guide.
+
+    Raises
+    ------
+    ModelError
+        If a file is missing or holds another thing.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    networks = []
+    for path in paths:
+        try:
+            tensors = load_file(path)
+            classes, width = len(tensors["top.bias"]), len(tensors["norm.weight"])
+            network = Convolutional(classes, width)
+            network.load_state_dict(tensors)
+        except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(f"{path} is no guide that can be read: {reason}") from None
+        networks.append(network)
+    return Guide(networks, device)
