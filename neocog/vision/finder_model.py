@@ -143,7 +143,8 @@ def open_finder(model: FinderModel, *, device: str = "cpu") -> Network:
     ----------
     model : FinderModel
     device : str
-        ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, where the whole of `neocog.vision.finder.find` runs on the GPU.
+        ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, where the whole of `neocog.vision.finder.find`
+        runs on the GPU.
 
     Raises
     ------

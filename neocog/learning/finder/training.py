@@ -337,13 +337,12 @@ def _step(
     tell: Callable[[str], None],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """One step; on a GPU, where a step of so small a network is mostly its launches, as a graph."""
-    if maps.device.type == "cuda" and len(maps) == settings.batch:
-        if run.graph is None:
-            try:
-                run.graph = _Graph(run, maps, wanted, flip, settings, tell)
-            except RuntimeError as error:
-                tell(f"steps are not a graph: {str(error).partition(chr(10))[0]}")
-                run.graph = False
+    if maps.device.type == "cuda" and len(maps) == settings.batch and run.graph is None:
+        try:
+            run.graph = _Graph(run, maps, wanted, flip, settings, tell)
+        except RuntimeError as error:
+            tell(f"steps are not a graph: {str(error).partition(chr(10))[0]}")
+            run.graph = False
     if isinstance(run.graph, _Graph) and len(maps) == settings.batch:
         told = run.graph.step(maps, wanted, flip)
     else:
