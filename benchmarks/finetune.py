@@ -21,18 +21,17 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
 _VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
-#: Of what is drawn, least share of the ten digits' probability that the right one must have, and
-#: largest probability of a digit that a crop that is none may have.
-_LEGIBLE, _PASSES = 0.03, 0.6
 _CHANGED = ("geometry", "pages", "none,blur=2")
 
 
@@ -147,102 +146,9 @@ def mix_of(args: argparse.Namespace, split: str) -> Any:
     return open_mix([str(args.data / words) for words in args.sets], split=split)
 
 
-def pools_of(folder: Path, settings: Any, mix: Any, kept: Any, *, marks: bool) -> Any:
-    """Draw variants and marks, or read them where the same were drawn before.
-
-    ``marks`` says whether the model has planes that reject.
-    """
-    import numpy as np
-
-    from neocog.files import atomic_write
-    from neocog.learning.lessons import Pools
-
-    path = folder / _name_of_pools(settings, mix, kept, marks=marks)
-    if path.exists():
-        with np.load(path) as found:
-            return Pools(**found)
-    jobs = int(os.environ.get("OMP_NUM_THREADS", "1"))
-    pools = Pools.draw(mix, kept, settings, marks=marks, jobs=jobs)
-    with atomic_write(path) as stream:
-        np.savez(stream, **asdict(pools))
-    return pools
-
-
-def load_pools(path: Path) -> Any:
-    """Read what was drawn by ``--draw``."""
-    import numpy as np
-
-    from neocog.learning.lessons import Pools
-
-    with np.load(path) as found:
-        return Pools(**found)
-
-
-def probabilities(path: Path, pictures: Any, device: str) -> Any:
-    """Probabilities of the labels and of none, (N, 11), by a guide that was learned before."""
-    import numpy as np
-    import torch
-
-    from neocog.learning.augment import augment
-    from neocog.learning.guide import load_guide
-    from neocog.learning.settings import PRESETS
-
-    guide, generator = load_guide([path], device), torch.Generator(device=device)
-    parts = [
-        guide(augment(part.to(device), PRESETS["none"], generator)).exp().cpu().numpy()
-        for part in torch.from_numpy(pictures).split(1000)
-    ]
-    return np.concatenate(parts)
-
-
-def draw_pools(args: argparse.Namespace) -> None:
-    """Draw pools for several jobs, with crops of made pages where --crops names what makes them."""
-    import numpy as np
-
-    from neocog.files import atomic_write
-    from neocog.learning.crops import crops
-    from neocog.learning.lessons import Pools
-    from neocog.network.spec import LABELS
-
-    seed, begun = args.jobs[0].seed, time.monotonic()
-    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
-    settings = Settings(seed=seed, variants=0.2, marks=0.2, pool=args.pool)
-    pools = Pools.draw(mix, kept, settings, marks=True, jobs=args.cores)
-    print(f"pools {len(pools.variants)} {len(pools.marks)}: {time.monotonic() - begun:.0f} s")
-    values = asdict(pools)
-    if args.crops:
-        cut = crops(args.pages, *args.crops, seed=seed, jobs=args.cores)
-        values["variants"] = np.concatenate([pools.variants, cut.digits])
-        values["answers"] = np.concatenate([pools.answers, cut.labels])
-        values["marks"] = np.concatenate([pools.marks, cut.marks])
-        print(f"crops {len(cut.digits)} {len(cut.marks)}: {time.monotonic() - begun:.0f} s")
-    if args.legible:
-        p = probabilities(args.legible, values["variants"], args.device)
-        kept = p[np.arange(len(p)), values["answers"]] / p[:, :LABELS].sum(axis=1) > _LEGIBLE
-        seen = probabilities(args.legible, values["marks"], args.device)
-        none = seen[:, :LABELS].max(axis=1) < _PASSES
-        none[: len(pools.marks)] = True  # those are no digits by the way they are made
-        first, later = len(pools.variants), len(pools.marks)
-        told = [round(float(1 - part.mean()), 4)
-                for part in (kept[:first], kept[first:], none[later:])]  # fmt: skip
-        print(f"left out of variants, crops, crops that are none: {told}")
-        values["variants"], values["answers"] = values["variants"][kept], values["answers"][kept]
-        values["marks"] = values["marks"][none]
-    with atomic_write(args.draw) as stream:
-        np.savez(stream, **values)
-
-
-def _name_of_pools(settings: Any, mix: Any, kept: Any, *, marks: bool) -> str:
-    """Name all that pools follow from: seed, size, whether there are any, and the digits."""
-    parts = [f"pools-seed{settings.seed}", str(settings.pool)]
-    parts += ["variants"] * (settings.variants > 0)
-    parts += ["marks"] * (marks and settings.marks > 0)
-    parts += [own.digest for own in (mix, kept)]
-    return re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-") + ".npz"
-
-
 def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
+    from benchmarks.pools import load_pools, pools_of
     from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
     from neocog.learning.guide import load_guide
@@ -432,7 +338,10 @@ def main() -> int:
         for job in args.jobs:
             settings_of(job, args)
         if args.draw:
-            draw_pools(args)
+            from benchmarks.pools import draw_pools
+
+            mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+            draw_pools(args, args.jobs[0].seed, mix, kept)
             return 0
         if args.begun is not None:
             learn(args.jobs[0], args, args.begun)

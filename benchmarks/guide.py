@@ -18,23 +18,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
-from finetune import mix_of
 from safetensors.torch import load_file
 from torch.nn import functional
 
+from benchmarks.finetune import mix_of
+from benchmarks.pools import load_pools
 from neocog.learning.augment import augment
 from neocog.learning.guide import Convolutional, Guide, save_network
-from neocog.learning.lessons import Lessons, Pools
+from neocog.learning.lessons import Lessons
 from neocog.learning.settings import PRESETS, Settings, augmentation
 from neocog.network.spec import LABELS
 
+Answer = tuple[list[float], float, float]
 
-def measured(network, lessons, device):
+
+def measured(network: Convolutional, lessons: Lessons, device: torch.device) -> Answer:
     """Share right of each set kept apart if a digit must be answered, marks that pass, and loss."""
     network = copy.deepcopy(network)
     guide, generator = Guide([network], device), torch.Generator(device=device)
 
-    def shown(pictures):
+    def shown(pictures: torch.Tensor) -> np.ndarray:
         parts = [
             guide(augment(part, PRESETS["none"], generator)).exp().cpu()
             for part in pictures.split(1000)
@@ -50,7 +53,14 @@ def measured(network, lessons, device):
     return [round(100 * s, 2) for s in sets], round(100 * passed, 2), round(float(loss), 5)
 
 
-def cycle(network, lessons, args, seconds, number, first):
+def cycle(
+    network: Convolutional,
+    lessons: Lessons,
+    args: argparse.Namespace,
+    seconds: float,
+    number: int,
+    first: int,
+) -> tuple[Convolutional, int]:
     """One cycle of the rate; returns the running mean of the network and the next step."""
     mean = copy.deepcopy(network).requires_grad_(False)
     decay = [p for p in network.parameters() if p.ndim > 1]
@@ -123,8 +133,7 @@ def main() -> int:
     )  # fmt: skip
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     device = torch.device(args.device)
-    with np.load(args.pools) as found:
-        pools = Pools(**found)
+    pools = load_pools(args.pools)
     lessons = Lessons(mix, kept, settings, marks=True, device=device, pools=pools)
     network = Convolutional(LABELS + 1, args.width).to(device)
     if args.start:

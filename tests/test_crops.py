@@ -20,7 +20,7 @@ def page(*marks: tuple[float, float, float]) -> Page:
     for label, x, y in marks:
         image[int(y) - HIGH // 2 : int(y) + HIGH // 2, int(x) - 3 : int(x) + 3] = 30
         rows.append((label, x, y, 12, HIGH))
-    return Page(image, np.array(rows, np.float32).reshape(-1, 5))
+    return Page(image, np.array(rows, np.float32).reshape(-1, 5), (256, 256))
 
 
 def boxes(*middles: tuple[float, float]) -> Finding:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,8 +32,8 @@ def one_thread() -> None:
 @pytest.fixture(scope="module")
 def parts() -> tuple[Mix, Mix]:
     found = open_digits("sklearn", split="train")
-    whole = found.images[:140], found.labels[:140]
-    return tuple(Mix.of(*(a[part] for a in whole)) for part in (slice(100), slice(100, None)))  # type: ignore[return-value]
+    learned, kept = found[:100], found[100:140]
+    return Mix.of(learned.images, learned.labels), Mix.of(kept.images, kept.labels)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_a_file_that_is_no_guide_is_told(tmp_path: Path) -> None:
 def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> None:
     """A guide that calls everything a 3 is followed as far as it is told to count."""
 
-    def says_three(u0: torch.Tensor) -> torch.Tensor:
+    def says_three(u0: Any) -> Any:
         return 20.0 * torch.nn.functional.one_hot(torch.full((len(u0),), 3), 11)
 
     settings = replace(QUICK, guided=0.9, heat=1.0, last=True, rate=0.1)

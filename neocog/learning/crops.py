@@ -89,23 +89,24 @@ def _block(
         rng = np.random.default_rng([at, 5])
         drawn = draw_page(hands, at, held=held)
         rows = drawn.marks
+        image = np.ascontiguousarray(drawn.image[: drawn.extent[0], : drawn.extent[1]])
         asked = rows[:, 0] >= 0
         boxes = np.c_[rows[:, 1:3] - rows[:, 3:5] / 2, rows[:, 3:5]].astype(np.float32)
-        found = find(drawn.image, network).boxes
+        found = find(image, network).boxes
         for box in _moved(np.concatenate([found, boxes[asked & (rows[:, 0] < 10)]]), rng):
             share = _shared(box, boxes)
             best = int(share.argmax()) if len(share) else -1
             label = int(rows[best, 0]) if best >= 0 else -1
             if best < 0 or share[best] < _BESIDE:
-                marks.append(digit_of_box(drawn.image, box))
+                marks.append(digit_of_box(image, box))
             elif share[best] > _WITHIN and 0 <= label < 10:
-                digits.append(digit_of_box(drawn.image, box))
+                digits.append(digit_of_box(image, box))
                 labels.append(label)
             elif share[best] > _WITHIN and label >= 10 and SIGNS[label - 10] not in _ALIKE:
-                marks.append(digit_of_box(drawn.image, box))
+                marks.append(digit_of_box(image, box))
         for box in _between(boxes[asked & (rows[:, 0] < 10)], rng):
             if _shared(box, boxes).max() < _BESIDE + 0.15:
-                marks.append(digit_of_box(drawn.image, box))
+                marks.append(digit_of_box(image, box))
     inked, seen = (_stack(pictures) for pictures in (digits, marks))
     kept = inked.sum(axis=(1, 2)) > _LEAST
     return inked[kept], np.array(labels, np.int64)[kept], seen[seen.sum(axis=(1, 2)) > _LEAST]

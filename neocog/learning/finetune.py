@@ -1,9 +1,10 @@
 """Gradient learning of a whole neocognitron: the loop, its schedule, its checkpoints.
 
 Cross-entropy over softmax(score / temperature) of the labels, no digit among them where planes
-reject; Adam, the rate rising and falling once in a cycle; the running mean of the weights is what
-is measured and kept. Everything drawn at random follows from the seed and the number of the step,
-so that a run which goes on from a checkpoint ends as if it had never stopped.
+reject, and of a guide's soft answers where there is one; Adam, the rate rising and falling once in
+a cycle; the running mean of the weights is what is measured and kept. Everything drawn at random
+follows from the seed and the number of the step, so that a run which goes on from a checkpoint ends
+as if it had never stopped.
 """
 
 import copy
@@ -28,6 +29,7 @@ from neocog.learning.checkpoint import (
     save_checkpoint,
     save_curves,
 )
+from neocog.learning.guide import soft_loss
 from neocog.learning.lessons import Digits, Labels, Lessons, Pools
 from neocog.learning.mix import Mix
 from neocog.learning.precision import Exactly, prepare
@@ -114,9 +116,8 @@ class Finetuner:
         self._folder = Path(folder) if folder is not None else None
         prepare(settings, self.device)
         on_gpu = self.device.type == "cuda"
-        self.network = Trainable(start, precision=settings.precision, channels_last=on_gpu)
-        self.network.to(self.device)
-        self.network.train()
+        network = Trainable(start, precision=settings.precision, channels_last=on_gpu)
+        self.network = network.to(self.device).train()
         self.mean = copy.deepcopy(self.network).eval()
         self.mean.requires_grad_(False)
         self.mean.precision = "fp32"
@@ -130,14 +131,9 @@ class Finetuner:
             lr=settings.rate,
             betas=(0.9, 0.99),
         )
-        self.lessons = Lessons(
-            mix,
-            validation,
-            settings,
-            marks=start.classes > LABELS,
-            device=self.device,
-            pools=pools,
-        )
+        given: dict[str, Any] = {"device": self.device, "pools": pools}
+        marks = start.classes > LABELS
+        self.lessons = Lessons(mix, validation, settings, marks=marks, **given)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self.position, self.curves = Position(), list[dict[str, float]]()
@@ -260,11 +256,8 @@ class Finetuner:
         logits = responses / self.network.temperature.exp() + self._lean
         loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
         if self.guide is not None and settings.guided:
-            with torch.no_grad():
-                told = (self.guide(u0) / settings.heat).softmax(dim=1)
-            own = (logits / settings.heat).log_softmax(dim=1)
-            soft_loss = -(told * own).sum(dim=1).mean() * settings.heat**2
-            loss = (1 - settings.guided) * loss + settings.guided * soft_loss
+            by_guide = soft_loss(logits, self.guide(u0), settings.heat)
+            loss = (1 - settings.guided) * loss + settings.guided * by_guide
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -358,12 +351,8 @@ class Finetuner:
         for name, parameter in self.network.named_parameters():
             for key, value in self._optimizer.state[parameter].items():
                 tensors[f"adam.{key}.{name}"] = value
-        state = {
-            "position": self.position.to_dict(),
-            "origin": self._origin,
-            "settings": self._described(),
-            "curves": self.curves,
-        }
+        state = {"position": self.position.to_dict(), "origin": self._origin,
+                 "settings": self._described(), "curves": self.curves}  # fmt: skip
         save_checkpoint(self._folder / "checkpoint.safetensors", tensors, state)
         save_curves(self._folder, self.curves)
 

@@ -90,6 +90,20 @@ class Guide:
         return torch.stack(answers).mean(dim=0)
 
 
+def soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
+    """Cross-entropy with a guide's answers, both softened by a temperature (Hinton eq. 1 and 2).
+
+    Parameters
+    ----------
+    logits, told : Tensor, shape (B, classes)
+        Of the network that learns, and of the guide, which learns nothing.
+    heat : float
+    """
+    wanted = (told.detach() / heat).softmax(dim=1)
+    own = (logits / heat).log_softmax(dim=1)
+    return -(wanted * own).sum(dim=1).mean() * heat**2
+
+
 def save_network(network: Convolutional, path: Path) -> None:
     """Write a network, weights as float16 (statistics of the batches too)."""
     from safetensors.torch import save
