@@ -118,7 +118,7 @@ def test_every_form_tells_where_its_digits_stand() -> None:
 def test_sizes_end_where_the_whole_picture_is_small() -> None:
     settings = FinderSettings()
     assert sizes((480, 640), settings)[0] == 1.0
-    assert sizes((3000, 4000), settings)[0] == 0.4
+    assert sizes((3000, 4000), settings)[0] == settings.long_side / 4000
     assert 640 * sizes((480, 640), settings)[-1] <= settings.largest
 
 
