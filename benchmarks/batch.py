@@ -44,8 +44,8 @@ from neocog.batch.reader import Reader
 from neocog.batch.request import Request, read_all
 from neocog.batch.run import Tally
 from neocog.batch.tasks import Block
-from neocog.bench.evaluate import evaluate_digits
-from neocog.bench.timing import measure
+from neocog.evaluation.evaluate import evaluate_digits
+from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
 from neocog.network.engine import cores
 

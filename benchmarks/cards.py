@@ -28,7 +28,7 @@ from benchmarks.record import write_results
 from benchmarks.ship import LEARNED_FROM, write_sums
 from benchmarks.spread import spread
 from neocog.batch.reader import Reader
-from neocog.bench.report import Sets, find_sets, measure, write
+from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
 from neocog.network.registry import SUMS, find_model
 

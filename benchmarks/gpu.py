@@ -27,7 +27,7 @@ import numpy as np
 from gpu_steps import Run, c_layers, errors, failed, s_versions
 from record import commit, without_places, write_results
 
-from neocog.bench.network_bench import PEERS, compare_on_gpu
+from experiments.network.gpu import PEERS, compare_on_gpu
 from neocog.network.engine import Engine, cores
 
 COLUMNS = {

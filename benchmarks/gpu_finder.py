@@ -27,7 +27,7 @@ from record import write_results
 
 from neocog.network.engine import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
-from neocog.vision.finder_model import FinderModel, OnnxRuntime, OpenCV, load_finder, open_finder
+from neocog.vision.finder_model import FinderModel, OpenCV, load_finder, open_finder
 
 SAMPLES = Path(__file__).resolve().parent.parent / "data" / "samples"
 NAMES = ("note.jpg", "phone.jpg", "dates.jpg", "meter.jpg")
@@ -47,6 +47,18 @@ COLUMNS = {
 }
 FORMATS = {"median": ".2f", "p95": ".2f", "device": ".3f", "score": ".1e", "box": ".2f"}
 Row = dict[str, Any]
+
+
+def with_onnxruntime(model: FinderModel, threads: int) -> Any:
+    """The network in onnxruntime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model.onnx(), options, providers=["CPUExecutionProvider"]
+    )
+    return lambda x: session.run(None, {"x": x[None, None]})[0][0]
 
 
 def pictures(shape: tuple[int, int]) -> list[np.ndarray]:
@@ -224,7 +236,7 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
     settings, model = FinderSettings(), load_finder(args.finder)
-    on_gpu, reference = open_finder(model, device="cuda"), open_finder(model, threads=cores())
+    on_gpu, reference = open_finder(model, device="cuda"), open_finder(model)
     torch_finder, rows = TorchFinder(model, settings), []
 
     def add(name: str, way: str, work: Callable[[np.ndarray], Finding], **more: Any) -> None:
@@ -248,7 +260,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         add(name, "neocog", lambda g: find(g, on_gpu, settings), device=device)
         add(name, "PyTorch fp16", lambda g: torch_finder.find(g, settings))
         for threads in (2, cores()):
-            with_onnx = OnnxRuntime(model, threads=threads)
+            with_onnx = with_onnxruntime(model, threads)
             cv2.setNumThreads(threads)
             add(
                 name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neocog.bench.slayer_gpu import limit
+from experiments.slayer.gpu import limit
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
 from neocog.network.model import Model, load_model
@@ -81,7 +81,7 @@ def shelf_of(model: Model, precision: Any) -> Any:
 
 def errors(run: Run) -> Iterator[dict[str, Any]]:
     """Each version of each step fed with the reference's maps; the whole pass."""
-    from neocog.bench.ours import StepRun
+    from experiments.network.ours import StepRun
     from neocog.cuda.engine import CudaEngine
 
     for name, model in run.models.items():
@@ -123,8 +123,8 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
 
 def s_versions(run: Run) -> Iterator[dict[str, Any]]:
     """S-layers: every version's time and error, which one the plan takes; PyTorch's beside."""
-    from neocog.bench.ours import StepRun
-    from neocog.bench.peers import layer_times
+    from experiments.network.ours import StepRun
+    from experiments.network.peers import layer_times
     from neocog.cuda.engine import CudaEngine
 
     want = maps_of(run, run.args.models[0])
@@ -170,8 +170,8 @@ def _before(stage: str) -> str:
 
 def c_layers(run: Run) -> Iterator[dict[str, Any]]:
     """C-layers: our direct sum in one kernel, and the ways PyTorch has."""
-    from neocog.bench.ours import StepRun
-    from neocog.bench.peers import layer_times
+    from experiments.network.ours import StepRun
+    from experiments.network.peers import layer_times
 
     for precision in run.args.precisions:
         shelf = shelf_of(run.main, precision)

@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks.record import write_results
 from benchmarks.ship import LEARNED
 from benchmarks.spread import spread
-from neocog.bench.evaluate import NO_ANSWER, confusion_of
 from neocog.errors import InputError, UsageError
+from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
 from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cards import write_card
 from benchmarks.ship import LEARNED, LEARNED_FROM, write_sums
-from neocog.bench.report import find_sets
+from neocog.evaluation.report import find_sets
 from neocog.learning.mix import open_mix
 from neocog.learning.recipes import RECIPES, train
 from neocog.network.arrays import module_of_device

@@ -139,7 +139,7 @@ def main() -> None:
     args = parser.parse_args()
     digits = open_digits(args.data / "mnist", split="test")
     if args.limit:
-        from neocog.bench.measures import spread
+        from neocog.evaluation.measures import spread
 
         digits = spread(digits, args.limit)
     table: list[dict[str, Any]] = []

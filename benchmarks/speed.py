@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from record import write_results
 
-from neocog.bench.compare import compare
-from neocog.bench.timing import WARM_UP
+from experiments.network.compare import compare
+from neocog.evaluation.timing import WARM_UP
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model

@@ -183,8 +183,7 @@ def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
 def systems(result: dict[str, Any]) -> dict[str, Any]:
     """Every neocognitron that was made quick, from 1990 to today, ours last."""
     sys.path.insert(0, str(ROOT))
-    from neocog.bench.slayer_report import COLUMNS, OURS, systems
-    from neocog.bench.slayer_tables import made_on
+    from experiments.slayer.systems import COLUMNS, OURS, made_on, systems
 
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in systems(result)]
     made = [made_on(result, name) for name in OURS if name in result["sections"]]
@@ -248,6 +247,8 @@ def table(name: str) -> str:
     """Return the Markdown table of one result file."""
     source, view = VIEWS.get(name, (name, dict))
     path = RESULTS / f"{source}.json"
+    if not path.is_file():
+        path = ROOT / "experiments" / source / "results" / path.name
     if not path.is_file():
         return "*Not measured yet.*\n"
     result = view(json.loads(path.read_text()))

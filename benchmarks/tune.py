@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from neocog.bench.machine import commit
 from neocog.cuda.kernel import Kernel, Launch, Layout
 from neocog.cuda.s_tensor import TensorS, bf16
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
+from neocog.evaluation.machine import commit
 from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine, cores
 from neocog.network.layers import s_constants

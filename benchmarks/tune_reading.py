@@ -7,8 +7,8 @@ DATA holds photos, strings and mnist. Tuning data are the photographs, every sec
 pages of the tuned conditions and pages without digits of the tuned kinds, of another seed than
 ``benchmarks/reading.py`` measures with. A place is a digit where what is read can be aligned with
 what is written. `Weights` are a logistic regression to which each of the four sets counts alike;
-of all ``told`` for which at most one page in twenty without digits gives one, that with the lowest
-mean error rate wins. What is printed goes into `neocog.vision.search`.
+of all ``told`` and ``steady`` for which at most one page in twenty without digits gives one, those
+with the lowest mean error rate win. What is printed goes into `neocog.vision.search`.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from neocog.batch.evidence import features
 from neocog.batch.reader import Reader
-from neocog.bench.evaluate import edit_distance
+from neocog.evaluation.evaluate import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
@@ -38,7 +39,8 @@ from neocog.vision.page import LONG_SIDE, lay_out
 from neocog.vision.search import Search, SearchSettings, Weights
 
 SEED = 77
-TOLD = (0.3, 0.4, 0.5, 0.6, 0.7)
+NAMES = ("told", "steady")
+TOLD, STEADY = (0.3, 0.4, 0.5, 0.6), (2.0, 8.0, 32.0)
 ALLOWED = 0.05  # share of pages without digits that may give one
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 FITTED = ("bias", "finder", "contrast", "company", "network", "digit", "agree")
@@ -138,15 +140,21 @@ def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     sets = np.concatenate([np.full(len(right), name) for name, _, right in parts])
     share = sum((sets == name) / (sets == name).sum() for name in set(sets.tolist()))
     found = fitted(x, y, share)
-    reader.weights = Weights(**dict(zip(FITTED, np.round(found, 2).tolist(), strict=True)))
-    tried = {told: rates(reader, pages, SearchSettings(told=told)) for told in TOLD}
-    few = {told: row for told, row in tried.items() if row.get("blank", 0) <= ALLOWED}
+    usual = round(float(share @ y / share.sum()), 3)
+    named = dict(zip(FITTED, np.round(found, 2).tolist(), strict=True))
+    reader.weights = Weights(**named, share=usual)
+    tried = {
+        way: rates(reader, pages, SearchSettings(told=way[0], steady=way[1]))
+        for way in product(TOLD, STEADY)
+    }
+    few = {way: row for way, row in tried.items() if row.get("blank", 0) <= ALLOWED}
     names = [name for name in ("photos", "strings", "made") if name in sets]
-    best = min(few or tried, key=lambda told: sum(tried[told][name] for name in names))
+    best = min(few or tried, key=lambda way: sum(tried[way][name] for name in names))
     return {
         "finder": reader.finder.model.id, "model": reader.model.id, "weights":
-        asdict(reader.weights), "told": best, "places": len(y), "digits": int(y.sum()),
-        "tried": {str(told): row for told, row in tried.items()},
+        asdict(reader.weights), "chosen": dict(zip(NAMES, best, strict=True)), "places": len(y),
+        "digits": int(y.sum()),
+        "tried": [dict(zip(NAMES, way, strict=True)) | row for way, row in tried.items()],
     }  # fmt: skip
 
 

@@ -16,9 +16,10 @@ from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import Model, load_model
+from neocog.network.registry import list_models, models_dir
 
-MODELS = Path(__file__).resolve().parent.parent / "models"
-SHIPPED = tuple(path.stem for path in sorted(MODELS.glob("*.safetensors")))
+MODELS = models_dir()
+SHIPPED = tuple(entry.name for entry in list_models())
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 #: Architectures that kernels must build for, with the most KiB of shared memory that a block has
 #: there (CUDA Programming Guide, technical specifications per compute capability).

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.cards import merged, result, write_card
-from neocog.bench.report import find_sets
+from neocog.evaluation.report import find_sets
 from neocog.network.model import load_model
 from tests.support import save_page, tiny_model
 from tests.test_cli import write_idx

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neocog.bench.confidence import BINS, Confidence
+from neocog.evaluation.confidence import BINS, Confidence
 
 
 def made(p: list[float], right: list[bool]) -> Confidence:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from neocog.bench.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.errors import InputError, UsageError
+from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from tests.support import digits_of
 
 DIGITS = digits_of("0123456789")

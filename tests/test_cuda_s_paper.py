@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.bench import slayer_gpu
-from neocog.bench.slayer_inputs import SIZES, STAGES, Fed, networks
+from experiments.slayer import gpu as slayer_gpu
+from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
 from neocog.cuda.compiler import build
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.s_paper import VERSIONS, Ladder, connecting_area, paper_layouts

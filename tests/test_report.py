@@ -10,9 +10,9 @@ import pytest
 from typer.testing import Result
 
 from neocog.batch.reader import Reader
-from neocog.bench.figures import Axis, Line, chart
-from neocog.bench.report import find_sets, measure, write
 from neocog.errors import InputError
+from neocog.evaluation.figures import Axis, Line, chart
+from neocog.evaluation.report import find_sets, measure, write
 from tests.support import run, save_page, tiny_model
 from tests.test_cli import write_idx
 

@@ -9,7 +9,7 @@ from neocog.jsontext import to_json
 def doctor(as_json: options.Json = False) -> None:
     """Look at this machine and say what is missing; the exit code is 1 if neocog cannot read."""
     from neocog import __version__
-    from neocog.bench.health import examine
+    from neocog.evaluation.health import examine
 
     checks = []
     if not as_json:

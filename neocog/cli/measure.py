@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neocog.batch.reader import Reader
-    from neocog.bench.evaluate import DigitScore, PictureScore
-    from neocog.bench.timing import StageTime, Timing
+    from neocog.evaluation.evaluate import DigitScore, PictureScore
+    from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
 
 Split = Annotated[
@@ -89,7 +89,7 @@ def evaluate(
 
 
 def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
-    from neocog.bench.evaluate import evaluate_digits
+    from neocog.evaluation.evaluate import evaluate_digits
 
     progress = Counter("digits")
     score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=progress)
@@ -100,7 +100,7 @@ def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
 
 
 def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> None:
-    from neocog.bench.evaluate import evaluate_pictures
+    from neocog.evaluation.evaluate import evaluate_pictures
 
     _say_left_out(pictures)
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
@@ -118,7 +118,7 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
 def _report(
     path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
 ) -> None:
-    from neocog.bench.report import find_sets, measure, prepare, write
+    from neocog.evaluation.report import find_sets, measure, prepare, write
 
     sets = find_sets(path, limit=limit)
     prepare(folder)
@@ -210,7 +210,7 @@ def timing(
     On CUDA a stage is what the pass takes longer with it, and "of roof" the share of the time
     that its operations or bytes need at the rates measured on the device.
     """
-    from neocog.bench.timing import measure
+    from neocog.evaluation.timing import measure
     from neocog.network.engine import open_engine
     from neocog.network.model import load_model
 

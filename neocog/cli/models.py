@@ -109,8 +109,8 @@ def verify(
     ] = None,
 ) -> None:
     """Check that models are as they were shipped, whole, and answer nothing to silence."""
-    from neocog.bench.health import verify_model
     from neocog.errors import ModelError
+    from neocog.evaluation.health import verify_model
     from neocog.messages import printable
     from neocog.network.registry import list_files, models_dir, shipped_digests
 

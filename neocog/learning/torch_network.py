@@ -3,7 +3,7 @@
 Written as PyTorch code that is meant to be fast: convolutions by cuDNN, the planes of an
 inhibition summed before its one convolution, a C-layer as one strided convolution. Where a layer
 can be written in several ways that PyTorch runs at different speeds, its ``form`` chooses, and
-:mod:`neocog.bench.peers` takes the fastest for each size. Layers are (B, K, H, W), in either
+:mod:`experiments.network.peers` takes the fastest for each size. Layers are (B, K, H, W), in either
 memory format.
 """
 

@@ -1,8 +1,8 @@
 """The stages at work at once: capture, find, recognise and vote, each in a thread of its own.
 
-OpenCV and onnxruntime let go of the GIL while they work, so the threads need no processes. From a
-camera the newest frames are searched: two may wait, and those that gave way count as dropped. From
-a file every frame goes through. Whoever draws takes views from the end and holds nothing up.
+OpenCV lets go of the GIL while it works, so the threads need no processes. From a camera the
+newest frames are searched: two may wait, and those that gave way count as dropped. From a file
+every frame goes through. Whoever draws takes views from the end and holds nothing up.
 """
 
 import gc

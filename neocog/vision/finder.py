@@ -56,7 +56,7 @@ class FinderSettings:
         Boxes of one page that are looked at, the best: a page of noise takes no longer.
     """
 
-    long_side: int = 1600
+    long_side: int = 1024
     step: float = 2.0
     least: float = 0.1
     score: float = 0.35

@@ -1,4 +1,4 @@
-"""The finder's file and the engines that run it: onnxruntime, else OpenCV, or a GPU's kernels.
+"""The finder's file and the engines that run it: OpenCV's dnn, or a GPU's kernels.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
 written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
@@ -119,30 +119,6 @@ def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
         raise ValueError("it holds what is no number")
 
 
-class OnnxRuntime:
-    """The network in onnxruntime.
-
-    Parameters
-    ----------
-    model : FinderModel
-    threads : int
-        Threads of one answer.
-    """
-
-    def __init__(self, model: FinderModel, *, threads: int = 1) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        self._session = onnxruntime.InferenceSession(
-            model.onnx(), options, providers=["CPUExecutionProvider"]
-        )
-
-    def __call__(self, x: Maps) -> Maps:
-        """(H, W) -> (C, H / 4, W / 4)."""
-        return np.asarray(self._session.run(None, {"x": x[None, None]})[0][0], np.float32)
-
-
 class OpenCV:
     """The network in OpenCV's dnn; its threads are OpenCV's."""
 
@@ -157,17 +133,18 @@ class OpenCV:
         return np.asarray(self._net.forward()[0], np.float32)
 
 
-def open_finder(model: FinderModel, *, threads: int = 1, device: str = "cpu") -> Network:
-    """Open the quickest engine of a device.
+def open_finder(model: FinderModel, *, device: str = "cpu") -> Network:
+    """Open the engine of a device.
+
+    onnxruntime takes half of OpenCV's time, but its releases write to a service of their maker when
+    they are imported (1.31: ``OneDsTelemetry``), which a reader of people's papers must not.
 
     Parameters
     ----------
     model : FinderModel
-    threads : int
-        Threads of one answer on the CPU.
     device : str
-        ``"cpu"`` (onnxruntime where it is installed: it takes half of OpenCV's time), ``"cuda"`` or
-        ``"cuda:N"``, where the whole of `neocog.vision.finder.find` runs on the GPU.
+        ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, where the whole of `neocog.vision.finder.find`
+        runs on the GPU.
 
     Raises
     ------
@@ -178,10 +155,7 @@ def open_finder(model: FinderModel, *, threads: int = 1, device: str = "cpu") ->
         from neocog.cuda.finder import CudaFinder
 
         return CudaFinder(model.nodes, model.tensors, device=device)
-    try:
-        return OnnxRuntime(model, threads=threads)
-    except ImportError:
-        return OpenCV(model)
+    return OpenCV(model)
 
 
 class LazyFinder:
@@ -202,12 +176,9 @@ class LazyFinder:
         return partial(LazyFinder, device=self.device), (self.model,)
 
     def opened(self) -> Network:
-        """The network, on the CPU on as many threads as OpenCV may take."""
-        import cv2
-
+        """The network; on the CPU it takes as many threads as OpenCV may."""
         if self._network is None:
-            threads = max(1, cv2.getNumThreads())
-            self._network = open_finder(self.model, threads=threads, device=self.device)
+            self._network = open_finder(self.model, device=self.device)
         return self._network
 
     def __call__(self, x: Maps) -> Maps:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from neocog.vision.finder import FinderSettings, Finding, Network, find
 from neocog.vision.search import Hypothesis, Known, Search, SearchSettings, Weights
 
-LONG_SIDE = 1600
+LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
 TURNS = (0, 90, 180, 270)

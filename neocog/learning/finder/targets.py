@@ -131,7 +131,7 @@ def loss(out: Tensor, wanted: Targets, weights: Weights) -> tuple[Tensor, Tensor
     tensor, shape (B,)
         How wrong each page is: its focal loss by digit.
     """
-    logits = out[:, [DIGIT, SIGN]]
+    logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)
     hit = F.softplus(-logits) * (1 - p) ** 2
     miss = F.softplus(logits) * p**2 * (1 - wanted.heat.float()) ** 4

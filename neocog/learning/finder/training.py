@@ -100,7 +100,7 @@ class _Run:
     used: float
     curves: list[dict[str, float]]
     hard: list[list[list[int]]]
-    graph: "_Graph | None" = None
+    graph: "_Graph | bool | None" = None  # False: a step cannot be one
     pairs: tuple[list[Tensor], ...] = ()
 
 
@@ -337,20 +337,14 @@ def _step(
     tell: Callable[[str], None],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """One step; on a GPU, where a step of so small a network is mostly its launches, as a graph."""
-    if maps.device.type == "cuda" and len(maps) == settings.batch:
-        if run.graph is None:
-            try:
-                run.graph = _Graph(run, maps, wanted, flip, settings, tell)
-            except RuntimeError as error:
-                import traceback
-
-                tell(f"no graph: {error} {traceback.format_exc()[-1500:]}")
-                run.graph = False
-        told = (
-            run.graph.step(maps, wanted, flip)
-            if run.graph
-            else _update(run, maps, wanted, flip, settings)
-        )
+    if maps.device.type == "cuda" and len(maps) == settings.batch and run.graph is None:
+        try:
+            run.graph = _Graph(run, maps, wanted, flip, settings, tell)
+        except RuntimeError as error:
+            tell(f"steps are not a graph: {str(error).partition(chr(10))[0]}")
+            run.graph = False
+    if isinstance(run.graph, _Graph) and len(maps) == settings.batch:
+        told = run.graph.step(maps, wanted, flip)
     else:
         told = _update(run, maps, wanted, flip, settings)
     run.steps += 1

@@ -1,0 +1,322 @@
+"""The commands of ``neocog bench``."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.harness import run
+from experiments.harness.attended import Result
+from experiments.harness.pages import draw, text, write_pages
+from experiments.harness.run import USUAL_SECONDS, Request
+from neocog.batch import device as devices
+from neocog.cli import options
+from neocog.errors import InputError, UsageError
+from neocog.files import atomic_write, check_output
+from neocog.jsontext import to_json
+
+if TYPE_CHECKING:
+    from experiments.network.compare import Comparison
+    from experiments.network.gpu import GpuComparison
+
+app = typer.Typer(rich_markup_mode=None)
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+]
+Figures = Annotated[
+    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+]
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
+]
+Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
+Less = Annotated[bool, typer.Option("--quick", help="Less of everything.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Within a minute.")]
+
+
+@app.command("network")
+def bench_network(
+    model: options.Model = options.DEFAULT_MODEL,
+    device: options.Device = "cpu",
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
+    precision: options.Precision = None,
+    plan: options.Plan = "default",
+    peers: Annotated[
+        str,
+        typer.Option(
+            "--peers",
+            metavar="NAME,...",
+            help="Who runs beside it. CPU: onnxruntime, torch. GPU: torch, compile, autotune.",
+        ),
+    ] = "",
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Beside onnxruntime: --peers onnxruntime.")
+    ] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved rounds.")] = 30,
+    as_json: options.Json = False,
+) -> None:
+    """Time the network beside the same network in other software, in the same run.
+
+    The scores of all sides are compared before anything is timed.
+    """
+    from neocog.network.model import load_model
+
+    loaded = load_model(model)
+    names = [name.strip() for name in peers.split(",") if name.strip()]
+    result: Comparison | GpuComparison
+    where = devices.choose_device(device)
+    if where != "cpu":
+        from experiments.network.gpu import compare_on_gpu
+
+        result = compare_on_gpu(
+            loaded,
+            batch=batch,
+            precision=precision,
+            plans=(plan,),
+            number=int(where.partition(":")[2] or 0),
+            peers=["onnxruntime"] * onnx + names,
+            rounds=rounds,
+            host=True,
+            log=run.progress,
+        )
+    else:
+        from experiments.network.compare import compare
+
+        result = compare(loaded, batch=batch, rounds=rounds, onnx=onnx, peers=names)
+    if as_json:
+        print(to_json(result.to_dict()))
+        return
+    for line in result.lines():
+        print(line)
+
+
+@app.command("slayer")
+def bench_slayer(
+    device: options.Device = "auto",
+    data: Data = None,
+    model: options.Model = "neocog-small",
+    precision: options.Precision = None,
+    sections: Annotated[
+        str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
+    ] = "",
+    sizes: Annotated[
+        str,
+        typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed."),
+    ] = "",
+    output: Output = None,
+    quick: Less = False,
+    as_json: options.Json = False,
+) -> None:
+    """The GPU paper's experiments (Ikeda et al. 2011): S-layers on CPU and GPU, its future work.
+
+    Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
+    section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
+    """
+    from experiments.slayer.experiment import Options, check_sections, merged
+
+    earlier = _earlier(output)
+    wanted = Options(
+        device=devices.choose_device(device),
+        data=data,
+        model=model,
+        precision=precision or "fp16",
+        sections=tuple(_names(sections)),
+        quick=quick,
+    )
+    if sizes:
+        wanted = replace(wanted, sizes=tuple(sizes.split(",")))
+    check_sections(wanted.sections, wanted.on_gpu)
+
+    def keep(found: Result) -> None:  # sections that this run does not have stay
+        _written(merged(earlier, found), output)
+
+    _told("slayer", run.run("slayer", wanted, keep), as_json)
+
+
+@app.command("convpool")
+def bench_convpool(
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Operation counts alone: no GPU is needed.")
+    ] = False,
+    quick: Quick = False,
+    output: Output = None,
+    figures: Figures = None,
+    seconds: Seconds = USUAL_SECONDS,
+    tilings: Annotated[
+        Path | None,
+        typer.Option("--tilings", metavar="JSON", help="Write the quickest tilings of ours there."),
+    ] = None,
+    device: Cuda = "cuda",
+    as_json: options.Json = False,
+) -> None:
+    """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
+
+    Every system is checked against float64 before it is timed; exit code 1 if one of ours is
+    wrong or fails.
+    """
+    from experiments.convpool import experiment
+
+    _ready({"-o": output, "--tilings": tilings, "--figures": figures})
+    result = _run("convpool", cpu, quick, device, seconds, output)
+    _drawn("convpool", result, figures)
+    _written(experiment.tilings(result), tilings, indent=None)
+    _told("convpool", result, as_json)
+
+
+@app.command("winograd")
+def bench_winograd(
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Counts and lane census alone: no GPU is needed.")
+    ] = False,
+    quick: Quick = False,
+    output: Output = None,
+    figures: Figures = None,
+    seconds: Seconds = USUAL_SECONDS,
+    device: Cuda = "cuda",
+    launches: Annotated[
+        bool, typer.Option("--launches", help="Only launch the transforms, for a profiler.")
+    ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", metavar="CSV", help="Add a profile of --launches to --output."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Decomposed Winograd convolution (Lee and Kwak 2025) beside cuDNN and FFT.
+
+    Every way is checked against float64 before it is timed; exit code 1 if one is wrong or fails.
+    A profiler tells active lanes too: ncu --clock-control none --csv --page raw --metrics
+    smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
+    python -m neocog bench winograd --launches > lanes.csv
+    """
+    from experiments.winograd import experiment
+
+    if launches:
+        run.progress(f"{experiment.run_launches(number=_number(device))} transforms launched")
+        return
+    _ready({"-o": output, "--figures": figures})
+    if profile is not None:
+        result = experiment.with_profile(output, profile)
+        _written(result, output)
+    else:
+        result = _run("winograd", cpu, quick, device, seconds, output)
+    _drawn("winograd", result, figures)
+    _told("winograd", result, as_json)
+
+
+@app.command("all")
+def bench_all(
+    json_path: Annotated[
+        Path, typer.Option("--json", metavar="RESULTS", help="Write all results there, as JSON.")
+    ],
+    device: options.Device = "auto",
+    data: Data = None,
+    only: Annotated[
+        str, typer.Option("--only", metavar="NAME,...", help="Only these experiments.")
+    ] = "",
+    quick: Less = False,
+) -> None:
+    """Run every experiment of the papers; exit code 1 if anything fails or is wrong.
+
+    The file is written as results come; neocog bench report makes the page of it.
+    """
+    _ready({"--json": json_path})
+    where, names = devices.choose_device(device), _names(only)
+    words = [f"neocog bench all --device {where}", *["--quick"] * quick]
+    request = Request(device=where, quick=quick, data=data, command=" ".join(words))
+    _end(run.faults(run.run_all(names, request, partial(_written, path=json_path))))
+
+
+@app.command("report")
+def bench_report(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="What the experiments wrote.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="The page; pages of all tables and figures go beside it."
+        ),
+    ] = Path("experiments/README.md"),
+) -> None:
+    """Make the page of the experiments, every table and figure, from their results."""
+    for path in write_pages(run.load(results), output):
+        print(path)
+
+
+def _names(words: str) -> list[str]:
+    return [name.strip() for name in words.split(",") if name.strip()]
+
+
+def _number(device: str) -> int:
+    """Return which GPU is meant."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise UsageError(f"--device {device}: wanted cuda or cuda:N; add --cpu to do without one")
+    return int(number or 0)
+
+
+def _run(
+    name: str, cpu: bool, quick: bool, device: str, seconds: float, output: Path | None
+) -> Result:
+    """Run an experiment and keep its result; the command is told with the output's name alone."""
+    words = [f"neocog bench {name}", *["--cpu"] * cpu, *["--quick"] * quick]
+    words += [f"--device {device}"] * (device != "cuda")
+    words += [f"--seconds {seconds:g}"] * (seconds != USUAL_SECONDS)
+    words += [f"-o {output.name}"] if output is not None else []
+    where = "cpu" if cpu else f"cuda:{_number(device)}"
+    save = partial(_written, path=output)
+    result = run.run(name, Request(where, quick, seconds, command=" ".join(words)), save)
+    save(result)
+    return result
+
+
+def _earlier(path: Path | None) -> Result:
+    """Return what the S-layers' result file holds before a run."""
+    _ready({"-o": path})
+    if path is None or not path.exists():
+        return {}
+    found = run.load([path])
+    if list(found) != ["slayer"]:
+        raise InputError(f"{path}: a result of {', '.join(found)}; give another -o")
+    return found["slayer"]
+
+
+def _ready(places: dict[str, Path | None]) -> None:
+    """Make the folders that a run writes to, and see now that it can; places by their options."""
+    for option, place in places.items():
+        if place is not None:
+            check_output(place, option, folder=option == "--figures", make=True)
+
+
+def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:
+    """Write a result, whole or not at all, if a file was named."""
+    if path is not None:
+        with atomic_write(path) as stream:
+            stream.write(to_json(found, indent=indent).encode() + b"\n")
+
+
+def _drawn(name: str, result: Result, folder: Path | None) -> None:
+    if folder is not None:
+        draw(name, result, folder)
+
+
+def _told(name: str, result: Result, as_json: bool) -> None:
+    """Print a result, and end with exit code 1 if anything in it is wrong."""
+    print(to_json(result) if as_json else text(name, result))
+    _end(run.faults({name: result}))
+
+
+def _end(wrong: Sequence[str]) -> None:
+    for line in wrong:
+        run.progress(f"WRONG {line}")
+    if wrong:
+        raise typer.Exit(1)

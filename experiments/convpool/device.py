@@ -1,0 +1,136 @@
+"""A GPU as the experiment on convolution with pooling sees it: tensors, our kernels, clocks.
+
+PyTorch's tensors and CuPy's arrays share memory; kernels of both go onto PyTorch's stream, so that
+one CUDA graph holds them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.harness.builds import build_all
+from experiments.network.peers import Graph, kernels_of, set_precision
+from neocog.cuda.kernel import Array, Launch, Machine
+from neocog.cuda.launcher import gpu
+from neocog.errors import DeviceError
+
+Tensor = Any
+Run = Callable[[], Tensor]
+
+_GRAPH_MS = 0.4  # what one graph of repeats lasts, about
+_MOST_REPEATS = 40
+_HOLD = 200_000  # cycles
+_SAMPLES = 7
+_FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
+_FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
+
+
+class Device:
+    """GPU ``number`` through PyTorch and CuPy, from then on the current one of both."""
+
+    name = "cuda"
+
+    def __init__(self, number: int = 0) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceError(
+                "PyTorch finds no GPU: neocog bench convpool --cpu tells what needs none"
+            )
+        self.machine: Machine = gpu(number)
+        if number:
+            torch.cuda.set_device(number)
+            self.machine.xp.cuda.Device(number).use()
+        properties = torch.cuda.get_device_properties(number)
+        self.cache = int(getattr(properties, "L2_cache_size", 60 << 20))
+        self._flushed = torch.empty(int(self.cache * _FLUSH), dtype=torch.uint8, device=self.name)
+        self._flush_ms: float | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was measured on, beside what :mod:`neocog.evaluation.machine` tells."""
+        version = torch.backends.cudnn.version() or 0
+        major, minor, patch = version // 10000, version // 100 % 100, version % 100
+        return {
+            "torch": torch.__version__,
+            "CUDA": torch.version.cuda,
+            "cuDNN": f"{major}.{minor}.{patch}",
+            "L2": self.cache,
+            "multiprocessors": self.machine.processors,
+        }
+
+    def prepare(self, precision: str) -> None:
+        """Allow TF32 or not; let the library try its algorithms."""
+        set_precision(precision)
+
+    def warm(self, kernels: Any) -> None:
+        """Build kernels, in processes of their own, and load them."""
+        build_all(self.machine, kernels)
+        self.machine.prepare(kernels)  # type: ignore[attr-defined]
+
+    def array(self, tensor: Tensor) -> Array:
+        """Return a contiguous tensor as the array that our kernels take, in the same memory."""
+        xp = self.machine.xp
+        if tensor.dtype == torch.bfloat16:
+            return xp.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
+        return xp.from_dlpack(tensor)
+
+    def launch(self, launch: Launch) -> None:
+        """Enqueue one of our kernels on PyTorch's stream."""
+        stream = torch.cuda.current_stream().cuda_stream
+        with self.machine.xp.cuda.ExternalStream(stream):
+            self.machine.launch(launch)
+
+    def wait(self) -> None:
+        """Wait for all that is enqueued; errors of kernels come here."""
+        torch.cuda.synchronize()
+
+    def free(self) -> None:
+        """Give memory back that is held for reuse."""
+        torch.cuda.empty_cache()
+
+    def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
+        """Return the time of one run among many: the median over replays of a CUDA graph."""
+        ms = _once(run)
+        repeats = int(np.clip(_GRAPH_MS / max(ms, 1e-3), 1, _MOST_REPEATS))
+        graph = Graph(lambda: [run() for _ in range(repeats)][-1])
+        return 1e3 * _median(graph, samples) / repeats
+
+    def flushed_microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
+        """Return the time of one run that finds the L2 cache full of other things."""
+        if self._flush_ms is None:
+            self._flush_ms = _median(Graph(self._flush_only), 3 * samples)
+
+        def flush_and_run() -> Tensor:
+            for _ in range(_FLUSHED):
+                self._flushed.zero_()
+                found = run()
+            return found
+
+        spent = _median(Graph(flush_and_run), samples) - self._flush_ms
+        return 1e3 * max(spent, 0.0) / _FLUSHED
+
+    def _flush_only(self) -> Tensor:
+        for _ in range(_FLUSHED):
+            self._flushed.zero_()
+        return self._flushed
+
+    def kernels(self, run: Run) -> list[str]:
+        """Return the names of the kernels of one run, the longest first; none if nobody tells."""
+        return kernels_of(run)[:3]
+
+
+def _once(run: Run) -> float:
+    """Return milliseconds of one run, about: enough to tell how many runs a graph should hold."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.no_grad():
+        run()
+        torch.cuda._sleep(_HOLD)  # meanwhile the run is enqueued
+        start.record()
+        run()
+        end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
+
+
+def _median(graph: Graph, samples: int) -> float:
+    return float(np.median([graph.elapsed(2) for _ in range(samples)]))

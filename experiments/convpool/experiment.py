@@ -1,0 +1,97 @@
+"""``neocog bench convpool``: counts operations; on a GPU checks every system, then times it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from experiments.convpool.systems import (
+    CHECK,
+    KERNEL,
+    LABELS,
+    MISSING,
+    PADDING,
+    PAPER,
+    POOL,
+    SIZE,
+    Case,
+    counts,
+    quick_cases,
+    standard_cases,
+)
+from experiments.convpool.tables import plots, tables
+from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.run import Request
+from neocog.errors import DeviceError
+
+__all__ = ["asked", "faults", "measure", "plots", "tables", "tilings"]
+
+QUICK_SECONDS, START_SECONDS = 45.0, 150.0
+
+
+def asked(request: Request) -> Request:
+    """Return what is asked of this experiment where all are run."""
+    return request
+
+
+def measure(
+    request: Request,
+    *,
+    watch: Watch,
+    earlier: Result,
+    seconds: float,
+    save: Save,
+    cases: Iterable[Case] | None = None,
+) -> Result:
+    """Check every system against float64, then time it, at each configuration.
+
+    ``save`` takes the result after each; rows of ``earlier`` stay. When so many ``seconds`` have
+    gone, what is left is named in ``not_run``. ``cases`` are run instead of the standard ones.
+    """
+    result: Result = {
+        "experiment": "convpool",
+        **request.about(),
+        "sizes": {"size": SIZE, "kernel": KERNEL, "pool": POOL, "padding": PADDING},
+        "counts": counts(),
+        "paper": {
+            "ratio": PAPER,
+            "machine": "V100, CUDA 9.2, cuDNN 7.3",
+            "tables II, III": MISSING,
+        },
+        "rows": [],
+        **earlier,
+    }
+    if not request.on_gpu:
+        save(result)
+        return result
+    try:
+        from experiments.convpool.device import Device
+        from experiments.convpool.run import run_cases
+    except ModuleNotFoundError as missing:
+        raise DeviceError(
+            f"{missing.name} is not installed, and neocog bench convpool compares with it: "
+            "install neocog[bench] and neocog[cuda13], or use --cpu"
+        ) from None
+    device = Device(request.number)
+    result["facts"] = device.facts()
+    chosen = cases or (quick_cases() if request.quick else standard_cases())
+    run_cases(device, list(chosen), result, seconds=seconds, save=save, watch=watch)
+    return result
+
+
+def tilings(result: Result) -> list[Any]:
+    """Return the tilings of ours that were the quickest, as ``neocog.cuda`` takes them."""
+    found = (row["systems"].get("ours", {}).get("tiling") for row in result.get("rows", ()))
+    return [tiling for tiling in found if tiling]
+
+
+def faults(result: Result) -> list[str]:
+    """Return what is wrong: counts that are not the paper's, systems of ours that err or fail."""
+    counted = {row["channels"]: row["direct"] for row in result.get("counts", ())}
+    wrong = []
+    if counted.get(512, CHECK) != CHECK:
+        wrong.append(f"direct sum at 512 channels counts {counted[512]}, the paper {CHECK}")
+    for row in result.get("rows", ()):
+        where = f"{row['precision']} batch {row['batch']} channels {row['channels']}"
+        for name, found in row["systems"].items():
+            if found.get("wrong") or (name.startswith("ours") and "us" not in found):
+                wrong.append(f"{where}: {LABELS[name]}: {found.get('why', 'no figure')}")
+    return wrong

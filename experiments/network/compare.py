@@ -1,0 +1,172 @@
+"""The same network in neocog and in others on the CPU, in one run: first compared, then timed.
+
+All sides go from digits to answers: what onnxruntime does not do (enlarging the digits, deciding)
+is done for it by neocog's own functions. They are timed in turn on as many threads, a few passes
+at a time; the first pass after a change of sides finds the caches full of the other side and is
+not counted.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import NeocogError, UsageError
+from neocog.evaluation.timing import WARM_UP
+from neocog.network.decision import Answers, Decision, answers
+from neocog.network.engine import Engine
+from neocog.network.made import made_digits
+from neocog.network.model import Model
+from neocog.network.u0 import u0_from_digits
+
+TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
+PEERS = ("onnxruntime", "torch")
+PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
+TURN = 4  # passes that count in a turn
+COMPARED = 64  # digits that the outputs are compared on
+
+Digits = NDArray[np.uint8]
+Side = Callable[[Digits], Answers]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Times of the sides: milliseconds of each pass of ``batch`` digits.
+
+    ``difference``: the largest of a score of any side from ours, relative to the strongest score;
+    None with one side.
+    """
+
+    model: str
+    batch: int
+    threads: int
+    passes: dict[str, NDArray[np.float64]]
+    difference: float | None
+
+    def per_digit(self, side: str, percentile: float = 50.0) -> float:
+        """Milliseconds of a digit."""
+        return float(np.percentile(self.passes[side], percentile)) / self.batch
+
+    def ratios(self) -> dict[str, float]:
+        """Time of each peer by neocog's: above 1, neocog is faster."""
+        ours = self.per_digit("neocog")
+        return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of onnxruntime by neocog's."""
+        return self.ratios().get("onnxruntime")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog bench network --json`` prints it."""
+        return {
+            "model": self.model,
+            "batch": self.batch,
+            "threads": self.threads,
+            "passes": len(self.passes["neocog"]),
+            "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
+            "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
+            "ratio": self.ratio and round(self.ratio, 3),
+            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
+            "difference": self.difference,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """As ``neocog bench network`` prints it."""
+        yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"
+        if self.difference is not None:
+            yield f"scores differ by {self.difference:.1e} of the strongest"
+        yield f"{'':14s} {'median':>10} {'95 %':>10}   ms a digit"
+        for side in self.passes:
+            yield f"{side:14s} {self.per_digit(side):10.3f} {self.per_digit(side, 95):10.3f}"
+        for side, ratio in self.ratios().items():
+            yield f"neocog is {ratio:.2f} times as fast as {side}"
+
+
+def compare(
+    model: Model, *, batch: int, rounds: int, onnx: bool = False, peers: Sequence[str] = ()
+) -> Comparison:
+    """Time neocog, and the same network in ``peers``, onnxruntime or torch.
+
+    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is
+    short for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
+    NeocogError if two do not compute the same; then nothing is timed.
+    """
+    engine = Engine(model)
+    sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
+    difference = None
+    for peer in dict.fromkeys(("onnxruntime", *peers) if onnx else peers):
+        if peer not in PEERS:
+            raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
+        make = _onnxruntime if peer == "onnxruntime" else _torch
+        sides[peer] = make(model, engine.threads)
+        difference = max(difference or 0.0, _difference(peer, sides["neocog"], sides[peer]))
+    digits = made_digits(batch)
+    for side in sides.values():
+        for _ in range(WARM_UP):
+            side(digits)
+    passes: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            time.sleep(PAUSE)
+            side(digits)
+            for _ in range(TURN):
+                start = time.perf_counter()
+                side(digits)
+                passes[name].append(1e3 * (time.perf_counter() - start))
+    measured = {name: np.array(times) for name, times in passes.items()}
+    return Comparison(model.id, batch, engine.threads, measured, difference)
+
+
+def _onnxruntime(model: Model, threads: int) -> Side:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
+    from neocog.network.export import to_onnx
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        to_onnx(model), options, providers=["CPUExecutionProvider"]
+    )
+    decide = Decision(model)
+
+    def answer(digits: Digits) -> Answers:
+        us4 = session.run(None, {"u0": u0_from_digits(digits)[:, None]})[0]
+        return decide(us4.transpose(0, 2, 3, 1))
+
+    return answer
+
+
+def _torch(model: Model, threads: int) -> Side:
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    from neocog.learning.torch_network import Network
+
+    torch.set_num_threads(threads)
+    network = Network(model).freeze()
+
+    def answer(digits: Digits) -> Answers:
+        with torch.no_grad():
+            score = network(torch.from_numpy(digits)).numpy()
+        return answers(score, temperature=model.temperature)
+
+    return answer
+
+
+def _difference(peer: str, ours: Side, theirs: Side) -> float:
+    digits = made_digits(COMPARED)
+    want = ours(digits).score
+    difference = float(np.abs(theirs(digits).score - want).max() / max(float(want.max()), 1e-30))
+    if not difference <= TOLERANCE:
+        raise NeocogError(
+            f"{peer} computes other scores: they differ by {difference:.1e} of the strongest, "
+            f"where {TOLERANCE:.0e} is allowed; nothing was timed"
+        )
+    return difference

@@ -1,0 +1,320 @@
+"""The whole pass on a GPU beside PyTorch: first compared, then timed in one run.
+
+All sides go from uint8 digits on the GPU to scores on the GPU, each as one CUDA graph. The scores
+of every side, of the very pass that is timed, are held against those of the CPU engine first.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.harness.run import progress
+from neocog.errors import NeocogError, UsageError
+from neocog.network.engine import Engine
+from neocog.network.made import made_digits
+from neocog.network.model import Model
+
+Log = Callable[[str], None]
+Digits = NDArray[np.uint8]
+
+#: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
+TOLERANCES = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+#: Peers by name, and the mode of torch.compile that each is made with.
+PEERS = {"torch": None, "compile": "default", "autotune": "max-autotune-no-cudagraphs"}
+_TURN_MS = 3.0  # what one turn of a side takes, about
+_MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
+_INPUT_SETS = 4
+_COMPARED = 64  # digits of which the CPU engine says the scores; larger batches repeat them
+
+
+class Side(Protocol):
+    """One way to compute the answers of a batch on a GPU, ready to run again and again."""
+
+    def load(self, digits: Digits) -> None:
+        """Put a batch of digits (B, 28, 28) where the passes read it."""
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one pass by the GPU's own clock, over ``repeats`` in a row."""
+
+    def scores(self) -> NDArray[np.float32]:
+        """Return the scores (B, 10) of the digits last loaded."""
+
+    def trip(self, digits: Digits) -> NDArray[np.float32]:
+        """Return scores of digits that lie on the host: transfers, one pass, waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuComparison:
+    """Times of the sides at one batch size and precision.
+
+    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for
+    each round. ``differences``: the largest of a score from the CPU engine's, relative to the
+    strongest. ``notes``: how a peer was run, and which did not run.
+    """
+
+    model: str
+    precision: str
+    batch: int
+    passes: dict[str, NDArray[np.float64]]
+    differences: dict[str, float]
+    trips: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def us(self, side: str) -> float:
+        """Microseconds of a pass, the median."""
+        return 1e3 * float(np.median(self.passes[side]))
+
+    def ratios(self) -> dict[str, float]:
+        """Time of each peer by our quickest: above 1, ours is faster."""
+        ours = [name for name in self.passes if name.startswith("neocog")]
+        best = min(map(self.us, ours), default=np.inf)
+        return {name: self.us(name) / best for name in self.passes if ours and name not in ours}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog bench network --device cuda --json`` prints it."""
+        us = {side: self.us(side) for side in self.passes}
+        slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
+        trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
+        return {
+            "model": self.model,
+            "precision": self.precision,
+            "batch": self.batch,
+            "us": {side: round(value, 3) for side, value in us.items()},
+            "us_p95": {side: round(value, 3) for side, value in slow.items()},
+            "us_per_digit": {side: round(value / self.batch, 4) for side, value in us.items()},
+            "ratio": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
+            "trip_us": {side: round(value, 2) for side, value in trips.items()},
+            "difference": self.differences,
+            "notes": self.notes,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """As ``neocog bench network --device cuda`` prints it."""
+        yield f"{self.model}, batch {self.batch}, {self.precision}, one CUDA graph a pass"
+        yield f"{'':22s}{'us a pass':>12}{'us a digit':>12}{'difference':>12}"
+        for side in self.passes:
+            us = self.us(side)
+            yield f"{side:22s}{us:12.2f}{us / self.batch:12.3f}{self.differences[side]:12.1e}"
+        for side, ms in self.trips.items():
+            yield f"{side:22s}{1e3 * float(np.median(ms)):12.1f} us from host to host"
+        for side, ratio in self.ratios().items():
+            yield f"neocog is {ratio:.2f} times as fast as {side}"
+        for side, note in self.notes.items():
+            yield f"{side}: {note}"
+
+
+def compare_on_gpu(
+    model: Model,
+    *,
+    batch: int,
+    precision: str | None = None,
+    plans: Sequence[str] = ("default",),
+    peers: Sequence[str] = ("torch", "compile"),
+    rounds: int = 30,
+    host: bool = False,
+    number: int = 0,
+    digits: Digits | None = None,
+    log: Log = progress,
+) -> GpuComparison:
+    """Time our passes and the peers' on this machine's GPU.
+
+    Parameters
+    ----------
+    batch : int
+        Digits per pass.
+    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
+        By default the device's, as :class:`neocog.cuda.engine.CudaEngine` takes it.
+    plans : sequence of str
+        Plans of our engine; each is a side.
+    peers : sequence of {"torch", "compile", "autotune"}
+        PyTorch as it is, by torch.compile, and by torch.compile that tries more, which takes
+        minutes; all in CUDA graphs.
+    rounds : int
+        Turns of each side.
+    host : bool
+        Also time from host to host.
+    number : int
+        Which GPU.
+    digits : (N, 28, 28) ndarray of uint8, optional
+        What is read, some hundred digits; made ones if not given. How much of the network is
+        silent, and so the time, depends on it.
+
+    Raises
+    ------
+    DeviceError
+        If there is no GPU.
+    UsageError
+        If precision, plan or peer are unknown, or torch is missing or finds no such GPU.
+    NeocogError
+        If a side computes something else; then nothing is timed.
+    """
+    _check_peers(peers, number)
+    precision = _precision(precision, number)
+    sides: dict[str, Side] = {}
+    notes: dict[str, str] = {}
+    for plan in plans:
+        make = partial(_ours, model, batch, precision, plan, number)
+        failure = _add(sides, notes, f"neocog {plan}", make)
+        if failure is not None and len(plans) == 1:
+            raise failure
+    sets = _sets(batch, digits)
+    _add_peers(sides, notes, model, sets[0], precision, peers, number, log)
+    differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
+    passes = race(sides, sets, rounds=rounds)
+    times = trips(sides, sets, rounds=rounds) if host else {}
+    return GpuComparison(model.id, precision, batch, passes, differences, times, notes)
+
+
+def race(
+    sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
+) -> dict[str, NDArray[np.float64]]:
+    """Return milliseconds of a pass, one for each round, by side.
+
+    The sides take turns, so that a clock that slows down slows all of them; each turn takes the
+    next input set.
+    """
+    repeats = {}
+    for name, side in sides.items():
+        side.load(sets[0])
+        once = side.elapsed(3)
+        repeats[name] = int(np.clip(_TURN_MS / max(once, 1e-3), 3, _MOST_REPEATS))
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, side in sides.items():
+            side.load(sets[turn % len(sets)])
+            times[name].append(side.elapsed(repeats[name]))
+    return {name: np.array(ms) for name, ms in times.items()}
+
+
+def trips(
+    sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
+) -> dict[str, NDArray[np.float64]]:
+    """Return milliseconds from digits on the host to scores on the host, by the host's clock."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, side in sides.items():
+            for again in range(4):
+                start = time.perf_counter()
+                side.trip(sets[turn % len(sets)])
+                if again:  # the first after a change of sides finds other caches
+                    times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: np.array(ms) for name, ms in times.items()}
+
+
+def differences_from_cpu(
+    model: Model, sides: dict[str, Side], digits: Digits, tolerance: float
+) -> dict[str, float]:
+    """Return how far each side's scores are from the CPU engine's, relative to the strongest.
+
+    A NeocogError says if one differs by more than ``tolerance``.
+    """
+    few = digits[:_COMPARED]
+    want = Engine(model).recognise(few).score
+    found: dict[str, float] = {}
+    for name, side in sides.items():
+        side.load(digits)
+        scores = side.scores()
+        whole = want[np.arange(len(digits)) % len(few)]
+        found[name] = float(np.abs(scores - whole).max() / max(float(want.max()), 1e-30))
+        if not found[name] <= tolerance:
+            raise NeocogError(
+                f"{name} computes other scores: they differ by {found[name]:.1e} of the strongest, "
+                f"where {tolerance:.0e} is allowed; nothing was timed"
+            )
+    return found
+
+
+def _sets(batch: int, digits: Digits | None) -> list[Digits]:
+    """Input sets for a batch; a batch of more than the compared digits repeats them."""
+    few = min(batch, _COMPARED)
+    if digits is None:
+        sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]
+    else:
+        sets = [
+            digits[i * few : (i + 1) * few] for i in range(min(_INPUT_SETS, len(digits) // few))
+        ]
+        if not sets:
+            raise UsageError(f"{len(digits)} digits came; wanted {few} or more")
+    return [some[np.arange(batch) % few] for some in sets]
+
+
+def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> Side:
+    from experiments.network.ours import OurSide
+
+    return OurSide(model, batch, precision=precision, plan=plan, number=number)
+
+
+def _add(
+    sides: dict[str, Side], notes: dict[str, str], name: str, make: Callable[[], Side]
+) -> Exception | None:
+    """Add a side; return and note why it does not run."""
+    try:
+        sides[name] = make()
+    except Exception as error:  # a side that fails must not cost the run of the others
+        notes[name] = f"did not run: {(str(error) or type(error).__name__).splitlines()[0]}"
+        return error
+    return None
+
+
+def _precision(wanted: str | None, number: int) -> str:
+    if wanted in TOLERANCES:
+        return wanted
+    from neocog.cuda.devices import numbers
+    from neocog.cuda.engine import precision_on
+    from neocog.cuda.launcher import gpu
+
+    return precision_on(gpu(numbers(f"cuda:{number}")[0]).arch, wanted)
+
+
+def _check_peers(peers: Sequence[str], number: int) -> None:
+    unknown = set(peers) - set(PEERS)
+    if unknown:
+        raise UsageError(
+            f"peer {sorted(unknown)[0]!r} does not run on a GPU; choose {', '.join(PEERS)}"
+        )
+    if not peers:
+        return
+    try:
+        import torch
+    except ImportError:
+        raise UsageError("torch is not installed; install neocog[bench]") from None
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if number >= found:
+        raise UsageError(
+            f"torch {torch.__version__} does not find GPU {number}; install a torch for the CUDA "
+            f"of the driver, or leave out --peers {','.join(peers)}"
+        )
+
+
+def _add_peers(
+    sides: dict[str, Side],
+    notes: dict[str, str],
+    model: Model,
+    digits: Digits,
+    precision: str,
+    peers: Sequence[str],
+    number: int,
+    log: Log,
+) -> None:
+    if not peers:
+        return
+    import torch
+
+    from experiments.network.peers import choices, quickest
+
+    torch.cuda.set_device(number)
+    found = choices(model, digits, precision, log)
+
+    def side(peer: str) -> Side:
+        best, choice = quickest(model, digits, precision, found, PEERS[peer])
+        notes[peer] = choice.words()
+        return best
+
+    for peer in peers:
+        log(f"{peer} {precision} batch {len(digits)}")
+        _add(sides, notes, peer, partial(side, peer))

@@ -1,0 +1,199 @@
+"""Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.engine import CudaEngine
+from neocog.cuda.kernel import Array, Layout
+from neocog.cuda.lanes import captured, enqueue
+from neocog.cuda.launcher import Gpu
+from neocog.cuda.measure import Timed
+from neocog.cuda.passes import Pass
+from neocog.cuda.plan import Shelf
+from neocog.cuda.rounding import bf16
+from neocog.network.arrays import to_numpy
+from neocog.network.model import Model
+from neocog.network.spec import LABELS
+
+Maps = Mapping[str, NDArray[np.floating[Any]]]
+
+_HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
+_HOLD_SOURCE = """
+extern "C" __global__ void hold(long long cycles) {
+    long long start = clock64();
+    while (clock64() - start < cycles) { }
+}
+"""
+
+
+class Recording:
+    """Launches on a stream of their own, captured as a CUDA graph and timed as one.
+
+    ``record`` enqueues them on the current stream; called before the capture and within it.
+    """
+
+    def __init__(self, gpu: Gpu, record: Callable[[], None]) -> None:
+        self._cuda = gpu.xp.cuda
+        self.stream = self._cuda.Stream(non_blocking=True)
+        with gpu.current():
+            with self.stream:
+                record()
+            self.stream.synchronize()
+            with captured(self.stream) as graphs:
+                record()
+            self._hold = gpu.xp.RawKernel(_HOLD_SOURCE, "hold")
+        self._graph: Any = graphs[0]
+
+    def replay(self) -> None:
+        """Enqueue it once."""
+        self._graph.launch(self.stream)
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one replay, over ``repeats`` in a row."""
+        start, end = self._cuda.Event(), self._cuda.Event()
+        with self.stream:
+            self.replay()
+            self._hold((1,), (1,), (np.int64(_HOLD * repeats),))
+            start.record()
+            for _ in range(repeats):
+                self.replay()
+            end.record()
+        end.synchronize()
+        ms: float = self._cuda.get_elapsed_time(start, end) / repeats
+        return ms
+
+
+class OurSide:
+    """``batch`` digits a pass of our engine; a :class:`experiments.network.gpu.Side`.
+
+    A batch beyond the plan's chunk goes through the pass in chunks, as the engine does it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        *,
+        precision: str,
+        plan: str = "default",
+        number: int = 0,
+    ) -> None:
+        self._batch = batch
+        self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
+        runner = self._engine.runner(number)
+        self._gpu = gpu = runner.gpu
+        with gpu.current():
+            chunk = min(batch, runner.chunk)
+            self.chunk = chunk
+            steps = runner.shelf.choose(runner.plan, chunk)
+            self.versions = {step.writes: step.version for step in steps}
+            layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
+            self._pass = Pass(gpu, steps, layouts, chunk, part, late)
+            self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
+            gpu.warmup(self._pass.launches)
+            self._recording = Recording(gpu, self._record)
+
+    def _ends(self, name: str) -> Array:
+        """Return the array of the whole batch: the pass's own, or one that chunks are cut from."""
+        own = self._pass.arrays[name]
+        if self.chunk == self._batch:
+            return own
+        return self._gpu.xp.zeros((self._batch, *own.shape[1:]), own.dtype)
+
+    def _record(self) -> None:
+        arrays = self._pass.arrays
+        if self.chunk == self._batch:
+            enqueue(self._gpu, self._pass.launches)
+            return
+        for start in range(0, self._batch, self.chunk):
+            part = slice(start, min(start + self.chunk, self._batch))
+            count = part.stop - part.start
+            self._copy(arrays["digits"][:count], self._digits[part])
+            enqueue(self._gpu, self._pass.launches)
+            self._copy(self._answers[part], arrays["answers"][:count])
+
+    def _copy(self, target: Array, source: Array) -> None:
+        runtime = self._gpu.xp.cuda.runtime
+        stream = self._gpu.xp.cuda.get_current_stream().ptr
+        runtime.memcpyAsync(
+            target.data.ptr, source.data.ptr, source.nbytes, runtime.memcpyDeviceToDevice, stream
+        )
+
+    def load(self, digits: NDArray[np.uint8]) -> None:
+        """Put a batch of digits on the GPU."""
+        with self._gpu.current():
+            self._digits[...] = self._gpu.xp.asarray(digits)
+            self._gpu.xp.cuda.get_current_stream().synchronize()
+
+    def elapsed(self, repeats: int) -> float:
+        """Return milliseconds of one pass."""
+        return self._recording.elapsed(repeats)
+
+    def scores(self) -> NDArray[np.float32]:
+        """Return the scores of the digits last loaded."""
+        self._recording.replay()
+        self._recording.stream.synchronize()
+        found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
+        return found
+
+    def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return scores of digits on the host."""
+        found: NDArray[np.float32] = self._engine.recognise(digits, batch=self._batch).score
+        return found
+
+
+class StepRun:
+    """One step of the pass, e.g. ``"US2"``, version ``"winograd"``, fed with what it may read.
+
+    ``before`` has ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps (B, K, H, W) by
+    layer.
+    """
+
+    def __init__(
+        self, shelf: Shelf, stage: str, version: str, before: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self._gpu = gpu = cast("Gpu", shelf.machine)
+        self.step = shelf.step(stage, version)
+        batch = len(before[self.step.reads])
+        with gpu.current():
+            self._pass = Pass(gpu, [self.step], shelf.layouts, batch)
+            source = self._pass.arrays[self.step.reads]
+            given = before[self.step.reads]
+            if self.step.reads in shelf.layouts:
+                given = stored(given, shelf.layouts[self.step.reads])
+            source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
+            gpu.xp.cuda.get_current_stream().synchronize()
+            gpu.warmup(self._pass.launches)
+
+    def maps(self) -> NDArray[np.float32]:
+        """Return what the step writes, (B, K, H, W)."""
+        with self._gpu.current():
+            self._pass.run()
+            found: NDArray[np.float32] = to_numpy(self._pass.maps(self.step.writes))
+            return found
+
+    def error(self, want: Maps) -> float:
+        """Return the largest error relative to the strongest response."""
+        r = want[self.step.writes]
+        return float(np.abs(self.maps() - r).max() / np.abs(r).max())
+
+    def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
+        """Return the time of the step alone, ``repeats`` of them in a graph: the median."""
+        launches = tuple(self._pass.launches)
+        stream = self._gpu.xp.cuda.Stream(non_blocking=True)
+        with self._gpu.current():
+            timed = Timed(self._gpu, partial(enqueue, self._gpu, launches), repeats, stream)
+            return 1e3 * float(np.median([timed.sample() for _ in range(rounds)]))
+
+
+def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:
+    """Return maps (B, K, H, W) as a layout stores them, border and spare channels 0."""
+    out = np.zeros(layout.shape(len(maps)), np.float32)
+    inside = slice(layout.border, layout.border + layout.size)
+    out[:, inside, inside, : layout.planes] = maps.transpose(0, 2, 3, 1)
+    held: NDArray[Any] = bf16(out) if layout.dtype == "bfloat16" else out.astype(layout.storage)
+    return held

@@ -1,0 +1,106 @@
+"""Hardware counters of the ladder's kernels, by Nsight Compute where it is installed.
+
+:func:`counters` starts :func:`main`, which launches every rung once on every stage, under ``ncu``
+and reads what it says.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.harness import ncu
+from experiments.harness.run import progress
+from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
+from neocog.cuda.s_paper import VERSIONS
+from neocog.jsontext import to_json
+from neocog.programs import python
+
+#: What is asked of the profiler, and what the tables call it: (name, factor).
+METRICS = {
+    "gpu__time_duration.sum": ("us", 1e6),
+    "smsp__inst_executed.sum": ("1000 warp instructions", 1e-3),
+    "smsp__issue_active.avg.pct_of_peak_sustained_active": ("% of issue slots", 1.0),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("% of warps", 1.0),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ("1000 sectors loaded", 1e-3),
+    "l1tex__t_sector_hit_rate.pct": ("% of sectors in L1", 1.0),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("1000 turns of shared memory", 1e-3),
+    "dram__bytes.sum": ("kB of memory", 1e-3),
+}
+_NCU = ("ncu", "/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
+_SECONDS = 75
+_ROOT = str(Path(__file__).parents[2])
+_LAUNCH = f"""import sys; sys.path.insert(0, {_ROOT!r})
+from experiments.slayer.counters import main; main()"""
+
+
+def counters(
+    size: str,
+    places: Mapping[tuple[str, str], int],
+    data: Path | None,
+    *,
+    number: int = 0,
+) -> list[dict[str, Any]]:
+    """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
+
+    ``places``: places a block by stage and version, as the trial found. Empty, with a line that
+    says so, where ncu is not installed or gives nothing.
+    """
+    program = next((path for name in _NCU if (path := shutil.which(name))), None)
+    if program is None:
+        progress("counters: ncu is not installed")
+        return []
+    wanted = {
+        "size": size,
+        "places": [[*key, n] for key, n in places.items()],
+        "data": str(data) if data else None,
+        "number": number,
+    }
+    command = [program, "--csv", "--page", "raw", "--clock-control", "none", "-k",
+               "regex:^s_paper", "--metrics", ",".join(METRICS), *python(
+                   "-c", _LAUNCH, to_json(wanted))]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    rows = list(read(done.stdout, list(launched())))
+    if not rows:
+        tail = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        progress(f"counters: ncu gives none ({' '.join(tail)})")
+    return [{"planes": size, **row} for row in rows]
+
+
+def launched() -> Iterator[tuple[str, str]]:
+    """Yield stage and version of each kernel in the order of :func:`main`."""
+    for stage in STAGES:
+        for version in VERSIONS:
+            yield stage, version
+
+
+def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each launch of what ncu printed as CSV; T1's inhibition is no rung."""
+    own = ncu.launches(text, "s_paper_", but="s_paper_v")
+    for (stage, version), row in zip(order, own, strict=False):
+        found: dict[str, Any] = {"stage": stage, "system": version}
+        yield found | {
+            name: row[metric] * factor
+            for metric, (name, factor) in METRICS.items()
+            if metric in row
+        }
+
+
+def main() -> None:
+    """Launch what the argument names."""
+    from experiments.network.ours import StepRun
+    from neocog.cuda.launcher import gpu
+    from neocog.cuda.s_paper import Ladder
+
+    wanted = json.loads(sys.argv[1])
+    places = {(stage, version): n for stage, version, n in wanted["places"]}
+    digits, _ = find_digits(Path(wanted["data"]) if wanted["data"] else None, 1)
+    fed = Fed(networks([wanted["size"]])[wanted["size"]], digits)
+    device = gpu(wanted.get("number", 0))
+    with device.current():
+        shelf = Ladder(device, fed.model, places)
+        for stage, version in launched():
+            StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()

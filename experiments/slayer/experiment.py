@@ -1,0 +1,291 @@
+"""The GPU paper's experiments on the S-layers, each a section of one result.
+
+Ikeda et al. (2011) and what they name as future work. Every system is checked against float64
+before it is timed; a section that fails is noted, and the next begins.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any
+
+from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.run import Request, progress
+from experiments.slayer import cpu as slayer_cpu
+from experiments.slayer import future
+from experiments.slayer.counters import counters
+from experiments.slayer.gpu import Bench, best_places
+from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
+from experiments.slayer.silence import silence
+from experiments.slayer.tables import plots, tables
+from neocog.cuda.engine import CudaEngine
+from neocog.cuda.launcher import Gpu, gpu
+from neocog.errors import DeviceError, UsageError
+from neocog.network.model import Model, load_model
+from neocog.network.registry import list_models
+
+__all__ = ["asked", "faults", "measure", "plots", "tables"]
+
+Row = dict[str, Any]
+
+#: Digits whose maps the S-layers are fed with.
+_FED = 32
+#: Batches that layers are timed on.
+_BATCHES = (1, 256)
+
+
+#: Seconds until everything is ended, whatever it does.
+_MOST_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Request):
+    """What to measure; ``sections``: which, empty for all that the device can do."""
+
+    seconds: float = _MOST_SECONDS
+    model: str = "neocog-small"
+    precision: str = "fp16"
+    sizes: tuple[str, ...] = tuple(SIZES)
+    sections: tuple[str, ...] = ()
+
+
+def asked(request: Request) -> Options:
+    """Return what is asked of this experiment where all are run."""
+    own = {field.name: getattr(request, field.name) for field in fields(request)}
+    return Options(**{**own, "seconds": _MOST_SECONDS})
+
+
+class Sections:
+    """The sections, a method each, and what they share."""
+
+    def __init__(self, options: Options, watch: Watch) -> None:
+        self.options, self.watch = options, watch
+        #: Takes the rows of the section at work, before it is through.
+        self.so_far: Callable[[Any], None] = lambda rows: None
+        self.quick = quick = options.quick
+        self.digits, self.source = find_digits(options.data, _FED if quick else PAPER_DIGITS)
+        some = self.digits[: 8 if quick else _FED]
+        self.fed = {size: Fed(model, some) for size, model in networks(options.sizes).items()}
+        self.tried: list[Row] = []
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        """The GPU that single kernels run on."""
+        return gpu(self.options.number)
+
+    @cached_property
+    def model(self) -> Model:
+        """Whose whole passes are timed."""
+        return load_model(self.options.model)
+
+    @cached_property
+    def engine(self) -> CudaEngine:
+        """The engine on all GPUs that were asked for."""
+        return CudaEngine(self.model, device=self.options.device, precision=self.options.precision)
+
+    def silence(self) -> list[Row]:
+        """Table 8: how much of each S-layer's input is silent, for every shipped model."""
+        digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
+        models = [load_model(entry.name) for entry in list_models()]
+        return [{"model": m.id, **row} for m in models for row in silence(m, digits)]
+
+    def cpu(self) -> list[Row]:
+        """Tables 6 and 7: CPU S, F and G, our CPU engine."""
+        return [
+            {"planes": size, **row}
+            for size, fed in self.fed.items()
+            for row in (*slayer_cpu.rivals(fed, quick=self.quick), *slayer_cpu.our_engine(fed))
+        ]
+
+    def cpu_frame(self) -> list[Row]:
+        """One character and a frame's eight on the CPU engine, one thread and two."""
+        return [
+            {"model": self.model.id, **slayer_cpu.frame(self.model, self.digits, threads=n)}
+            for n in (1, 2)
+        ]
+
+    def ladder(self) -> dict[str, list[Row]]:
+        """Fig. 6 and Table 5: block sizes tried, the ladder, our versions."""
+        batches = (1,) if self.quick else _BATCHES
+        self.tried = []
+        found: dict[str, list[Row]] = {"trial": self.tried, "rows": []}
+
+        def keep(name: str, size: str, rows: list[Row]) -> None:
+            found[name] += [{"planes": size, **row} for row in rows]
+            self.so_far(found)
+
+        for size, fed in self.fed.items():
+            self.watch.doing(f"kernels of {size}", _BUILDING)
+            bench = Bench(self.gpu, fed, self.watch)
+            bench.prepare(batches)
+            tried = bench.trial(quick=self.quick)
+            keep("trial", size, tried)
+            keep("rows", size, bench.ladder(best_places(tried), batches))
+            keep("rows", size, bench.ours(batches))
+        return found
+
+    def counters(self) -> list[Row]:
+        """Hardware counters of the ladder, the block sizes those that the trial found."""
+        size = next(iter(self.fed))
+        places = best_places([row for row in self.tried if row["planes"] == size])
+        return counters(size, places, self.options.data, number=self.options.number)
+
+    def compact(self) -> list[Row]:
+        """Our tensor-core kernel with silent cells left out and not."""
+        batches = (8,) if self.quick else (1, 8, 256)
+        return [
+            {"planes": size, **row}
+            for size, fed in self.fed.items()
+            for row in Bench(self.gpu, fed, self.watch).compact(batches)
+        ]
+
+    def character(self) -> list[Row]:
+        """One whole character and a frame's eight, transfers apart."""
+        precision, number = self.options.precision, self.options.number
+        return future.character(self.model, self.digits, precision, number)
+
+    def in_flight(self) -> list[Row]:
+        """Characters in flight through the stages."""
+        counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
+        return future.in_flight(self.engine.runners[0], self.digits, counts)
+
+    def overlap(self) -> list[Row]:
+        """Transfers beside work."""
+        return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
+
+    def devices(self) -> list[Row]:
+        """Several GPUs."""
+        each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
+        return future.devices(self.engine, self.digits, each, repeats, seconds)
+
+    def energy(self) -> list[Row]:
+        """Power and energy."""
+        seconds = 0.4 if self.quick else 4.0
+        return future.energy(self.engine, self.digits, seconds, self.options.number)
+
+
+#: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.
+_BUILDING, _ON_GPU, _ON_CPU = 180.0, 120.0, 900.0
+QUICK_SECONDS, START_SECONDS = _MOST_SECONDS, _ON_CPU
+#: Sections that need no GPU, and those that do, in order.
+ON_CPU = ("silence", "cpu", "cpu_frame")
+ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
+
+
+def measure(
+    options: Options,
+    *,
+    watch: Watch,
+    earlier: Result,
+    seconds: float,
+    save: Save,
+) -> Result:
+    """Run the sections, whatever time they take; those that ``earlier`` has are done.
+
+    ``save`` takes the result after each section and, of long ones, before they are through
+    (``partial`` names such a section). The result has ``experiment``, where and when, ``digits``,
+    ``sections`` by name, ``failures``.
+    """
+    names = options.sections or (ON_CPU + ON_GPU if options.on_gpu else ON_CPU)
+    check_sections(names, options.on_gpu)
+    watch.doing("digits and their maps", _ON_CPU)
+    bench = Sections(options, watch)
+    result: dict[str, Any] = {
+        "experiment": "slayer",
+        **replace(options, command=_command(options)).about(),
+        "model": bench.model.id,
+        "precision": options.precision,
+        "digits": bench.source,
+        "networks": {size: fed.model.name for size, fed in bench.fed.items()},
+        "sections": {},
+        "failures": {},
+        **earlier,
+    }
+    done = {*result["sections"], *result["failures"]} - {result.pop("partial", None)}
+    ladder = result["sections"].get("ladder", {})
+    bench.tried = list(ladder.get("trial", ()))
+    for name in names:
+        if name in done:
+            continue
+        progress(f"section {name}")
+
+        def so_far(rows: Any, name: str = name) -> None:
+            result["sections"][name] = rows
+            save({**result, "partial": name})
+
+        bench.so_far = so_far
+        why = watch.why_not(f"section {name}")
+        watch.doing(f"section {name}", _ON_GPU if name in ON_GPU else _ON_CPU)
+        try:
+            if why is not None:
+                raise DeviceError(why)
+            with bench.gpu.current() if name in ON_GPU else nullcontext():
+                result["sections"][name] = getattr(bench, name)()
+        except Exception as failure:  # the other sections still run; it is told at the end
+            traceback.print_exc()
+            result["failures"][name] = f"{type(failure).__name__}: {failure}"
+            if name in ON_GPU and why is None:
+                watch.check(f"section {name}", partial(_healthy, bench))
+        save(result)
+    return result
+
+
+def _healthy(bench: Sections) -> None:
+    """Raise if the device no longer works."""
+    getattr(bench.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
+
+
+def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with the sections of an earlier one that it does not have.
+
+    ``from`` tells of each section what made it: command, machine, commit, model and the like.
+    """
+    keys = ("command", "machine", "cpu", "date", "commit", "digits", "model", "precision")
+    own = {key: result.get(key) for key in keys}
+    made = dict.fromkeys(result["sections"], own)
+    older = {name: rows for name, rows in earlier.get("sections", {}).items() if name not in made}
+    before = {key: earlier.get(key) for key in keys}
+    origins = {name: earlier.get("from", {}).get(name, before) for name in older}
+    first = earlier if earlier.get("machine") and len(older) > len(made) else result
+    of_one_run = ("partial", "broken")
+    return {
+        **{key: value for key, value in earlier.items() if key not in of_one_run},
+        **result,
+        **{key: first.get(key) for key in keys},
+        "sections": {**older, **result["sections"]},
+        "from": {**origins, **made},
+    }
+
+
+def check_sections(names: Sequence[str], on_gpu: bool) -> None:
+    """Raise a UsageError unless these sections are there and the device can do them."""
+    for name in names:
+        if name not in ON_CPU + ON_GPU:
+            known = ", ".join(ON_CPU + ON_GPU)
+            raise UsageError(f"slayer has no section {name!r}; choose {known}")
+        if name in ON_GPU and not on_gpu:
+            raise UsageError(f"section {name!r} needs a GPU: --device cuda")
+
+
+def faults(result: dict[str, Any]) -> list[str]:
+    """Return a line for every section that failed and every row that is wrong."""
+    lines = [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
+    for name, section in result.get("sections", {}).items():
+        rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \
+            else section  # fmt: skip
+        for row in rows:
+            if row.get("passed") is False or row.get("same") is False:
+                facts = {k: v for k, v in row.items() if k not in ("us", "counts")}
+                lines.append(f"{name}: {facts}")
+    return lines
+
+
+def _command(options: Options) -> str:
+    words = ["neocog bench slayer", f"--device {options.device}"]
+    if options.data is not None:
+        words.append("--data DATA")
+    if options.sections:
+        words.append(f"--sections {','.join(options.sections)}")
+    return " ".join(words + ["--quick"] * options.quick)

@@ -1,0 +1,120 @@
+"""What the S-layers' experiments are fed with: networks of the paper's sizes, digits, maps."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import NeocogError, UsageError
+from neocog.network import reference
+from neocog.network.engine import Engine
+from neocog.network.made import made_digits
+from neocog.network.model import Model, SWeights, load_model
+from neocog.network.spec import REJECT
+from neocog.network.u0 import u0_from_digits
+
+#: The S-layers, and the layer that each reads.
+STAGES = {"US1": "UG", "US2": "UC1", "US3": "UC2", "US4": "UC3"}
+#: K2/K3/K4 of the paper's networks (400 and 3000 digits learned), and whose planes stand in.
+SIZES = {"26/78/70": "neocog-small", "39/110/103": "fukushima"}
+#: Characters that the paper's figures are the mean of.
+PAPER_DIGITS = 400
+
+
+def sized(model: Model, planes: Sequence[int]) -> Model:
+    """Return a network with K2, K3, K4 planes in US2, US3, US4, made of a model's own.
+
+    Planes are taken evenly from the model's (those of US4 that answer to digits first), again and
+    again where more are wanted.
+    """
+    layers, before = [model.s[0]], np.arange(len(model.s[0].reference))
+    labels = model.labels
+    for i, (layer, count) in enumerate(zip(model.s[1:], planes, strict=True), start=1):
+        there = np.arange(len(layer.reference))
+        if i == 3:
+            there = np.flatnonzero(labels != REJECT)
+        kept = there[np.arange(count) * len(there) // count if count <= len(there)
+                     else np.arange(count) % len(there)]  # fmt: skip
+        x = np.ascontiguousarray(layer.reference[kept][:, before])
+        layers.append(SWeights(x, layer.c, layer.threshold, layer.q))
+        before = kept
+    s1, s2, s3, s4 = layers
+    gains = None if model.gains is None else model.gains[before]
+    name = f"{model.name} {'/'.join(map(str, planes))}"
+    return replace(
+        model, name=name, s=(s1, s2, s3, s4), labels=labels[before], gains=gains, version=""
+    )
+
+
+def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
+    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``.
+
+    A UsageError if a size is none.
+    """
+    found = {}
+    for size in sizes:
+        if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
+            raise UsageError(f"a network of size {size!r}; wanted K2/K3/K4, such as 26/78/70")
+        planes = [int(k) for k in size.split("/")]
+        found[size] = sized(load_model(SIZES.get(size, "neocog-small")), planes)
+    return found
+
+
+def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
+    """Return digits (N, 28, 28) and what they are: MNIST's first training digits, else made ones.
+
+    ``data`` is a folder that holds ``mnist``; None: where it was fetched to.
+    """
+    from neocog.learning.datasets import open_digits
+
+    try:
+        source = str(data / "mnist") if data is not None else "mnist"
+        images = open_digits(source, split="train").images[:count]
+        return images, f"the first {len(images)} training digits of MNIST"
+    except (NeocogError, OSError):
+        if data is not None:
+            raise
+        return made_digits(count, seed=7), f"{count} made digits (MNIST is not here)"
+
+
+class Fed:
+    """Maps of digits (N, 28, 28) in every layer; the S-layers' answers by the float64 equations."""
+
+    def __init__(self, model: Model, digits: NDArray[np.uint8]) -> None:
+        self.model, self.digits = model, digits
+        self._want: dict[tuple[str, int], NDArray[np.float64]] = {}
+
+    @cached_property
+    def maps(self) -> dict[str, NDArray[np.float32]]:
+        """Every layer's maps (N, K, H, W) by the CPU engine."""
+        return Engine(self.model).maps(u0_from_digits(self.digits))
+
+    def before(self, stage: str, digits: slice | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return the maps that a stage reads, of some digits."""
+        name = STAGES[stage]
+        return {name: np.ascontiguousarray(self.maps[name][digits])}
+
+    def want(self, stage: str, count: int) -> NDArray[np.float64]:
+        """Return the stage's responses to the first digits' maps, float64 (count, K, H, W)."""
+        if (stage, count) not in self._want:
+            i = int(stage[-1]) - 1
+            layer, spec = self.model.s[i], self.model.spec.s[i]
+            self._want[stage, count] = reference.s_response(
+                self.maps[STAGES[stage]][:count].astype(np.float64),
+                layer.reference.astype(np.float64),
+                layer.c.astype(np.float64),
+                threshold=layer.threshold,
+                q=layer.q,
+                padding=spec.padding,
+            )
+        return self._want[stage, count]
+
+
+def error(got: NDArray[Any], want: NDArray[np.float64]) -> float:
+    """Return the largest difference relative to the strongest response."""
+    return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))

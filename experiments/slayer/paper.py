@@ -1,0 +1,40 @@
+"""The figures that the GPU paper gives (Ikeda et al. 2011), beside which ours stand."""
+
+#: Table 2: planes of US2, US3, US4.
+SIZE = "26/78/70"
+#: Table 5: microseconds of S1 .. S4 on a GTX 280.
+GPU_US = {
+    "T1": (346, 1340, 1980, 2220),
+    "T3": (388, 769, 721, 1270),
+    "T4": (177, 573, 667, 847),
+    "T5": (168, 547, 627, 736),
+}
+#: Section 5.7: B against CPU F, least and most over the stages; T5 reaches 8 to 20.
+B_OVER_F = (3.3, 6.3)
+#: Section 6.1: threads per block that were best for T4.
+BEST_THREADS = (64, 54, 78, 70)
+#: Table 6: milliseconds, MB/s and MFLOPS of S1 .. S4 on a Core2 Duo at 2.33 GHz.
+CPU_MS = {
+    "CPU S": (29.7, 116, 144, 32.9),
+    "CPU F": (3.33, 6.91, 9.98, 6.01),
+    "CPU G": (23.0, 72.5, 131, 46.0),
+}
+CPU_MB_S = {"CPU S": (586, 555, 532, 543), "CPU F": (600, 551, 529, 570)}
+CPU_MFLOPS = {"CPU S": (179, 194, 145, 129), "CPU F": (181, 189, 147, 206)}
+#: Section 6.2: cache blocking of F, percent quicker, least and most.
+BLOCKING = (-1.5, 3.4)
+#: Table 8: share of inputs that are not silent, all and S1 .. S4.
+HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
+#: Section 5.2: reads and writes of u_S of a character, in millions: scatter (F), gather (T).
+SCATTER, GATHER = (2.0, 1.9), (0.0, 0.14)
+#: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
+CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
+#: Table 1: year, who, what on, picture, what it says, seconds of a character.
+EARLIER = (
+    (1990, "Ito, Fukushima, Miyake", "38 nCUBE processors", "19x19", "8 characters/s", 1 / 8),
+    (1991, "Omori, Sato", "4 transputers", "17x17", "3 s", 3.0),
+    (2004, "Kimura, Takahashi, Nakamura", "FPGA", "27x20", "9 frames/s", 1 / 9),
+    (2008, "Poli et al., 6 layers", "GPU", "57x57", "118 ms", 0.118),
+    (2008, "Billconan, Kavinguy, 5 layers", "GPU", "29x29", "1.6 ms", 1.6e-3),
+    (2011, "Ikeda et al., 10 layers", "GTX 280", "65x65", "3.4 ms", 3.4e-3),
+)

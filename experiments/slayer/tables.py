@@ -1,0 +1,399 @@
+"""Tables and plots of the S-layers' experiments."""
+
+from collections.abc import Iterable, Sequence
+from math import fsum
+
+from experiments.harness.pages import MEASURED, NONE, Plot, Row, Table, measured, show, table
+from experiments.slayer import paper
+from experiments.slayer.inputs import STAGES
+from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_of, systems
+
+#: Stages as the paper calls them.
+SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
+MANY = "256"
+_SHOWN = ("T1", "T3", "T4", "T5", "skip", "ours, auto, fp32", "ours, auto, fp16")
+#: What the sections on a GPU measure, in words.
+_ON_GPU = {
+    "ladder": "the ladder",
+    "counters": "hardware counters",
+    "compact": "silent cells left out on tensor cores",
+    "character": "one whole character and a frame's eight on the GPU, from host to host",
+    "in_flight": "characters in flight",
+    "overlap": "transfers beside work",
+    "devices": "several GPUs",
+    "energy": "energy",
+}
+
+
+def tables(result: Row) -> dict[str, Table]:
+    """Return all tables by name."""
+    found: dict[str, Table] = {"measured": _measured(result)}
+    rows = rows_of(result, "ladder", "rows")
+    sizes = list(dict.fromkeys(row["planes"] for row in rows))
+    if rows:
+        size = paper.SIZE if paper.SIZE in sizes else sizes[0]
+        found["ladder"] = _ladder_in_short([row for row in rows if row["planes"] == size])
+    for size in sizes:
+        own = [row for row in rows if row["planes"] == size]
+        for batch in own[0]["us"]:
+            found[f"ladder {size} batch {batch}"] = _ladder(own, batch, size)
+    gains: Table = [("T1 / T5", *SHORT.values())]
+    for size in sizes:
+        by = systems_of([row for row in rows if row["planes"] == size], "1")
+        us = [[by.get(name, {}).get(s, {}).get("us", {}).get("1") for name in ("T1", "T5")]
+              for s in STAGES]  # fmt: skip
+        gains.append((size, *(f"{a / b:.2f}" if a and b else NONE for a, b in us)))
+    sections = result["sections"]
+    counters = sections.get("counters", ())
+    kinds = [name for name in (counters or [{}])[0] if name not in ("planes", "stage", "system")]
+    return {
+        **found,
+        "gains": gains,
+        "counters": table(
+            {"stage": _stage, "system": "system", **{kind: f"{kind}|.3g" for kind in kinds}},
+            counters,
+        ),
+        "threads": _threads(rows_of(result, "ladder", "trial")),
+        **_cpu(sections.get("cpu", ())),
+        "GPU beside CPU": _gpu_beside_cpu(rows, sections.get("cpu", ())),
+        "silence": _silence(sections.get("silence", ())),
+        "blocks": table(
+            {
+                "model": "model",
+                "layer": _stage,
+                "silent cells": "cells_silent|.1%",
+                "blocks of 16 x 16 needed": "blocks|.1%",
+                "silent cells left out first": "blocks_of_heard_cells|.1%",
+            },
+            [row for row in sections.get("silence", ()) if "blocks" in row],
+        ),
+        "skipping": _skipping(result, rows),
+        "character": _character(sections.get("character", ()), sections.get("cpu_frame", ())),
+        "in flight": table(
+            {
+                "characters in flight": "in_flight",
+                "together, us": "together|.2f",
+                "one by one, us": "one after another|.2f",
+            },
+            sections.get("in_flight", ()),
+        ),
+        "overlap": table(
+            {
+                "lanes": "lanes",
+                "batch": "batch",
+                "us a character, host to host": "us|.3f",
+                "the graph alone": "graph_alone_us|.3f",
+            },
+            sections.get("overlap", ()),
+        ),
+        "devices": table(
+            {
+                "GPUs": "gpus",
+                "batch per GPU": "batch",
+                "characters a second": lambda row: number(row["per_second"]),
+                "efficiency": "efficiency|.1%",
+                "watts": "watts|.0f",
+                "joules per 1000 characters": "joules_per_1000|.3g",
+            },
+            sections.get("devices", ()),
+        ),
+        "energy": _energy(sections.get("energy", ()), sections.get("cpu_frame", ())),
+        "systems": [COLUMNS, *systems(result)],
+        "missing": _missing(sections),
+    }
+
+
+def rows_of(result: Row, name: str, part: str) -> list[Row]:
+    """Return the timed rows of a part of a section, none if it was not run."""
+    return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
+
+
+def _stage(row: Row) -> str:
+    return SHORT[row["stage"]]
+
+
+def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
+    known = [value for value in values if value is not None]
+    return " / ".join(format(value, form) for value in known) or NONE
+
+
+def _measured(result: Row) -> Table:
+    """Which command measured which sections, where."""
+    by: dict[str, Row] = {}
+    for name in result["sections"]:
+        facts = made_on(result, name)
+        model = [f"whole passes of {passes_of(result, name)}"] if name in PASSES else []
+        cpu = [facts["cpu"]] if facts.get("cpu") not in (None, facts.get("machine")) else []
+        row = measured(facts, *cpu, *model)
+        before = by.setdefault(str([row["command"], row["commit"], row["date"]]), row)
+        before["what"] = name if before is row else f"{before['what']}, {name}"
+        if model:  # some of its sections may have no passes
+            before["with"] = row["with"]
+    return table(MEASURED, by.values())
+
+
+# -- the ladder ------------------------------------------------------------------------------------
+def systems_of(rows: Iterable[Row], batch: str) -> dict[str, dict[str, Row]]:
+    """Return rows of right results by system and stage; ours by plan and precision."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if not row["passed"]:
+            continue
+        names = [row["system"]]
+        if row["system"].startswith("ours"):
+            plans = row.get("plans", {}).get(batch, ())
+            names = [f"ours, {plan}, {row['precision']}" for plan in plans]
+        for name in names:
+            found.setdefault(name, {})[row["stage"]] = row
+    return found
+
+
+def _sums(rows: Sequence[Row], batch: str) -> dict[str, float]:
+    """Return microseconds of the S-layers of one character by system."""
+    return {
+        name: fsum(row["us"][batch] for row in cells.values())
+        for name, cells in systems_of(rows, batch).items()
+        if len(cells) == len(STAGES) and all(batch in row["us"] for row in cells.values())
+    }
+
+
+def _us(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def _ladder(rows: Sequence[Row], batch: str, size: str) -> Table:
+    """Table 5: microseconds of a character."""
+    found: Table = [
+        ("system", *SHORT.values(), "all", "T1 / it", "largest error", "paper, S1 .. S4")
+    ]
+    sums = _sums(rows, batch)
+    for name, cells in systems_of(rows, batch).items():
+        total, first = sums.get(name), sums.get("T1")
+        theirs = paper.GPU_US.get(name, ()) if (size, batch) == (paper.SIZE, "1") else ()
+        found.append((
+            name,
+            *(_us(cells[stage]["us"][batch]) if stage in cells else NONE for stage in STAGES),
+            _us(total),
+            f"{first / total:.2f}" if first and total else NONE,
+            f"{max(row['error'] for row in cells.values()):.0e}",
+            _slashed(theirs),
+        ))  # fmt: skip
+    return found
+
+
+def _ladder_in_short(rows: Sequence[Row]) -> Table:
+    """The ladder, silent inputs left out, and ours, beside the paper's gains."""
+    one, many = _sums(rows, "1"), _sums(rows, MANY)
+    found: Table = [("system", *(f"{s}, us" for s in SHORT.values()), "all", "T1 / it",
+                     f"T1 / it, {MANY} at a time", "T1 / it in the paper, S1 .. S4")]  # fmt: skip
+    for name, cells in systems_of(rows, "1").items():
+        if name in _SHOWN and name in one:
+            theirs = zip(paper.GPU_US["T1"], paper.GPU_US.get(name, ()), strict=False)
+            found.append((
+                name,
+                *(f"{cells[stage]['us']['1']:.1f}" for stage in STAGES),
+                f"{one[name]:.1f}",
+                *(f"{us['T1'] / us[name]:.2f}" if {"T1", name} <= us.keys() else NONE
+                  for us in (one, many)),
+                _slashed((a / b for a, b in theirs), ".1f"),
+            ))  # fmt: skip
+    return found
+
+
+def _threads(tried: Sequence[Row]) -> Table:
+    """Fig. 6: the best block sizes."""
+    found: Table = [("planes", "system", *(f"{name}, threads" for name in SHORT.values()))]
+    for size in dict.fromkeys(row["planes"] for row in tried):
+        for system in dict.fromkeys(row["system"] for row in tried):
+            cells = []
+            for stage in STAGES:
+                key = (size, system, stage)
+                own = [r for r in tried if (r["planes"], r["system"], r["stage"]) == key]
+                best = min(own, key=lambda row: float(row["us"]), default=None)
+                cells.append(f"{best['threads']} of {len(own)} tried" if best else NONE)
+            found.append((size, system, *cells))
+    return [*found, ("paper", "T4", *map(str, paper.BEST_THREADS))] if tried else found
+
+
+# -- one core --------------------------------------------------------------------------------------
+def _cpu(rows: Sequence[Row]) -> dict[str, Table]:
+    """Tables 6 and 7: one CPU core; and how often it reads and writes u_S."""
+    found: dict[str, Table] = {}
+    accesses: Table = [("planes", "F reads u_S, million", "F writes", "G reads", "G writes",
+                        "cache blocking of F, % quicker")]  # fmt: skip
+    accesses.append(("paper", *(f"{n:g}" for n in (*paper.SCATTER, *paper.GATHER)),
+                     "{:+} to {:+}".format(*paper.BLOCKING)))  # fmt: skip
+    for size in dict.fromkeys(row["planes"] for row in rows):
+        own: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["planes"] == size:
+                own.setdefault(row["system"], []).append(row)
+        head = (f"{size} planes", *SHORT.values(), "all", "MB/s", "MFLOPS", "paper, ms",
+                "paper, MB/s", "paper, MFLOPS")  # fmt: skip
+        found[f"CPU {size}"] = [head, *(_core(name, cells, size) for name, cells in own.items())]
+        if {"CPU F", "CPU G", "CPU F blocked"} <= own.keys():
+            moved = [
+                1e-6 * sum(row["counts"][kind] for row in own[name])
+                for name in ("CPU F", "CPU G") for kind in ("read us", "write us")
+            ]  # fmt: skip
+            both = zip(own["CPU F"], own["CPU F blocked"], strict=True)
+            gains = [100 * (plain["ms"] / blocked["ms"] - 1) for plain, blocked in both]
+            blocking = f"{min(gains):+.1f} to {max(gains):+.1f}"
+            accesses.append((size, *(f"{n:.2f}" for n in moved), blocking))
+    return {**found, "accesses": accesses if len(accesses) > 2 else []}
+
+
+def _core(name: str, cells: Sequence[Row], size: str) -> tuple[str, ...]:
+    theirs = [known.get(name, ()) if size == paper.SIZE else ()
+              for known in (paper.CPU_MS, paper.CPU_MB_S, paper.CPU_MFLOPS)]  # fmt: skip
+    return (
+        name,
+        *(f"{row['ms']:.2f}" for row in cells),
+        f"{sum(row['ms'] for row in cells):.2f}",
+        _slashed(row.get("mb_s") for row in cells),
+        _slashed(row.get("mflops") for row in cells),
+        *(_slashed(values, ".3g") for values in theirs),
+    )
+
+
+def _gpu_beside_cpu(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    """Table 7: how many times as fast as each CPU way T5 and B are."""
+    gpu = {(row["planes"], row["system"], row["stage"]): row["us"]["1"] for row in rows}
+    cpu = {(row["planes"], row["system"], row["stage"]): 1e3 * row["ms"] for row in cores}
+    found: Table = [("planes", "times as fast", *SHORT.values(), "paper")]
+    for size in dict.fromkeys(key[0] for key in cpu):
+        for system in ("T5", "B"):
+            for way in dict.fromkeys(key[1] for key in cpu):
+                if all((size, system, stage) in gpu for stage in STAGES):
+                    gains = [cpu[size, way, s] / gpu[size, system, s] for s in STAGES]
+                    theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
+                    cells = (f"{gain:.0f}" for gain in gains)
+                    found.append((size, f"{system} as {way}", *cells, theirs))
+    return found
+
+
+def _paper_gain(system: str, way: str) -> str:
+    if system == "B":
+        return "{} to {}".format(*paper.B_OVER_F) if way == "CPU F" else NONE
+    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
+    return _slashed(1e3 * ms / us for ms, us in times)
+
+
+# -- silence ---------------------------------------------------------------------------------------
+def _silence(rows: Sequence[Row]) -> Table:
+    """Table 8: the share of an S-layer's inputs that are not silent."""
+    stages = ("all", *STAGES)
+    found: Table = [("not silent", *(SHORT.get(stage, stage) for stage in stages))]
+    if rows:
+        found.append(("paper", *(f"{paper.HEARD[stage]:.1%}" for stage in stages)))
+    for model in dict.fromkeys(row["model"] for row in rows):
+        own = {row["stage"]: row for row in rows if row["model"] == model}
+        found.append((model, *(f"{own[stage]['heard']:.1%}" for stage in stages)))
+    return found
+
+
+def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
+    """How many times as fast it is to leave out what is silent."""
+    cpu = result["sections"].get("cpu", ())
+    ways = (
+        ("CPU: S / F", cpu, ("CPU S", "CPU F")),
+        ("GPU, CUDA cores: T5 / skip", gpu, ("T5", "skip")),
+    )
+    gains: dict[tuple[str, str], dict[str, float]] = {}
+    for size in dict.fromkeys(row["planes"] for row in (*cpu, *gpu)):
+        for name, rows, pair in ways:
+            own = {(r["system"], r["stage"]): r["ms"] if "ms" in r else r["us"]["1"]
+                   for r in rows if r["planes"] == size}  # fmt: skip
+            if all((system, stage) in own for system in pair for stage in STAGES):
+                first, second = pair
+                gains[size, name] = {s: own[first, s] / own[second, s] for s in STAGES}
+    for row in result["sections"].get("compact", ()):
+        if len(row.get("us", {})) == 2:
+            name = f"GPU, tensor cores: all / heard cells, batch {row['batch']}"
+            gain = row["us"]["all cells"] / row["us"]["silent cells left out"]
+            gains.setdefault((row["planes"], name), {})[row["stage"]] = gain
+    return [
+        ("planes", "way", *SHORT.values()),
+        *((*key, *(show(own.get(s), ".2f") for s in STAGES)) for key, own in gains.items()),
+    ]
+
+
+# -- whole characters ------------------------------------------------------------------------------
+def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    """One character and a frame's eight."""
+    found: Table = [("", "one character", "eight", "eight, 30 times a second, take")]
+    for row in cores:
+        share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
+        name = f"CPU engine, {row['threads']} thread(s)"
+        found.append((name, f"{row['ms_1']:.2f} ms", f"{row['ms_8']:.2f} ms", share))
+    if rows:
+        one, eight = rows[0], rows[-1]
+        for name, key, share in (
+            ("on the GPU", "pass_us", f"{eight['share_of_gpu']:.3%} of the GPU's time"),
+            ("transfers, launch, waiting", "transfers_us", NONE),
+            ("host to host", "in_all_us", f"{eight['share_of_time']:.3%} of the time"),
+        ):
+            found.append((name, f"{one[key]:.1f} us", f"{eight[key]:.1f} us", share))
+    if rows or cores:
+        ms = paper.CHARACTER_MS
+        transfers = f"{ms['transfers']} ms of it transfers"
+        found.append(
+            ("paper, CPU", f"{ms['CPU F']} ms", NONE, f"wanted: {ms['wanted']} ms a character")
+        )
+        found.append(("paper, GPU", f"{ms['GPU T']} ms", NONE, transfers))
+    return found
+
+
+def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
+    cpu = next((row["ms_1"] for row in cores if row["threads"] == 1), None)
+    return table(
+        {
+            "": "what",
+            "watts": "watts|.0f",
+            "characters a second": lambda row: number(row["per_second"]),
+            "joules per 1000 characters": "joules_per_1000|.3g",
+            "CPU engine, one thread, seconds per 1000": lambda row: show(cpu, ".2f"),
+        },
+        rows,
+    )
+
+
+def _missing(sections: Row) -> Table:
+    """What was not measured on a GPU."""
+    absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
+    counted = {row["gpus"] for row in sections.get("devices", ())}
+    absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
+    return [(what, "not measured") for what in absent]
+
+
+# -- plots -----------------------------------------------------------------------------------------
+def plots(result: Row) -> dict[str, Plot]:
+    """Return Fig. 6 for T5, and the ladder by stage."""
+    found = {}
+    tried = rows_of(result, "ladder", "trial")
+    if tried:
+        lines = {}
+        for stage, name in SHORT.items():
+            key = (tried[0]["planes"], stage, "T5")
+            own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
+            if own:
+                best = min(row["us"] for row in own)
+                points = sorted((row["threads"], row["us"] / best) for row in own)
+                lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
+        title = "Time of T5 by threads per block"
+        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
+    rows = rows_of(result, "ladder", "rows")
+    if rows:
+        systems = systems_of([row for row in rows if row["planes"] == rows[0]["planes"]], "1")
+        first = systems.get("T1", {})
+        lines = {
+            name: [(i, first[stage]["us"]["1"] / cells[stage]["us"]["1"])
+                   for i, stage in enumerate(STAGES) if stage in cells and stage in first]
+            for name, cells in systems.items() if name in _SHOWN[1:]
+        }  # fmt: skip
+        theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
+        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
+        title, ticks = "The ladder, one character at a time", list(SHORT.values())
+        y = "times as fast as T1"
+        found["ladder"] = Plot(title, "layer", y, lines, ticks, log2=True)
+    return found

@@ -1,0 +1,226 @@
+"""Active lanes of a warp while filters are transformed: by the kernel, by formula, by profiler.
+
+Figs 4 and 5 of Lee and Kwak. A warp runs the transform of each size of sub-filter that it holds,
+with the lanes that have it. Active lanes are averaged over the warps' executions of transforms,
+each weighed with its instructions (``lanes``), or all alike (``plain``).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.harness import ncu
+from neocog.cuda.kernel import Kernel, Machine
+from neocog.cuda.winograd_filters import (
+    BLOCK_FAST,
+    BLOCK_SLOW,
+    INDEXINGS,
+    WARP,
+    Indexing,
+    filter_grid,
+    filter_split,
+    filter_split_kernel,
+    warps_of,
+)
+from neocog.cuda.winograd_plan import Plan, Shape
+from neocog.cuda.winograd_transforms import Split, cook_toom
+from neocog.errors import InputError, NeocogError
+
+#: Filters of Fig. 4 and channels (in and out) of Fig. 5.
+FILTERS = tuple(range(5, 26, 2))
+CHANNELS = (64, 96, 128, 160, 192, 224, 256)
+FIG_4_CHANNELS, FIG_5_FILTER = 64, 7
+#: What the paper says of its plotted values, which are not in our copy.
+PAPER = {
+    4: {"channel-wise": "32", "thread-wise": "at most 23, 32 at multiples of 3"},
+    5: {"channel-wise": "32", "thread-wise": "at most 15"},
+}
+TILE = 2  # outputs of the paper's transforms (equation 5, and 21 floats of shared memory a thread)
+#: The profiler's figure: active threads per warp and instruction, over the whole kernel.
+METRIC = "smsp__thread_inst_executed_per_inst_executed.ratio"
+
+
+def paper_split(kernel: int) -> Split:
+    """Return a filter split as the paper splits it: 3x3 parts and what remains."""
+    rest = (kernel % 3,) if kernel % 3 else ()
+    return Split(kernel, (3,) * (kernel // 3) + rest)
+
+
+def filter_plan(kernel: int, channels: int, planes: int) -> Plan:
+    """Return the plan whose filter transform is the paper's."""
+    return Plan(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
+
+
+class Active(NamedTuple):
+    """Active lanes of a warp: mean over executed instructions of transforms, over transforms."""
+
+    lanes: float
+    plain: float
+
+
+def operations(split: Split, m: int) -> NDArray[np.int64]:
+    """Return the instructions of a transform by size: rows of size i, columns of size j at 2 i + j.
+
+    Loads, stores, and one for each number of G other than 0.
+    """
+    out = np.zeros(4, np.int64)
+    for i, y in enumerate(split.groups):
+        for j, x in enumerate(split.groups):
+            gy, gx = cook_toom(m, y.size)[1], cook_toom(m, x.size)[1]
+            ny, nx = len(gy), len(gx)
+            first, second = np.count_nonzero(gy) * x.size, np.count_nonzero(gx) * ny
+            out[2 * i + j] = y.size * x.size + first + second + ny * nx
+    return out
+
+
+def classes(split: Split) -> NDArray[np.int64]:
+    """Return the size of each sub-filter, as :func:`operations` counts them."""
+    sizes = [0 if size == split.groups[0].size else 1 for size in split.sizes]
+    return np.array([2 * y + x for y in sizes for x in sizes])
+
+
+def lanes_by_formula(
+    indexing: Indexing, planes: int, channels: int, split: Split
+) -> NDArray[np.int64]:
+    """Return the lanes of each warp by size of sub-filter, (warps, 4), in closed form.
+
+    Thread-wise, lane l of warp w has sub-filter (32 w + l) mod SF of its filter; channel-wise it
+    has sub-filter bx mod SF, which the whole block shares, and the lanes are those whose filter
+    is there.
+    """
+    of_part, subfilters = classes(split), len(split.sizes) ** 2
+    grid = filter_grid(indexing, planes, channels, subfilters)
+    warps = warps_of(grid)
+    out = np.zeros((warps, 4), np.int64)
+    if indexing == "thread-wise":
+        threads = np.arange(warps * WARP)
+        there = threads < planes * channels * subfilters
+        size = of_part[threads % subfilters]
+        for i in range(4):
+            out[:, i] = ((size == i) & there).reshape(warps, WARP).sum(1)
+        return out
+    warp = np.arange(warps)
+    of_block = BLOCK_FAST * BLOCK_SLOW // WARP
+    block, row = warp // of_block, warp % of_block // (BLOCK_FAST // WARP)
+    first = block % grid[0] // subfilters * BLOCK_FAST + warp % (BLOCK_FAST // WARP) * WARP
+    there = np.clip(planes - first, 0, WARP) * (block // grid[0] * BLOCK_SLOW + row < channels)
+    out[warp, of_part[block % grid[0] % subfilters]] = there
+    return out
+
+
+def active(counts: NDArray[Any], split: Split, m: int = TILE) -> Active:
+    """Return the active lanes of counts (warps, 4) of lanes by size of sub-filter."""
+    weights = operations(split, m)
+    run = counts > 0
+    return Active(
+        float((counts * weights).sum() / (run * weights).sum()), float(counts.sum() / run.sum())
+    )
+
+
+def census(
+    machine: Machine, kernel: int, planes: int, channels: int, indexing: Indexing
+) -> NDArray[np.int64]:
+    """Run the transform with its census and return its counts (warps, 4).
+
+    A NeocogError says if the transformed filters are wrong.
+    """
+    xp, plan = machine.xp, filter_plan(kernel, channels, planes)
+    w = np.random.default_rng(kernel).standard_normal((planes, channels, kernel, kernel))
+    given = xp.asarray(w.astype(np.float32))
+    wanted = plan.filters(given)
+    u = xp.zeros(wanted.shape, np.float32)
+    grid = filter_grid(indexing, planes, channels, len(plan.split.sizes) ** 2)
+    counts = xp.asarray(np.zeros((warps_of(grid), 4), np.uint32))
+    machine.launch(filter_split(plan, given, u, indexing, census=counts))
+    error = float(abs(u - wanted).max() / abs(wanted).max())
+    if not error < 1e-6:
+        raise NeocogError(f"{kernel}x{kernel} filters transformed {indexing}: wrong by {error:.1e}")
+    found = counts if xp is np else counts.get()
+    return np.asarray(found, dtype=np.int64)
+
+
+def cases() -> Iterator[tuple[int, int, int]]:
+    """Yield figure, filter size and channels of Figs 4 and 5."""
+    for kernel in FILTERS:
+        yield 4, kernel, FIG_4_CHANNELS
+    for channels in CHANNELS:
+        yield 5, FIG_5_FILTER, channels
+
+
+def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[str, Any]]:
+    """Yield the rows of Figs 4 and 5: census and formula; a NeocogError if they differ anywhere.
+
+    The census runs with ``most_channels`` input channels at most: the emulator is slow, and lanes
+    hardly depend on them.
+    """
+    for figure, kernel, channels in cases():
+        split, few = paper_split(kernel), min(channels, most_channels)
+        for indexing in INDEXINGS:
+            counts = census(machine, kernel, channels, few, indexing)
+            formula = lanes_by_formula(indexing, channels, few, split)
+            if not np.array_equal(counts, formula):
+                raise NeocogError(
+                    f"{kernel}x{kernel}, {channels} channels, {indexing}: the kernel's census "
+                    "differs from the formula"
+                )
+            by_formula = active(lanes_by_formula(indexing, channels, channels, split), split)
+            counted = active(counts, split)
+            yield {
+                "figure": figure,
+                "filter": kernel,
+                "channels": channels,
+                "indexing": indexing,
+                "lanes": counted.lanes,
+                "plain": counted.plain,
+                "formula": by_formula.lanes,
+                "counted_channels": few,
+                "profiler": None,
+                "paper": PAPER[figure][indexing],
+            }
+
+
+def lane_kernels() -> set[Kernel]:
+    """Return the kernels of :func:`lane_rows` and :func:`profile_launches`."""
+    return {
+        filter_split_kernel(filter_plan(kernel, channels, channels), indexing, census=counted)
+        for _, kernel, channels in cases()
+        for indexing in INDEXINGS
+        for counted in (False, True)
+    }
+
+
+def profile_launches(machine: Machine) -> Iterator[tuple[int, int, Indexing]]:
+    """Launch each transform of Figs 4 and 5 once, without census: for a profiler to watch.
+
+    Yields filter size, channels and indexing in the order of the launches.
+    """
+    for _, kernel, channels in cases():
+        plan = filter_plan(kernel, channels, channels)
+        w = machine.xp.asarray(np.ones((channels, channels, kernel, kernel), np.float32))
+        size = (plan.split.multiplications(TILE), channels, channels)
+        u = machine.xp.asarray(np.zeros(size, np.float32))
+        for indexing in INDEXINGS:
+            machine.launch(filter_split(plan, w, u, indexing))
+            yield kernel, channels, indexing
+
+
+def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
+    """Put a profiler's active lanes into the rows of :func:`lane_rows`, in order.
+
+    An InputError says if the table lacks the metric or has not as many launches as rows.
+    """
+    found = [row[METRIC] for row in ncu.launches(text, "filter_split") if METRIC in row]
+    if not found:
+        raise InputError(
+            f"the profile has no {METRIC} of filter_split: run ncu as "
+            "`neocog bench winograd --help` says"
+        )
+    if len(found) != len(rows):
+        raise InputError(
+            f"the profile has {len(found)} launches; wanted {len(rows)}: profile "
+            "`neocog bench winograd --launches` from its first launch to its last"
+        )
+    for row, value in zip(rows, found, strict=True):
+        row["profiler"] = value

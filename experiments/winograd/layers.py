@@ -1,0 +1,205 @@
+"""The layers of Lee and Kwak's Table 2, and the ways that ``bench winograd`` runs them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.cuda.winograd_count import Count, choose, counts, direct_flops, seconds
+from neocog.cuda.winograd_plan import Operand, Plan, Shape, Version
+from neocog.cuda.winograd_transforms import Split
+
+KERNEL = 7
+BATCHES = (1, 16, 64)
+#: Largest error that is let pass, of the largest output.
+TOLERANCE = {"fp32": 5e-5, "tf32": 2e-2, "fp16": 2e-2}
+#: The paper's figure for a whole convolution, channel-wise against thread-wise (its section IV).
+PAPER_GAIN = "11-15 %"
+#: Bytes of V and W that a way in pieces works on at a time.
+CACHED_BYTES = 30 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of Table 2: rows (and columns) of the output, channels in and out."""
+
+    size: int
+    channels: int
+    planes: int
+
+    @property
+    def name(self) -> str:
+        """As the tables show it."""
+        return f"{self.size}x{self.size} {self.channels}->{self.planes}"
+
+    def shape(self, *, half: bool = False) -> Shape:
+        """Return it for a plan; the input has its padding of 3 as a border."""
+        width = self.size + KERNEL - 1
+        return Shape(KERNEL, width, self.channels, self.planes, int(half), int(half))
+
+
+LAYERS = (Layer(56, 96, 96), Layer(28, 96, 192), Layer(14, 192, 384), Layer(7, 384, 768))
+
+
+class Way(NamedTuple):
+    """A way to compute a layer: what it is, parts of the filters, tile, kernels and operands.
+
+    With ``cached`` as few images go together as leave V and W in the L2 cache.
+    """
+
+    what: str
+    sizes: tuple[int, ...]
+    m: int
+    version: Version = "tensor"
+    operand: Operand = "tf32x3"
+    cached: bool = False
+
+    @property
+    def precision(self) -> str:
+        """Of the results."""
+        return "fp32" if self.operand in ("tf32x3", "fp16x3") else self.operand
+
+    @property
+    def name(self) -> str:
+        """As the tables show it."""
+        split = "+".join(map(str, self.sizes))
+        cores = "" if self.version == "tensor" else f", {self.version} on CUDA cores"
+        if self.operand == "fp16x3":
+            cores = ", pairs of halves (range known)"
+        pieces = ", in pieces that stay in the L2 cache" if self.cached else ""
+        return f"{self.what}: {split}, tiles {self.m}x{self.m}{cores}{pieces}"
+
+    def plan(self, layer: Layer) -> Plan:
+        """Return the plan of a layer; half maps go with half operands."""
+        shape = layer.shape(half=self.operand == "fp16")
+        return Plan(shape, Split(KERNEL, self.sizes), self.m, self.version, self.operand)
+
+
+PAPER_WAY = Way("3x3 parts and the rest (the paper's)", (3, 3, 1), 2)
+SHARED = "shared input transform"
+WAYS = (
+    Way(SHARED, (4, 4), 4),
+    Way(SHARED, (4, 4), 4, cached=True),
+    Way("4+3 split", (4, 3), 4),
+    Way("4+3 split", (4, 3), 2),
+    Way(SHARED, (4, 4), 4, "tensor", "fp16x3"),
+    Way("4+3 split", (4, 3), 4, "tensor", "fp16x3"),
+    Way("4+3 split", (4, 3), 2, "tensor", "fp16x3"),
+    Way("3x3 parts and the rest", (3, 3, 1), 4),
+    PAPER_WAY,
+    Way("padded to 9x9", (3, 3, 3), 4),
+    Way(SHARED, (3, 3, 3), 3),
+    Way(SHARED, (4, 4), 4, "global", "fp32"),
+    Way("4+3 split", (4, 3), 4, "global", "fp32"),
+    Way("one kernel", (3, 3, 3), 3, "fused", "fp32"),
+    Way(SHARED, (4, 4), 4, "tensor", "tf32"),
+    Way("4+3 split", (4, 3), 2, "tensor", "tf32"),
+    Way(SHARED, (4, 4), 4, "tensor", "fp16"),
+    Way("4+3 split", (4, 3), 2, "tensor", "fp16"),
+)
+#: What ``--quick`` runs.
+QUICK_WAYS = (
+    *WAYS[:1],
+    *WAYS[2:4],
+    *(way for way in WAYS[4:] if way.what == SHARED and way.sizes == (4, 4)),
+)
+
+
+def chosen_way(layer: Layer, batch: int) -> Way:
+    """Return the float32 way that the count chooses, before anything is timed."""
+    plan = choose(layer.shape(), batch)
+    for way in WAYS:
+        if not way.cached and (way.sizes, way.m, way.operand) == (
+            plan.split.sizes,
+            plan.m,
+            plan.operand,
+        ):
+            return way
+    return Way("chosen by count", plan.split.sizes, plan.m)
+
+
+class Data:
+    """A layer's input and filters at random, and what it should give for some images.
+
+    ``x`` (batch, size + 6, size + 6, channels) has its padding as a border of zeros, ``w`` is
+    (planes, channels, 7, 7), both float32; of the images ``checked`` the output is known.
+    """
+
+    def __init__(self, layer: Layer, batch: int, xp: Any = np) -> None:
+        self.layer, self.batch = layer, batch
+        rng = np.random.default_rng(layer.size)
+        border, width = KERNEL // 2, layer.size + KERNEL - 1
+        self.x = np.zeros((batch, width, width, layer.channels), np.float32)
+        inside = (batch, layer.size, layer.size, layer.channels)
+        middle = slice(border, border + layer.size)
+        self.x[:, middle, middle] = rng.random(inside, dtype=np.float32)
+        w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL), np.float32)
+        self.w = w / np.float32(np.sqrt(layer.channels) * KERNEL)
+        self.checked = sorted({0, batch // 2, batch - 1})
+        self._wanted = self._expected(xp)
+
+    def _expected(self, xp: Any) -> NDArray[np.float64]:
+        """The convolution in float64, tap by tap; on the GPU if ``xp`` is cupy, if it can."""
+        try:
+            return self._convolved(xp)
+        except (RuntimeError, ImportError, OSError):  # its library of products is not there, say
+            if xp is np:
+                raise
+            return self._convolved(np)
+
+    def _convolved(self, xp: Any) -> NDArray[np.float64]:
+        size = self.layer.size
+        w = xp.asarray(self.w.astype(np.float64))
+        x = xp.asarray(self.x[self.checked].astype(np.float64))
+        y: Any = 0.0
+        for i in range(KERNEL):
+            for j in range(KERNEL):
+                y = y + x[:, i : i + size, j : j + size] @ w[:, :, i, j].T
+        return np.asarray(y if xp is np else y.get())
+
+    def error(self, y: NDArray[Any]) -> float:
+        """Return the largest error of the checked images' output, of the largest output.
+
+        NaN counts as infinite.
+        """
+        gap = float(np.abs(y.astype(np.float64) - self._wanted).max())
+        gap /= float(np.abs(self._wanted).max())
+        return gap if np.isfinite(gap) else float("inf")
+
+
+def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
+    """Return operations, bytes and least time on an H200 of every way of every layer."""
+    rows = []
+    for layer in LAYERS:
+        for batch in batches:
+            chosen = chosen_way(layer, batch)
+            for way in dict.fromkeys((*WAYS, chosen)):
+                if way.cached:  # the same work
+                    continue
+                plan = way.plan(layer)
+                steps = counts(plan, batch)
+                rows.append(
+                    {
+                        "layer": layer.name,
+                        "batch": batch,
+                        "way": way.name,
+                        "precision": way.precision,
+                        "chosen": way == chosen,
+                        "multiplications": plan.split.per_output(way.m, layer.size),
+                        "direct_gflop": direct_flops(plan, batch) / 1e9,
+                        "steps": [_step(step, plan, steps) for step in steps],
+                        "floor_us": 1e6 * seconds(plan, batch),
+                    }
+                )
+    return rows
+
+
+def _step(step: Count, plan: Plan, steps: tuple[Count, ...]) -> dict[str, Any]:
+    return {
+        "step": step.name,
+        "gflop": step.flops / 1e9,
+        "megabytes": step.bytes / 1e6,
+        "between_megabytes": step.between / 1e6,
+        "floor_us": 1e6 * step.seconds(plan, steps[1].between),
+    }

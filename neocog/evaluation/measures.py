@@ -1,0 +1,303 @@
+"""What a report says of each set, as plain values: digits, corruptions, marks, pictures."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.evaluation.confidence import Confidence
+from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
+from neocog.evaluation.evaluate import (
+    PictureScore,
+    Progress,
+    answer_digits,
+    confusion_of,
+    edit_distance,
+    evaluate_pictures,
+)
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
+    from neocog.batch.records import PageReading
+    from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.network.decision import Answers
+
+Facts = dict[str, Any]
+Told = Callable[[str], Progress | None]
+"""Makes what is told how far a part of the report is, given the part's name."""
+
+#: Shares of digits that are taken, and shares of wrong ones among them, that tables stand at.
+COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
+RISKS = (0.0005, 0.001, 0.002, 0.005, 0.01)
+#: Digits, at most, that corruptions are measured on: evenly spread over the set.
+CORRUPTED = 2000
+#: Marks that are no digits.
+MARKS = 2000
+_MARKS_SEED = 20
+_WORST = 40
+_STRICTER = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+
+
+def quiet(name: str) -> None:
+    """Tell nothing."""
+
+
+# --- isolated digits ------------------------------------------------------------------------------
+
+
+def answered(
+    reader: "Reader", digits: "Digits", *, told: Told = quiet
+) -> tuple["Answers", Confidence]:
+    """Return the answers to a set, and how sure and how right they are."""
+    answers = answer_digits(
+        reader.engine, digits.images, batch=reader.batch, progress=told(digits.name)
+    )
+    return answers, Confidence.of(answers.label, answers.p, digits.labels)
+
+
+def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p: float) -> Facts:
+    """Return what a report says of a set of isolated digits.
+
+    Parameters
+    ----------
+    digits, answers, sure
+        The set and what `answered` returned.
+    min_p : float
+        Probability below which a reader prints ``?``.
+    """
+    confusion = confusion_of(digits.labels, answers.label)
+    wrong = int((answers.label >= 0).sum() - sure.right.sum())
+    return {
+        "name": digits.name,
+        "n": len(digits),
+        "accuracy": round(float(sure.right.mean()), 6) if len(digits) else 0.0,
+        "forced": round(_forced(digits, answers), 6),
+        "wrong": wrong,
+        "no_answer": int((answers.label < 0).sum()),
+        "as_read": sure.at(min_p),
+        "ece": sure.ece(),
+        "aurc": sure.aurc(),
+        "error_at_coverage": _at_coverages(sure),
+        "coverage_at_error": _at_risks(sure),
+        "per_digit": _per_digit(confusion),
+        "confusion": confusion.tolist(),
+        "reliability": sure.reliability(),
+        "risk_coverage": sure.points(),
+        "worst": _worst(digits, answers, sure),
+    }
+
+
+def _forced(digits: "Digits", answers: "Answers") -> float:
+    """Share of digits whose own score is the best of the ten, also where no digit is answered."""
+    best = (answers.score.argmax(axis=1) == digits.labels) & (answers.score.max(axis=1) > 0)
+    return float(best.mean()) if len(digits) else 0.0
+
+
+def _at_coverages(sure: Confidence) -> list[Facts]:
+    rows = []
+    if (sure.p > 0).any():  # every answer there is, also where some digits have none
+        rows.append({"wanted": COVERAGES[0], **sure.at(float(sure.p[sure.p > 0].min()))})
+    for coverage in COVERAGES[1:]:
+        threshold = sure.threshold_of_coverage(coverage)
+        if threshold is not None:
+            rows.append({"wanted": coverage, **sure.at(threshold)})
+    return rows
+
+
+def _at_risks(sure: Confidence) -> list[Facts]:
+    rows = []
+    for risk in RISKS:
+        threshold = sure.threshold_of_risk(risk)
+        if threshold is not None:
+            rows.append({"wanted": risk, **sure.at(threshold)})
+    return rows
+
+
+def _per_digit(confusion: NDArray[np.int64]) -> list[Facts]:
+    """How many of each digit were read right (recall), and how many read as it are (precision)."""
+    return [
+        {
+            "digit": digit,
+            "n": int(confusion[digit].sum()),
+            "right": int(confusion[digit, digit]),
+            "no_answer": int(confusion[digit, -1]),
+            "recall": _part(confusion[digit, digit], confusion[digit].sum()),
+            "precision": _part(confusion[digit, digit], confusion[:, digit].sum()),
+        }
+        for digit in range(10)
+    ]
+
+
+def _part(count: int, of: int) -> float | None:
+    """Return a share; None of nothing."""
+    return float(count / of) if of else None
+
+
+def _worst(digits: "Digits", answers: "Answers", sure: Confidence) -> list[Facts]:
+    """Wrong answers, the surest first; those without an answer last."""
+    wrong = np.flatnonzero(~sure.right)
+    order = wrong[np.argsort(-sure.p[wrong], kind="stable")][:_WORST]
+    return [
+        {"index": int(i), "digit": int(digits.labels[i]), "read": int(answers.label[i]),
+         "p": float(sure.p[i])}
+        for i in order
+    ]  # fmt: skip
+
+
+def transfer_facts(validation: Confidence, test: Confidence, marks: Confidence) -> list[Facts]:
+    """Return what thresholds fixed on validation digits do to the test set and to marks.
+
+    ``marks`` is the share of marks that are no digits which are read as one.
+    """
+    rows: list[Facts] = []
+    wanted = [("coverage", c, validation.threshold_of_coverage(c)) for c in COVERAGES[1:]]
+    wanted += [("risk", r, validation.threshold_of_risk(r)) for r in RISKS]
+    for kind, value, threshold in wanted:
+        if threshold is not None:
+            rows.append(
+                {
+                    "fixed_at": kind,
+                    "wanted": value,
+                    "threshold": threshold,
+                    "validation": validation.at(threshold),
+                    "test": test.at(threshold),
+                    "marks": marks.at(threshold)["coverage"],
+                }
+            )
+    return rows
+
+
+# --- corruptions, marks ---------------------------------------------------------------------------
+
+
+def corruption_facts(reader: "Reader", digits: "Digits", *, told: Told = quiet) -> Facts:
+    """Return accuracies under each corruption at each strength, and their mean."""
+    chosen = spread(digits, CORRUPTED)
+    progress, total = told("corruptions"), len(CORRUPTIONS) * len(STRENGTHS)
+    kinds: dict[str, list[float]] = {}
+    done = 0
+    for name in CORRUPTIONS:
+        kinds[name] = []
+        for strength in STRENGTHS:
+            images = corrupt(chosen.images, name, strength)
+            label = answer_digits(reader.engine, images, batch=reader.batch).label
+            kinds[name].append(round(float((label == chosen.labels).mean()), 6))
+            done += 1
+            if progress:
+                progress(done * len(chosen), total * len(chosen))
+    means = {name: float(np.mean(values)) for name, values in kinds.items()}
+    return {
+        "name": digits.name,
+        "n": len(chosen),
+        "mean": float(np.mean(list(means.values()))),
+        "means": means,
+        "accuracy": kinds,
+    }
+
+
+def spread(digits: "Digits", most: int) -> "Digits":
+    """Return at most so many digits, evenly spread over the set."""
+    from neocog.learning.datasets import Digits
+
+    if len(digits) <= most:
+        return digits
+    index = np.linspace(0, len(digits), most, endpoint=False).astype(int)
+    return Digits(digits.images[index], digits.labels[index], digits.name)
+
+
+def mark_facts(
+    reader: "Reader", digits: "Digits", *, count: int = MARKS
+) -> tuple[Facts, Confidence]:
+    """Return how many marks that are no digits are read as one, by kind; and how surely.
+
+    The marks are of kinds and fonts that nothing is learned from; pieces and rows of digits among
+    them are made of ``digits``.
+    """
+    from neocog.learning.negatives import negatives
+
+    marks, kind, names = negatives(count, digits.images, digits.labels, seed=_MARKS_SEED, held=True)
+    answers = answer_digits(reader.engine, marks, batch=reader.batch)
+    sure = Confidence.of(answers.label, answers.p, np.full(count, -1))
+    taken = (sure.p > 0) & (sure.p >= reader.policy.min_p)
+    facts: Facts = {
+        "n": count,
+        "min_p": reader.policy.min_p,
+        "read_as_digits": float(taken.mean()),
+        "kinds": {
+            name: {"n": int((kind == k).sum()), "read_as_digits": float(taken[kind == k].mean())}
+            for k, name in enumerate(names)
+            if (kind == k).any()
+        },
+    }
+    return facts, sure
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def picture_facts(
+    reader: "Reader", pictures: "LabelledPictures", *, told: Told = quiet
+) -> tuple[Facts, PictureScore]:
+    """Return what a report says of whole pictures, and the readings it is made of."""
+    score = evaluate_pictures(reader, pictures, progress=told(pictures.name))
+    wrong = [
+        {"picture": Path(reading.source).name, "written": expected,
+         "read": reading.text.replace("\n", " "), "edits": edits, "error": reading.error}
+        for reading, expected, edits in zip(
+            score.readings, score.expected, score.distances, strict=True
+        )
+        if edits
+    ]  # fmt: skip
+    facts: Facts = {
+        "name": pictures.name,
+        **score.to_dict(),
+        "failed": score.failed,
+        "left_out": list(pictures.left_out),
+        "stricter": _stricter(score),
+        "risk_coverage": _whole_pictures(score).points(),
+        "wrong": wrong,
+    }
+    return facts, score
+
+
+def _stricter(score: PictureScore) -> list[Facts]:
+    """Return error rates with ``?`` for every digit below a probability.
+
+    ``cer`` counts a ``?`` as an error, ``cer_beside`` does not.
+    """
+    digits = sum(map(len, score.expected))
+    rows: list[Facts] = []
+    if not digits:
+        return rows
+    for threshold in _STRICTER:
+        texts = [_text(reading, threshold) for reading in score.readings]
+        pairs = list(zip(texts, score.expected, strict=True))
+        rows.append(
+            {
+                "threshold": threshold,
+                "unknown": sum(text.count("?") for text in texts) / digits,
+                "cer": sum(edit_distance(*pair) for pair in pairs) / digits,
+                "cer_beside": sum(edit_distance(*pair, unknown="?") for pair in pairs) / digits,
+            }
+        )
+    return rows
+
+
+def _text(reading: "PageReading", threshold: float) -> str:
+    """Return what is read where answers below a threshold are rejected too; lines joined."""
+    return "".join("?" if digit.p < threshold else digit.char for digit in reading.digits)
+
+
+def _whole_pictures(score: PictureScore) -> Confidence:
+    """Whole pictures by their least sure digit; with ``?`` or without digits they are not taken."""
+    sure = [_least(reading) for reading in score.readings]
+    right = [p > 0 and not d for p, d in zip(sure, score.distances, strict=True)]
+    return Confidence(np.array(sure, dtype=np.float64), np.array(right, dtype=bool))
+
+
+def _least(reading: "PageReading") -> float:
+    if reading.error is not None or "?" in reading.text:
+        return 0.0
+    return min((digit.p for digit in reading.digits), default=0.0)

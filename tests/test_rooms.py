@@ -1,0 +1,49 @@
+"""No room of the package imports one above it, and none but ``neocog bench`` the experiments."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+#: From the ground up.
+ROOMS = ("network", "cuda", "vision", "batch", "live", "learning", "evaluation", "cli")
+#: Imports that go up, inside a function each; what is mended leaves this list.
+UPWARDS = {
+    ("neocog/network/engine.py", "batch"),  # which device
+    ("neocog/network/engine.py", "cuda"),
+    ("neocog/batch/isolated.py", "learning"),  # folders of digits
+    ("neocog/cuda/finder.py", "vision"),  # the description of the finder
+}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{file}: a relative import"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def test_no_room_imports_one_above_it() -> None:
+    folders = {path.parent.name for path in (ROOT / "neocog").glob("*/__init__.py")}
+    assert folders <= set(ROOMS), "a new room: give it its place in ROOMS"
+    upwards = set()
+    for room in folders:
+        for file in (ROOT / "neocog" / room).rglob("*.py"):
+            for package, _, rest in (name.partition(".") for name in imported(file)):
+                other = rest.partition(".")[0]
+                if package == "neocog" and other in ROOMS[ROOMS.index(room) + 1 :]:
+                    upwards.add((file.relative_to(ROOT).as_posix(), other))
+    assert upwards == UPWARDS
+
+
+def test_the_package_imports_nothing_that_is_not_in_the_wheel() -> None:
+    found = {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "neocog").rglob("*.py")
+        for name in imported(file)
+        if name.partition(".")[0] in ("experiments", "benchmarks", "tests")
+    }
+    assert found == {"neocog/cli/bench.py"}
