@@ -42,7 +42,8 @@ def measured(network: Convolutional, lessons: Lessons, device: torch.device) -> 
             guide(augment(part, PRESETS["none"], generator)).exp().cpu()
             for part in pictures.split(1000)
         ]
-        return torch.cat(parts).numpy()
+        found: np.ndarray = torch.cat(parts).numpy()
+        return found
 
     p = shown(lessons.shown)
     right = p[:, :LABELS].argmax(axis=1) == lessons.answers
