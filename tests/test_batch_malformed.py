@@ -53,7 +53,7 @@ def test_damage_at_random(kind: str) -> None:
             readable += 1
         except InputError as error:
             said.append(str(error))
-    assert readable
+    assert readable or kind == "PNG"  # whose every byte is under a checksum
     assert said
     assert all("\n" not in line and len(line) > 20 for line in said)
 
