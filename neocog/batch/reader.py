@@ -57,8 +57,8 @@ class Reader:
     finder : str, Path or FinderModel, optional
         A finder's file; the shipped one by default.
     pattern : str, optional
-        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to cut a
-        line, one with so many digits is taken; none is made up.
+        What each line looks like, ``#`` for a digit: see `Pattern`. Of several ways to read
+        a line, one with so many digits is taken; none is made up.
     rotate : int, optional
         Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
         it is not given.

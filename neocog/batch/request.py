@@ -180,7 +180,10 @@ def read_all(
         stack.enter_context(alone(request.output))
         done = Done()
         if request.resume and request.output is not None:
-            done = read_done(request.output, model=reader.model.id, settings=settings)
+            finder = None if request.isolated else reader.finder.model.id
+            done = read_done(
+                request.output, model=reader.model.id, settings=settings, finder=finder
+            )
         tally.earlier = done.inputs + (done.last is not None)
         folders = _folders(request, reader)
         job = Job(

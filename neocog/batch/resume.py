@@ -83,7 +83,13 @@ class Done:
         return True
 
 
-def read_done(path: str | Path, *, model: str, settings: Mapping[str, Any] | None = None) -> Done:
+def read_done(
+    path: str | Path,
+    *,
+    model: str,
+    settings: Mapping[str, Any] | None = None,
+    finder: str | None = None,
+) -> Done:
     """Read an output file of JSON lines back.
 
     A last line that was torn goes. The last input may have more pages: where it comes up again it
@@ -98,12 +104,14 @@ def read_done(path: str | Path, *, model: str, settings: Mapping[str, Any] | Non
         Id of the model that shall go on.
     settings : mapping, optional
         What records shall tell of how they were read; those that tell nothing pass.
+    finder : str, optional
+        Id of the finder that shall go on, for records that tell one.
 
     Raises
     ------
     UsageError
         If the file cannot be read, is no output of neocog, is damaged before its end, or was
-        written with another model or other settings.
+        written with another model, finder or other settings.
     """
     try:
         stream = open(path, "rb")  # noqa: SIM115
@@ -127,6 +135,11 @@ def read_done(path: str | Path, *, model: str, settings: Mapping[str, Any] | Non
                 raise UsageError(
                     f"{path}: was written with the model {record['model']}, this is {model}; "
                     "give that model or another -o"
+                )
+            if finder is not None and record.get("finder", finder) != finder:
+                raise UsageError(
+                    f"{path}: was written with the finder {record['finder']}, this is {finder}; "
+                    "give another -o"
                 )
             _check_settings(path, record.get("settings"), settings)
             if record["page"] == 0:

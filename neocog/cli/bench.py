@@ -18,13 +18,14 @@ class _Experiments(TyperGroup):
     @property
     def commands(self) -> Any:
         """The experiments' commands by name."""
-        if not (_SOURCE / "experiments" / "commands.py").is_file():
+        files = ("experiments/commands.py", "pyproject.toml")
+        if not all((_SOURCE / name).is_file() for name in files):
             raise UsageError(
                 "the experiments are in the folder experiments of neocog's source, not in what is "
                 'installed here; in a clone: pip install -e ".[bench]" && neocog bench --help'
             )
         if str(_SOURCE) not in sys.path:
-            sys.path.insert(0, str(_SOURCE))
+            sys.path.append(str(_SOURCE))
         from experiments.commands import app as experiments
 
         return typer.main.get_command(experiments).commands  # type: ignore[attr-defined]

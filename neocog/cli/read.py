@@ -36,7 +36,9 @@ Overlay = Annotated[
 ]
 Debug = Annotated[
     str | None,
-    typer.Option("--debug", metavar="DIR", help="Save a picture of each step of the search."),
+    typer.Option(
+        "--debug", metavar="DIR", help="Save what the finder found, and the digits cut out."
+    ),
 ]
 ReportFile = Annotated[
     str | None,

@@ -97,11 +97,15 @@ class FrameReader:
         self._reader = copy(reader)
         self._recent = RecentAnswers(reader.engine)
         self._reader.engine = cast("AnyEngine", self._recent)
-        self._reader.rotate = reader.rotate or 0  # no frame is searched four times
+        self._reader.rotate = 0  # no frame is searched four times
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._hurry, self._count = hurry, 0
         self._entire_ms = 0.0  # running mean
         self._side = LONG_SIDE  # of frames that are not searched entirely
+
+    def forget(self) -> None:
+        """Keep no answer: another stream begins."""
+        self._recent.forget()
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""

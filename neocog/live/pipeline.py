@@ -283,6 +283,7 @@ class Pipeline:
             start = time.perf_counter()
             if frame.epoch != epoch:
                 tracker.forget()
+                self._frame_reader.forget()
                 epoch = frame.epoch
             tracks = tracker.update(seen.rows)
             allows = self.settings.expected.allows

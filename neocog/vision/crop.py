@@ -56,7 +56,8 @@ def _cropped(
     """A box with a margin, reduced where it is large; and where the box lies in it."""
     x, y, wide, high = (float(v) for v in box)
     edge = _MARGIN * max(wide, high) + 2
-    left, top = max(0, int(x - edge)), max(0, int(y - edge))
+    left = min(max(0, int(x - edge)), grey.shape[1] - 1)
+    top = min(max(0, int(y - edge)), grey.shape[0] - 1)
     right = min(grey.shape[1], int(np.ceil(x + wide + edge)))
     bottom = min(grey.shape[0], int(np.ceil(y + high + edge)))
     crop = grey[top : max(bottom, top + 1), left : max(right, left + 1)]

@@ -28,6 +28,7 @@ WINDOW = 49
 """Rows and columns of the window whose mean and variance are taken off."""
 FLOOR = 12.0
 """Grey levels that are added to a window's variance as their square: flat paper stays flat."""
+_SURE = 12.0  # logits beyond this are certainty
 MULTIPLE = 16
 """The network halves its maps four times."""
 
@@ -230,7 +231,7 @@ def decode(
     keep = (long >= np.where(sign, 0.4 * small, small)) & (long <= large)
     kinds = np.where(sign, 10 + at[16:].argmax(axis=0), at[6:16].argmax(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
-    scores = 1 / (1 + np.exp(-np.where(sign, at[1], at[0])))
+    scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -_SURE, _SURE)))
     return Finding(
         boxes[keep].astype(np.float32),
         scores[keep].astype(np.float32),

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -126,11 +127,13 @@ class OpenCV:
         import cv2
 
         self._net = cv2.dnn.readNetFromONNX(np.frombuffer(model.onnx(), np.uint8))
+        self._lock = Lock()
 
     def __call__(self, x: Maps) -> Maps:
         """(H, W) -> (C, H / 4, W / 4)."""
-        self._net.setInput(x[None, None])
-        return np.asarray(self._net.forward()[0], np.float32)
+        with self._lock:
+            self._net.setInput(x[None, None])
+            return np.array(self._net.forward()[0], np.float32)
 
 
 def open_finder(model: FinderModel, *, device: str = "cpu") -> Network:

@@ -102,7 +102,8 @@ class SearchSettings:
     clearer : float
         How many times more worth the digits of a page must be that is turned.
     most : int
-        Boxes of a page that the digit network is asked for: a page of noise takes no longer.
+        Boxes of a page that the digit network is asked for, but for those that the finder is sure
+        of: a page of noise takes no longer.
     """
 
     least: float = 0.15
@@ -240,8 +241,11 @@ class Search:
 
     def _weigh(self, marks: Sequence[Hypothesis]) -> None:
         """Crop boxes and have the network say how likely they are digits."""
+        sure = FinderSettings().score
+        digits = [mark for mark in marks if mark.is_digit and mark.score >= sure]
         room = max(0, self.settings.most - sum(mark.is_digit for mark in self._all))
-        digits = [mark for mark in marks if mark.is_digit][:room]
+        doubtful = [mark for mark in marks if mark.is_digit and mark.score < sure]
+        digits += doubtful[: max(0, room - len(digits))]
         if digits:
             contrast = []
             for mark in digits:
