@@ -101,10 +101,10 @@ def test_a_card_without_marks_is_no_share() -> None:
 def test_a_lone_digit_is_answered_unless_it_is_surely_none() -> None:
     model = replace(tiny_model(), labels=np.array([0, 1, 10]), temperature=0.1)
     score = np.zeros((4, 11), np.float32)
-    score[:, [3, 10]] = [(0.5, 0.4), (0.5, 0.7), (0.5, 1), (0, 0)]
+    score[:, [3, 10]] = [(0.5, 0.4), (0.5, 0.7), (0.5, 1.2), (0, 0)]
     found = answers(score, temperature=0.1)
     lone = of_lone_digits(found, model)
     assert found.label.tolist() == [3, -1, -1, -1]
     assert lone.label.tolist() == [3, 3, -1, -1]
     assert lone.p[1] == pytest.approx(1 / (1 + 9 * np.exp(-5) + np.exp(2)), rel=1e-3)
-    np.testing.assert_allclose(lone.margin[:3], [0.1, -0.2, 0.5], atol=1e-5)
+    np.testing.assert_allclose(lone.margin[:3], [0.1, -0.2, 0.7], atol=1e-5)

@@ -85,6 +85,10 @@ def _verify_finder(path: Path) -> str:
     from neocog.vision.finder_model import LazyFinder, load_finder
 
     finder = LazyFinder(load_finder(path))
+    try:
+        finder.opened()
+    except ImportError as error:
+        raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
     if len(find(np.full((200, 300), 230, np.uint8), finder)):
         raise ModelError(f"finder {path}: finds digits on empty paper")
     if not len(find(made_page(made_digits(15)), finder)):
