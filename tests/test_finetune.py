@@ -15,18 +15,19 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
+from experiments.network.torch_network import Network  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune, top  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
-from neocog.learning.card import id_of  # noqa: E402
+from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
+from neocog.learning.recipe import STARTS  # noqa: E402
 from neocog.learning.recipes import score  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
-from neocog.learning.start import STARTS, recipe_of, start_model  # noqa: E402
-from neocog.learning.torch_network import Network  # noqa: E402
+from neocog.learning.start import recipe_of, start_model  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
@@ -302,7 +303,7 @@ def test_a_step_wants_as_many_digits_as_there_are(start: Model, digits: Set) -> 
 
 def test_digits_alone_may_be_learned_from(start: Model, digits: Set) -> None:
     run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
-    assert run.lessons.epoch_steps == 160 // QUICK.batch
+    assert run.batches.epoch_steps == 160 // QUICK.batch
     assert run.run().classes == 11
 
 

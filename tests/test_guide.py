@@ -9,10 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
+from benchmarks.guide_network import Convolutional, Guide, load_guide, save_network  # noqa: E402
 from neocog.errors import ModelError, UsageError  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
-from neocog.learning.guide import Convolutional, Guide, load_guide, save_network  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings  # noqa: E402
 from neocog.learning.start import recipe_of, start_model  # noqa: E402
@@ -73,7 +73,7 @@ def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> No
     def threes(guided: Settings, guide: object) -> float:
         run = Finetuner(start, *parts, guided, guide=guide)  # type: ignore[arg-type]
         run.run()
-        return float((run._scores(run.network, run.lessons.shown).argmax(axis=1) == 3).mean())
+        return float((run._scores(run.network, run.batches.shown).argmax(axis=1) == 3).mean())
 
     assert threes(settings, says_three) > 0.6
     assert threes(settings, None) < 0.4
