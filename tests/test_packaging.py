@@ -82,8 +82,8 @@ def test_app_is_the_same_program():
 
 
 def test_readme_is_up_to_date():
-    tables = script("benchmarks/tables.py")
-    assert tables.render(README) == README, "run python benchmarks/tables.py"
+    tables = script("experiments/tables.py")
+    assert tables.render(README) == README, "run python -m experiments.tables"
 
 
 def test_readme_links_lead_somewhere():
