@@ -24,6 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "experiments"
+#: Experiments whose pages are filled here; ``neocog bench report`` fills those of the papers.
+OWN = ("accuracy", "attacks", "batch", "gpu", "learning", "live", "reading")
 PART = re.compile(r"(<!-- table ([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -223,6 +225,47 @@ def gpu_layers(result: dict[str, Any]) -> dict[str, Any]:
     return section | {"rows": rows, "columns": columns, "formats": formats}
 
 
+def readme_accuracy(result: dict[str, Any]) -> dict[str, Any]:
+    """A few sets, and the models that ship by their names alone."""
+    sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pens",
+            "unipen": "UNIPEN, pens", "ardis": "ARDIS, church books",
+            "orand": "ORAND, cheques"}  # fmt: skip
+    models = {row["model"]: row["model"].partition("@")[0]
+              for row in result["rows"] if row["what"] == "ships"}  # fmt: skip
+    rows: dict[str, dict[str, Any]] = {key: {"set": name} for key, name in sets.items()}
+    for row in result["rows"]:
+        if row["set"] in sets and row["model"] in models:
+            rows[row["set"]] |= {"digits": row["digits"], models[row["model"]]: row["right"]}
+    names = list(models.values())
+    columns = {key: key for key in ("set", "digits", *names)}
+    command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
+    about = {"command": command, "columns": columns, "formats": dict.fromkeys(names, ".1%")}
+    return result | about | {"rows": list(rows.values())}
+
+
+def readme_speed(result: dict[str, Any]) -> dict[str, Any]:
+    """The default model's time on a CPU and on a GPU, beside the quickest of the others."""
+    gpu = json.loads(next(RESULTS.glob("gpu/results/gpu.json")).read_text())
+    rows = []
+    for row in result["rows"]:
+        if row["model"].startswith("neocog@") and row["batch"] in (1, 32):
+            other = f"onnxruntime {row['onnxruntime']:.2f} ms"
+            rows.append({"where": result["machine"], "batch": row["batch"], "other": other,
+                         "ours": f"{row['neocog']:.2f} ms", "times": row["ratio"]})  # fmt: skip
+    for row in gpu["rows"]:
+        if row["model"].startswith("neocog@") and row["precision"] == "fp16":
+            name, best = min(("torch.compile", row["compile"]), ("PyTorch", row["torch"]),
+                             key=lambda one: one[1])  # fmt: skip
+            rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
+                         "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
+                         "times": row["ratio"]})  # fmt: skip
+    columns = {"where": "machine", "batch": "digits at a time", "ours": "neocog, a digit",
+               "other": "beside it", "times": "times as fast"}  # fmt: skip
+    command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
+    about = {"command": command, "machine": "", "columns": columns, "formats": {"times": ".1f"}}
+    return result | about | {"rows": rows}
+
+
 VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
@@ -232,6 +275,8 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "reading-time": ("reading", reading_time),
     "gpu-decisions": ("gpu", gpu_decisions),
     "gpu-layers": ("gpu", gpu_layers),
+    "readme-accuracy": ("hands", readme_accuracy),
+    "readme-speed": ("speed", readme_speed),
     "models": ("models", models),
     "hands": ("hands", hands),
     "hands-short": ("hands", hands_short),
@@ -275,12 +320,18 @@ def render(text: str) -> str:
     return PART.sub(part, text)
 
 
+def pages() -> list[Path]:
+    """Return all pages that hold tables of results."""
+    own = [RESULTS / name / "README.md" for name in OWN]
+    return [README, *sorted((ROOT / "docs").glob("*.md")), *own]
+
+
 def main() -> int:
     if sys.argv[1:] not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
     stale = 0
-    for page in (README, *sorted((ROOT / "docs").glob("*.md"))):
+    for page in pages():
         old = page.read_text()
         new = render(old)
         if new == old:

@@ -1,8 +1,10 @@
 """What a stranger meets first: the wheel, the start-up time, the README and its commands."""
 
+import ast
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -81,15 +83,35 @@ def test_app_is_the_same_program():
     assert version == run(sys.executable, "-m", "neocog", "--version")
 
 
-def test_readme_is_up_to_date():
-    tables = script("experiments/tables.py")
-    assert tables.render(README) == README, "run python -m experiments.tables"
+def test_tables_are_up_to_date():
+    from experiments import tables
+
+    stale = [page for page in tables.pages() if tables.render(text := page.read_text()) != text]
+    assert not stale, "run python -m experiments.tables"
 
 
-def test_readme_links_lead_somewhere():
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "README.md"):
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "experiments").rglob("README.md"),
+    *(ROOT / folder / "README.md" for folder in ("data", "models")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        path, _, title = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        if title and other.suffix == ".md":
+            titles = re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)
+            assert title in {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
+
+
+def test_the_readme_is_short():
+    assert len(README.encode()) < 8500
+    assert "@" not in re.sub(r"`[^`]*`", "", README)  # a model's version is for docs
 
 
 def test_readme_names_every_command():
@@ -133,12 +155,18 @@ def test_reader_reads_the_samples():
 
 
 def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
-    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "photo.jpg", tmp_path / "docs")
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in shown:
-        exec(block, names)
-    difference, result = capsys.readouterr().out.splitlines()
+    for page in (README, (ROOT / "docs" / "python.md").read_text()):
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(block, names)
+    lines, place, sure, difference, result = capsys.readouterr().out.splitlines()
+    read = "\n".join(ast.literal_eval(lines))
+    assert f"$ neocog read docs/photo.jpg\n{read}\n```" in README
+    assert f"page.text  # {read!r}" in README
+    assert (place[0], sure) == ("2", "True")
     assert float(difference) < 1e-2  # of an engine in fp16, where there is one
     assert result.startswith(f"<Model {names['mine'].id}: fukushima2003, 16/12/24/40 planes")
     assert (tmp_path / "us1.png").stat().st_size > 1000

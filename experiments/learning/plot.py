@@ -1,4 +1,4 @@
-"""Draws docs/learning-curve.png from the learning results.
+"""Draws experiments/learning/figures/learning-curve.png from the learning results.
 
     python -m experiments.learning.plot
 
@@ -48,7 +48,7 @@ def main() -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(ROOT / "docs/learning-curve.png", dpi=110)
+    figure.savefig(ROOT / "experiments/learning/figures/learning-curve.png", dpi=110)
 
 
 if __name__ == "__main__":
