@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import crops as made
+from experiments.learning import crops as made
 from neocog.learning.finder.boxes import overlaps
 from neocog.learning.teacher.bank import Bank
 from neocog.learning.teacher.page import Page

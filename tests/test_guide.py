@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from benchmarks.guide_network import Convolutional, Guide, load_guide, save_network  # noqa: E402
+from experiments.learning.guide_network import Convolutional, Guide, load_guide, save_network  # noqa: E402
 from neocog.errors import ModelError, UsageError  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402

@@ -1,6 +1,6 @@
 """How a network learns by gradient: settings, and how strongly digits are changed.
 
-The defaults were compared with others on validation digits: ``benchmarks/finetune.py``, whose jobs
+The defaults were compared with others on validation digits: ``experiments/learning/finetune.py``, whose jobs
 name any of these values (``40/160/100:3:rate=0.03,elastic=2``).
 """
 
