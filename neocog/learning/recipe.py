@@ -20,7 +20,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to learn without gradients; ``experiments/learning/curve.py`` compared those that are named.
+    """How to learn without gradients; ``experiments/learning/curve.py`` compares those by name.
 
     Raises
     ------

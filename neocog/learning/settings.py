@@ -1,7 +1,7 @@
 """How a network learns by gradient: settings, and how strongly digits are changed.
 
-The defaults were compared with others on validation digits: ``experiments/learning/finetune.py``, whose jobs
-name any of these values (``40/160/100:3:rate=0.03,elastic=2``).
+The defaults were compared with others on validation digits by ``experiments/learning/finetune.py``,
+whose jobs name any of these values (``40/160/100:3:rate=0.03,elastic=2``).
 """
 
 import math
