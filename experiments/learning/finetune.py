@@ -211,7 +211,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     }
     if args.test:
         test = open_digits(args.data / "mnist", split="test")
-        result["test"] = run.accuracy(model, test.images, test.labels)
+        result["test"] = changed(model, test, "none", args.device)["right"]
     (folder / "result.json").write_text(json.dumps(result))
     print(json.dumps(result), flush=True)
 

@@ -223,13 +223,6 @@ class Finetuner:
         temperature = best_temperature(scores, batches.validation)
         return replace(kept.model(), temperature=temperature, card=card, version="")
 
-    def accuracy(self, model: Model, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> float:
-        """Return the share of digits that a model reads right, computed on this run's device."""
-        network = Trainable(model).to(self.device).eval()
-        with _exact_products():
-            scores = self._scores(network, torch.tensor(images, device=self.device))
-        return round(float((labels_of(scores) == labels).mean()), 5)
-
     def _step(self, progress: float) -> Tensor:
         settings, place = self.settings, self.position
         rate = settings.rate * (settings.again if place.cycle else 1.0)
