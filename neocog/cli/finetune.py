@@ -109,12 +109,7 @@ def learn(
 ) -> "Model":
     """Learn a start, or take the one named, and fine-tune it.
 
-    Raises
-    ------
-    UsageError
-        If PyTorch is not installed, there are no digits to validate with, or an option is wrong.
-    DeviceError
-        If PyTorch finds no GPU where one is asked for.
+    UsageError or DeviceError say what is missing: PyTorch, digits to validate with, a GPU.
     """
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")

@@ -101,13 +101,9 @@ def ring(centre: tuple[float, float], radius: float, count: int = 24, high: floa
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
-    """Slant, stretch, turn and bend a drawing, and give it another pen.
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
 
-    Parameters
-    ----------
-    ink : ndarray of float, shape (FIELD, FIELD)
-    strength : float
-        Of all changes; 1 leaves letters legible.
+    A strength of 1 leaves letters legible.
     """
     angle = strength * rng.normal(0, 0.12)
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
