@@ -17,13 +17,11 @@ from threadpoolctl import threadpool_info
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, NeocogError, NothingToRead, UsageError
 from neocog.live.capture import Capture, Notice
-from neocog.live.frame_reader import LONG_SIDE, FrameReader
+from neocog.live.frame_reader import LONG_SIDE, FrameReader, RecentCache
 from neocog.live.frames import BoundedQueue, Closed, Frame
-from neocog.live.pipeline import Pipeline, Settings, View
-from neocog.live.recent import RecentAnswers
+from neocog.live.pipeline import Pipeline, Settings, View, finder_threads
 from neocog.live.roi import Roi
 from neocog.live.sources import FrameSource, SourceLost, Wanted, in_colours, open_source
-from neocog.live.thread_limits import finder_threads
 from neocog.live.video import Stream, without_password
 from neocog.vision.finder import FinderSettings
 from tests.live_support import MODEL, MjpegServer, Scripted, clip, picture, save_video
@@ -239,7 +237,7 @@ class TestPipeline:
         boxes = []
         for roi in (None, Roi(20, 60, 200, 120)):
             pipeline = Pipeline(open_source([frame]), reader)
-            pipeline.switches.roi = roi
+            pipeline.roi = roi
             with pipeline:
                 view = next(iter(pipeline))
             boxes.append([digit.box for digit in view.seen.rows[0]])
@@ -250,7 +248,7 @@ class TestPipeline:
 
     def test_a_region_leaves_out_what_is_beside_it(self, reader: Reader) -> None:
         pipeline = Pipeline(open_source([picture("4711")]), reader)
-        pipeline.switches.roi = Roi(0.0, 0.0, 0.3, 1.0)
+        pipeline.roi = Roi(0.0, 0.0, 0.3, 1.0)
         with pipeline:
             view = next(iter(pipeline))
         assert sum(map(len, view.seen.rows)) <= 2
@@ -265,7 +263,7 @@ class TestPipeline:
                 asked.append(len(digits))
                 return reader.engine.recognise(digits, batch=batch)
 
-        recent = RecentAnswers(Counting())  # type: ignore[arg-type]
+        recent = RecentCache(Counting())  # type: ignore[arg-type]
         digits, others = np.zeros((2, 3, 28, 28), np.uint8)
         for place in range(3):
             digits[place, 4:24, 4 + 6 * place : 8 + 6 * place] = 255
@@ -366,7 +364,7 @@ class TestPipeline:
 
     def test_layers_come_with_the_views_when_asked_for(self, reader: Reader) -> None:
         pipeline = Pipeline(open_source(clip(("471", 6))), reader)
-        pipeline.switches.layers = True
+        pipeline.layers = True
         with pipeline:
             views = list(pipeline)
         maps = views[-1].maps

@@ -14,11 +14,11 @@ import cv2
 import numpy as np
 import pytest
 
+from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
-from neocog.live import display, panels, recorder
+from neocog.live import panels, recorder, window
 from neocog.live.draw import SURE, draw
-from neocog.live.expected import Expected
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.session import Outputs, Session
@@ -37,7 +37,7 @@ def reader() -> Reader:
 @pytest.fixture(scope="module")
 def view(reader: Reader) -> View:
     pipeline = Pipeline(open_source(clip(("471", 12))), reader)
-    pipeline.switches.layers = True
+    pipeline.layers = True
     with pipeline:
         return list(pipeline)[-1]
 
@@ -69,11 +69,11 @@ class TestDrawing:
         assert (out != before).any()
 
     def test_signs_of_a_pattern_are_drawn(self, view: View) -> None:
-        assert (draw(view, Expected.of("##-#")) != draw(view)).any()
+        assert (draw(view, Settings(pattern=Pattern("##-#"))) != draw(view)).any()
 
     def test_numbers_that_do_not_fit_are_not_drawn_large(self, view: View) -> None:
         bottom = np.s_[200:]
-        assert (draw(view, Expected.of("####"))[bottom] == view.frame.pixels[bottom]).all()
+        assert (draw(view, Settings(pattern=Pattern("####")))[bottom] == view.frame.pixels[bottom]).all()
 
     def test_every_layer_is_drawn(self, view: View) -> None:
         assert view.maps is not None
@@ -180,7 +180,7 @@ class TestKeys:
     def test_l_shows_the_layers(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
         narrow = controls.take(view).shape[1]
         controls.press(ord("l"), pipeline)
-        assert pipeline.switches.layers
+        assert pipeline.layers
         assert controls.take(view).shape[1] > narrow
 
     def test_h_shows_the_keys(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
@@ -220,11 +220,11 @@ class TestKeys:
     ) -> None:
         controls.drag(200, 150, down=True, pipeline=pipeline)
         controls.drag(50, 40, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is not None
-        assert pipeline.switches.roi.within((320, 240)) == (50, 40, 150, 110)
+        assert pipeline.roi is not None
+        assert pipeline.roi.within((320, 240)) == (50, 40, 150, 110)
         controls.drag(60, 60, down=True, pipeline=pipeline)
         controls.drag(61, 61, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is None
+        assert pipeline.roi is None
 
     @pytest.mark.parametrize(
         ("to", "box", "told"),
@@ -247,8 +247,8 @@ class TestKeys:
         controls.take(view)
         controls.drag(100, 60, down=True, pipeline=pipeline)
         controls.drag(*to, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is not None
-        assert pipeline.switches.roi.within((320, 240)) == box
+        assert pipeline.roi is not None
+        assert pipeline.roi.within((320, 240)) == box
         assert told in controls._note
 
 
@@ -377,20 +377,20 @@ class TestDisplay:
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
-        assert display.display_trouble() == "there is no display"
+        assert window.display_trouble() == "there is no display"
 
     def test_a_display_that_is_not_there_is_found_out(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DISPLAY", ":31337")
         monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setattr(display, "has_windows", lambda: True)
-        assert display.display_trouble() == "the display cannot be used"
+        monkeypatch.setattr(window, "has_windows", lambda: True)
+        assert window.display_trouble() == "the display cannot be used"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not display.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
+    not window.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
     reason="needs opencv-python (not headless), Xvfb and xdotool",
 )
 class TestOnADisplay:

@@ -15,8 +15,8 @@ from neocog.jsontext import to_json
 from neocog.messages import printable, tell
 
 if TYPE_CHECKING:
+    from neocog.batch.pattern import Pattern
     from neocog.batch.reader import Reader
-    from neocog.live.expected import Expected
     from neocog.live.session import Session
     from neocog.live.window import Window
 
@@ -46,7 +46,7 @@ Region = Annotated[
         "--roi", metavar="X,Y,W,H", help="Read this part alone: pixels, or shares below 1."
     ),
 ]
-Pattern = Annotated[
+Form = Annotated[
     str | None,
     typer.Option("--pattern", metavar="PATTERN", help="Announce such numbers only: '####-##'."),
 ]
@@ -93,7 +93,7 @@ def live(
     plan: options.Plan = "default",
     agree: Agree = "3/5",
     roi: Region = None,
-    pattern: Pattern = None,
+    pattern: Form = None,
     length: Length = None,
     size: Size = None,
     fps: Fps = None,
@@ -109,23 +109,22 @@ def live(
     Each new number is printed once. In the window: q ends, h shows the other keys.
     """
     from neocog.live.announce import Rules
-    from neocog.live.expected import Expected
     from neocog.live.pipeline import Settings
     from neocog.live.roi import Roi
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source
-    from neocog.live.vote import Agreement
+    from neocog.live.tracks import Agreement
 
     wanted = Wanted(_size(size), fps)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
-    expected = Expected.of(pattern, length)
+    expected = _pattern(pattern, length)
     frames = open_source(source, wanted)
     windowed = _windowed(headless)
     settings = Settings(
         agreement=agreement,
-        expected=expected,
-        rules=Rules() if expected.digits is None else Rules(evidence=0.0),
+        pattern=expected,
+        rules=Rules() if expected is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),
@@ -196,7 +195,7 @@ def _reader(
     precision: str | None,
     plan: str,
     min_p: float | None,
-    expected: "Expected",
+    pattern: "Pattern | None",
 ) -> "Reader":
     """Open the model that was asked for, else the one that is quick enough on the device."""
     from neocog.batch.device import choose_device
@@ -204,13 +203,25 @@ def _reader(
 
     on_cpu = choose_device(device) == "cpu"
     name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
-    form = expected.pattern.form if expected.pattern else None
+    form = pattern.form if pattern else None
     return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p, pattern=form)
+
+
+def _pattern(form: str | None, length: int | None) -> "Pattern | None":
+    """Return what --pattern or --length asks for; UsageError if they contradict each other."""
+    from neocog.batch.pattern import PLACE, Pattern
+
+    if form is None and length is None:
+        return None
+    pattern = Pattern(PLACE * length if form is None and length else form or "")
+    if length is not None and pattern.digits != length:
+        raise UsageError(f"pattern '{form}' has no {length} digits; give one of the two")
+    return pattern
 
 
 def _windowed(headless: bool) -> bool:
     """Whether a window is opened; where none can be, say so."""
-    from neocog.live.display import display_trouble
+    from neocog.live.window import display_trouble
 
     if headless:
         return False

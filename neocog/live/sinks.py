@@ -1,18 +1,23 @@
-"""Where numbers go: stdout, and a file of JSON lines of which every line is complete."""
+"""A file of JSON lines of which every line is complete, and a check of the outputs."""
 
 import json
+import mmap
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from neocog.errors import InputError, UsageError
-from neocog.live.records import line
+from neocog.jsontext import to_json
 
 _BEGINS = b'{"schema":'  # a record of ours
+
+
+def line(record: dict[str, Any]) -> str:
+    """Return a record as one line of JSON, without its end."""
+    return to_json(record, ensure_ascii=True, separators=(",", ":"))
 
 
 class LineFile:
@@ -36,15 +41,14 @@ class LineFile:
         mode = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
             self._handle = os.open(path, mode | getattr(os, "O_BINARY", 0), 0o666)
+            with ExitStack() as failed:
+                failed.callback(os.close, self._handle)
+                self._mend()
+                failed.pop_all()
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); give another --jsonl"
             ) from None
-        try:
-            self._mend()
-        except UsageError:
-            os.close(self._handle)
-            raise
 
     def write(self, record: dict[str, Any]) -> None:
         """Append a record, behind what others have appended meanwhile.
@@ -72,26 +76,28 @@ class LineFile:
         about = os.fstat(self._handle)
         if not stat.S_ISREG(about.st_mode) or about.st_size == 0:
             return
-        start = _last_line(self._handle, about.st_size)
-        tail = _read(self._handle, about.st_size - start, start)
-        ours = tail[: len(_BEGINS)] == _BEGINS[: len(tail)]
-        if _read(self._handle, 1, 0) != b"{" or not ours:
+        with mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ) as held:
+            start = held.rfind(b"\n") + 1
+            first, last = held[:1], held[start:]
+        if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
             raise UsageError(f"{self._path}: holds something else than records; give another file")
-        if _whole(tail):
+        if _whole(last):
             os.write(self._handle, b"\n")
-        elif tail:
+        elif last:
             os.ftruncate(self._handle, start)
 
     def __enter__(self) -> "LineFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         os.close(self._handle)
+
+
+def _whole(last: bytes) -> bool:
+    try:
+        return isinstance(json.loads(last), dict)
+    except ValueError:
+        return False
 
 
 def check_outputs(inputs: Iterable[str | Path], outputs: dict[str, str | None]) -> None:
@@ -126,31 +132,3 @@ def _identity(path: str | Path) -> tuple[int, int] | str:
     except OSError:
         return os.path.realpath(path)
     return about.st_dev, about.st_ino
-
-
-def _last_line(handle: int, end: int) -> int:
-    """Return where the line begins that ends at the file's end; its end if that is a newline."""
-    at = end
-    while at > 0:
-        start = max(0, at - 4096)
-        newline = _read(handle, at - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        at = start
-    return 0
-
-
-def _read(handle: int, count: int, at: int) -> bytes:
-    """Read so many bytes from a place on; Windows knows no pread."""
-    os.lseek(handle, at, os.SEEK_SET)
-    data = b""
-    while len(data) < count and (more := os.read(handle, count - len(data))):
-        data += more
-    return data
-
-
-def _whole(tail: bytes) -> bool:
-    try:
-        return isinstance(json.loads(tail), dict)
-    except ValueError:
-        return False

@@ -1,5 +1,8 @@
 """The window: it shows views and does what the keys and the mouse ask for."""
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +15,7 @@ from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
 from neocog.live.pipeline import Pipeline, View
 from neocog.live.roi import Roi
+from neocog.programs import python
 
 if TYPE_CHECKING:
     from neocog.live.session import Session
@@ -23,17 +27,14 @@ _ESCAPE_KEYSYM = 0xFF1B  # as X names it
 _ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
+_LONGEST = 20.0  # seconds that a window may take to open
+_TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
 class Controls:
-    """What the keys change, and the picture that it leads to; it knows of no window.
+    """What the keys change, and the picture to show; it knows of no window.
 
-    Parameters
-    ----------
-    session : Session
-        What saves and records.
-    folder : Path
-        Where pictures and recordings are saved.
+    Pictures and recordings are saved in ``folder``.
     """
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
@@ -59,7 +60,7 @@ class Controls:
         elif char == "b":
             self.steps = not self.steps
         elif char == "l":
-            self.layers = pipeline.switches.layers = not self.layers
+            self.layers = pipeline.layers = not self.layers
         elif char == "h":
             self.help = not self.help
         else:
@@ -87,10 +88,10 @@ class Controls:
         self._corner = None
         wide, tall = abs(x - left), abs(y - top)
         if max(wide, tall) < _CLICK:
-            pipeline.switches.roi = None
+            pipeline.roi = None
             self.note("all of the picture is read")
             return
-        pipeline.switches.roi = roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        pipeline.roi = roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
         refused = roi.refused(self._view.frame.size) if self._view else None
         self.note(f"region: {refused}" if refused else "only this region is read")
 
@@ -102,16 +103,11 @@ class Controls:
         note = self._note if time.monotonic() - self._noted < _NOTE else ""
         if self.frozen:
             note = note or "frozen: space goes on"
-        picture = draw(
-            view,
-            self.session.settings.expected,
-            recording=self.session.recorder is not None,
-            note=note,
-        )
+        session = self.session
+        picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
         height = len(picture)
         if self.help:
-            part = picture[60:]
-            draw_text(part, panels.help_lines())
+            draw_text(picture[60:], panels.help_lines())
         if self.steps:
             picture = panels.beside(picture, panels.candidates(view.seen, height=height))
         if self.layers and view.maps:
@@ -139,9 +135,8 @@ class Controls:
                 with atomic_write(name) as file:
                     file.write(data)
         except (OSError, cv2.error) as error:
-            self.note(
-                f"not saved: {getattr(error, 'strerror', None) or 'no PNG can be made of it'}"
-            )
+            why = getattr(error, "strerror", None) or "no PNG can be made of it"
+            self.note(f"not saved: {why}")
             return
         self.note(f"saved {path.name}")
 
@@ -160,12 +155,7 @@ class Controls:
 
 
 class Window:
-    """A window of OpenCV's; ask `display_trouble` before.
-
-    Parameters
-    ----------
-    session : Session
-    """
+    """A window of OpenCV's; ask `display_trouble` before."""
 
     def __init__(self, session: "Session") -> None:
         self.controls = Controls(session)
@@ -225,3 +215,32 @@ def _stamp() -> str:
     return (
         time.strftime("neocog-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{int(1e3 * now) % 1000:03d}"
     )
+
+
+def display_trouble() -> str | None:
+    """Say why no window can be opened, or None if one can.
+
+    OpenCV 5 ends the process where it can open none: the first window is opened in another one.
+    """
+    os.environ.setdefault("QT_LOGGING_RULES", "*=false")  # Qt's remarks about fonts and plugins
+    own = sys.platform in ("win32", "darwin")
+    if not own and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display"
+    if not has_windows():
+        return "this OpenCV has no windows (opencv-python has, opencv-python-headless has not)"
+    try:
+        run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=_LONGEST)
+    except subprocess.TimeoutExpired:
+        return "the display does not answer"
+    return None if run.returncode == 0 else "the display cannot be used"
+
+
+def has_windows() -> bool:
+    """Whether this OpenCV was built with a user interface."""
+    import cv2
+
+    for line in cv2.getBuildInformation().splitlines():
+        name, _, value = line.strip().partition(":")
+        if name == "GUI":
+            return value.strip().upper() != "NONE"
+    return True
