@@ -17,8 +17,6 @@ from neocog.messages import printable, tell
 if TYPE_CHECKING:
     from neocog.batch.pattern import Pattern
     from neocog.batch.reader import Reader
-    from neocog.live.session import Session
-    from neocog.live.window import Window
 
 SMALL_MODEL = "neocog-small"
 
@@ -114,6 +112,7 @@ def live(
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source
     from neocog.live.tracks import Agreement
+    from neocog.live.window import Window
 
     wanted = Wanted(_size(size), fps)
     region = Roi.parse(roi) if roi else None
@@ -133,7 +132,7 @@ def live(
         reader = _reader(model, device, precision, plan, min_p, expected)
         outputs = Outputs(jsonl, record, events)
         session = Session(
-            frames, reader, settings, outputs, _window if windowed else None, roi=region
+            frames, reader, settings, outputs, Window if windowed else None, roi=region
         )
         session.run()
     if session.failed:
@@ -238,9 +237,3 @@ def _size(text: str | None) -> tuple[int, int] | None:
     if not match:
         raise UsageError(f"size '{text}': WIDTHxHEIGHT is wanted, for example 1280x720")
     return int(match[1]), int(match[2])
-
-
-def _window(session: "Session") -> "Window":
-    from neocog.live.window import Window
-
-    return Window(session)

@@ -55,6 +55,7 @@ class Session:
 
     Attributes
     ----------
+    pipeline : Pipeline
     recorder : Recorder or None
         While a recording is made.
     failed : bool
@@ -76,8 +77,8 @@ class Session:
         self.recorder: Recorder | None = None
         self.failed = False
         self._notices: SimpleQueue[Notice] = SimpleQueue()
-        self._pipeline = Pipeline(source, reader, settings, tell=self._notices.put)
-        self._pipeline.roi = self._roi = roi
+        self.pipeline = Pipeline(source, reader, settings, tell=self._notices.put)
+        self.pipeline.roi = self._roi = roi
         self._size = (0, 0)  # of the frames for which the region was judged
         self._lines: LineFile | None = None
         self._window = window(self) if window else None
@@ -103,11 +104,11 @@ class Session:
             if self._window is not None:
                 stack.callback(self._window.close)
             try:
-                with self._pipeline:
+                with self.pipeline:
                     self._loop()
             finally:
                 self._tell_notices()
-            run = self._pipeline.measures()
+            run = self.pipeline.measures()
             fps, age = round(run.fps, 2), round(run.age_ms, 1)
             self._event({"event": "end", "frames": run.frames, "dropped": run.dropped,
                          "fps": fps, "age_ms": age})  # fmt: skip
@@ -131,13 +132,13 @@ class Session:
         wait = _WAIT if self._window else _WAIT_HEADLESS
         while True:
             try:
-                view = self._pipeline.next(wait)
+                view = self.pipeline.next(wait)
             except Closed:
                 return
             self._tell_notices()
             if view is not None:
                 self._take(view)
-            if self._window is not None and not self._window.keys(self._pipeline):
+            if self._window is not None and not self._window.keys():
                 return
 
     def _take(self, view: View) -> None:
@@ -156,7 +157,7 @@ class Session:
         if self._window is not None:
             self._window.show(view)
         if self.recorder or self._window:
-            self._pipeline.meter.stage("draw", 1e3 * (time.perf_counter() - start))
+            self.pipeline.meter.stage("draw", 1e3 * (time.perf_counter() - start))
 
     def _announce(self, news: Announcement) -> None:
         text = self.settings.shown(news.text)

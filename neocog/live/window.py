@@ -13,7 +13,7 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
-from neocog.live.pipeline import Pipeline, View
+from neocog.live.pipeline import View
 from neocog.live.roi import Roi
 from neocog.programs import python
 
@@ -31,43 +31,60 @@ _LONGEST = 20.0  # seconds that a window may take to open
 _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
-class Controls:
-    """What the keys change, and the picture to show; it knows of no window.
+class Window:
+    """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
 
-    Pictures and recordings are saved in ``folder``.
+    Parameters
+    ----------
+    session : Session
+        What is shown, saved and recorded.
+    folder : Path
+        Where pictures and recordings are saved.
     """
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
         self.session, self.folder = session, folder
         self.frozen = self.steps = self.layers = self.help = False
         self.picture: Picture | None = None
+        self.note = ""
+        self._noted = 0.0
         self._view: View | None = None
         self._corner: tuple[int, int] | None = None
-        self._note, self._noted = "", 0.0
+        self._open = False
 
-    def press(self, key: int, pipeline: Pipeline) -> bool:
-        """Do what a key asks for; False when it ends the run."""
-        code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
-        char = chr(code).lower() if code <= _ASCII else ""
-        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
-            return False
-        if char == " ":
-            self._freeze(pipeline)
-        elif char == "s":
-            self._save()
-        elif char == "r":
-            self._record()
-        elif char == "b":
-            self.steps = not self.steps
-        elif char == "l":
-            self.layers = pipeline.layers = not self.layers
-        elif char == "h":
-            self.help = not self.help
-        else:
+    def show(self, view: View) -> None:
+        """Show a view."""
+        import cv2
+
+        picture = self.take(view)
+        if not self._open:
+            cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
+            cv2.setMouseCallback(TITLE, self._mouse)
+            self._open = True
+        cv2.imshow(TITLE, picture)
+
+    def keys(self) -> bool:
+        """Do what the keys ask for; False when the run shall end."""
+        import cv2
+
+        if not self._open:
             return True
-        if self.frozen and self._view is not None:
-            self.picture = self._composed(self._view)
-        return True
+        while (key := cv2.waitKeyEx(1)) >= 0:
+            if not self.press(key):
+                return False
+        if self.frozen and self.picture is not None:
+            cv2.imshow(TITLE, self.picture)
+        return float(cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE)) >= 1
+
+    def close(self) -> None:
+        """Close the window."""
+        import cv2
+
+        if self._open:
+            self._open = False
+            with suppress(cv2.error):
+                cv2.destroyWindow(TITLE)
+                cv2.waitKey(1)
 
     def take(self, view: View) -> Picture:
         """Take a view and return the picture to show; the old one while it is frozen."""
@@ -77,7 +94,31 @@ class Controls:
         self.picture = self._composed(view)
         return self.picture
 
-    def drag(self, x: int, y: int, *, down: bool, pipeline: Pipeline) -> None:
+    def press(self, key: int) -> bool:
+        """Do what a key asks for; False when it ends the run."""
+        code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
+        char = chr(code).lower() if code <= _ASCII else ""
+        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
+            return False
+        if char == " ":
+            self._freeze()
+        elif char == "s":
+            self._save()
+        elif char == "r":
+            self._record()
+        elif char == "b":
+            self.steps = not self.steps
+        elif char == "l":
+            self.layers = self.session.pipeline.layers = not self.layers
+        elif char == "h":
+            self.help = not self.help
+        else:
+            return True
+        if self.frozen and self._view is not None:
+            self.picture = self._composed(self._view)
+        return True
+
+    def drag(self, x: int, y: int, *, down: bool) -> None:
         """Choose a region by dragging from one corner to the other; a click chooses all."""
         if down:
             self._corner = (x, y)
@@ -88,19 +129,26 @@ class Controls:
         self._corner = None
         wide, tall = abs(x - left), abs(y - top)
         if max(wide, tall) < _CLICK:
-            pipeline.roi = None
-            self.note("all of the picture is read")
+            self.session.pipeline.roi = None
+            self._tell("all of the picture is read")
             return
-        pipeline.roi = roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        self.session.pipeline.roi = roi
         refused = roi.refused(self._view.frame.size) if self._view else None
-        self.note(f"region: {refused}" if refused else "only this region is read")
+        self._tell(f"region: {refused}" if refused else "only this region is read")
 
-    def note(self, text: str) -> None:
+    def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
+        import cv2
+
+        if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
+            self.drag(x, y, down=event == cv2.EVENT_LBUTTONDOWN)
+
+    def _tell(self, text: str) -> None:
         """Show a note for a moment."""
-        self._note, self._noted = text, time.monotonic()
+        self.note, self._noted = text, time.monotonic()
 
     def _composed(self, view: View) -> Picture:
-        note = self._note if time.monotonic() - self._noted < _NOTE else ""
+        note = self.note if time.monotonic() - self._noted < _NOTE else ""
         if self.frozen:
             note = note or "frozen: space goes on"
         session = self.session
@@ -114,10 +162,10 @@ class Controls:
             picture = panels.beside(picture, panels.layers(view.maps, height=height))
         return picture
 
-    def _freeze(self, pipeline: Pipeline) -> None:
+    def _freeze(self) -> None:
         self.frozen = not self.frozen
-        if not pipeline.source.live:
-            pipeline.capture.hold(self.frozen)
+        if not self.session.source.live:
+            self.session.pipeline.capture.hold(self.frozen)
 
     def _save(self) -> None:
         """Save the picture that is shown, and what was read in it."""
@@ -125,88 +173,32 @@ class Controls:
 
         if self.picture is None or self._view is None:
             return
-        path = self.folder / f"{_stamp()}.png"
-        view, session = self._view, self.session
+        path, session = self.folder / f"{_stamp()}.png", self.session
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(view, source=session.source.name, **session.networks)
-            told = to_json(record, indent=1) + "\n"
-            for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
+            record = records.frame(self._view, source=session.source.name, **session.networks)
+            text = to_json(record, indent=1) + "\n"
+            for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
                 with atomic_write(name) as file:
                     file.write(data)
         except (OSError, cv2.error) as error:
             why = getattr(error, "strerror", None) or "no PNG can be made of it"
-            self.note(f"not saved: {why}")
+            self._tell(f"not saved: {why}")
             return
-        self.note(f"saved {path.name}")
+        self._tell(f"saved {path.name}")
 
     def _record(self) -> None:
         if self.session.recorder is not None:
             name = self.session.recorder.path.name
             self.session.end_recording()
-            self.note(f"recorded {name}")
+            self._tell(f"recorded {name}")
             return
+        path = self.folder / f"{_stamp()}.mp4"
         try:
-            path = self.folder / f"{_stamp()}.mp4"
             self.session.record(str(path))
-            self.note(f"recording {path.name}")
+            self._tell(f"recording {path.name}")
         except NeocogError as error:
-            self.note(str(error))
-
-
-class Window:
-    """A window of OpenCV's; ask `display_trouble` before."""
-
-    def __init__(self, session: "Session") -> None:
-        self.controls = Controls(session)
-        self._pipeline: Pipeline | None = None
-        self._open = False
-
-    def show(self, view: View) -> None:
-        """Show a view."""
-        import cv2
-
-        picture = self.controls.take(view)
-        if not self._open:
-            cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
-            cv2.setMouseCallback(TITLE, self._mouse)
-            self._open = True
-        cv2.imshow(TITLE, picture)
-
-    def keys(self, pipeline: Pipeline) -> bool:
-        """Do what the keys ask for; False when the run shall end."""
-        import cv2
-
-        self._pipeline = pipeline
-        if not self._open:
-            return True
-        key = cv2.waitKeyEx(1)
-        while key >= 0:
-            if not self.controls.press(key, pipeline):
-                return False
-            key = cv2.waitKeyEx(1)
-        if self.controls.frozen and self.controls.picture is not None:
-            cv2.imshow(TITLE, self.controls.picture)
-        return float(cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE)) >= 1
-
-    def close(self) -> None:
-        """Close the window."""
-        import cv2
-
-        if self._open:
-            self._open = False
-            with suppress(cv2.error):
-                cv2.destroyWindow(TITLE)
-                cv2.waitKey(1)
-
-    def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
-        import cv2
-
-        if self._pipeline is None:
-            return
-        if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
-            down = event == cv2.EVENT_LBUTTONDOWN
-            self.controls.drag(x, y, down=down, pipeline=self._pipeline)
+            self._tell(str(error))
 
 
 def _stamp() -> str:
