@@ -29,7 +29,7 @@ MOST = 64
 
 ALIKE = 0.95
 """Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
-running the network takes 99 % for the same digit (``python -m benchmarks.live alike``)."""
+running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
 _LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
