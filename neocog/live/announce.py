@@ -56,20 +56,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A number that is new.
+    """A number that is new, and the line that it stands in.
 
-    Attributes
-    ----------
-    track : Track
-        The line that it stands in.
-    text : str
-    confidence : float
-    t : float
-        Seconds since the first frame.
-    frame : int
-        Number of the frame that decided.
-    age_ms : float
-        Milliseconds from that frame's arrival to the decision.
+    ``t`` is in seconds since the first frame; ``frame`` the number of the frame that decided, and
+    ``age_ms`` the milliseconds from its arrival to the decision.
     """
 
     track: Track

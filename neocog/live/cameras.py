@@ -36,16 +36,9 @@ camera.close()
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A camera of this machine.
+    """A camera of this machine: its number, and its name if the system tells one.
 
-    Attributes
-    ----------
-    number : int
-        What it is opened by.
-    name : str
-        As the system calls it; empty where it does not say.
-    grants : str or None
-        Size, format and rate that it gave when it was tried; None if it does not work.
+    ``grants``: size, format and rate that it gave when it was tried; None if it does not work.
     """
 
     number: int
@@ -114,15 +107,7 @@ def probe() -> Iterator[Camera]:
 
 
 class CameraSource:
-    """Frames from a camera.
-
-    Parameters
-    ----------
-    number : int
-        Which one.
-    wanted : Wanted
-        Size and rate; 1280x720 at 30 frames a second by default. The camera gives what it can.
-    """
+    """Frames from a camera, 1280x720 at 30 a second by default; it gives what it can."""
 
     live = True
     returns = True

@@ -81,21 +81,11 @@ def _unit(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class FoundFrame:
-    """A frame, and what the finder's network says of it.
+    """A frame, and what the finder's network says of it, in ``ms`` milliseconds.
 
-    Attributes
-    ----------
-    frame : Frame
-    bounds : tuple of int
-        Left, top, width and height of the region that is read.
-    grey : ndarray of uint8, shape (H, W)
-        The region.
-    found : Finding
-        Boxes in pixels of the region.
-    entire : bool
-        Whether it was searched at `LONG_SIDE`, for digits of all sizes.
-    ms : float
-        Milliseconds that finding took.
+    ``bounds`` (left, top, width, height) is the region that is read, ``grey`` (H, W) its pixels;
+    ``found`` has boxes in pixels of the region. ``entire`` tells whether it was searched at
+    `LONG_SIDE`, for digits of all sizes.
     """
 
     frame: Frame
@@ -108,17 +98,10 @@ class FoundFrame:
 
 @dataclass(frozen=True, slots=True)
 class FrameReading:
-    """What one frame alone reads.
+    """What one frame alone reads, and the milliseconds that choosing and recognising took.
 
-    Attributes
-    ----------
-    found : FoundFrame
-    page : Layout
-        The digits as they were cut out; boxes in pixels of the region.
-    rows : tuple of Row
-        The lines, top to bottom; boxes in pixels of the frame.
-    ms : float
-        Milliseconds that choosing and recognising took.
+    ``page`` has the digits as they were cut out, boxes in pixels of the region; ``rows`` the lines
+    from top to bottom, boxes in pixels of the frame.
     """
 
     found: FoundFrame

@@ -51,15 +51,8 @@ class Closed(Exception):
 class BoundedQueue(Generic[T]):
     """Hands items from one thread to another; at most ``depth`` wait.
 
-    Parameters
-    ----------
-    newest : bool
-        Whether the oldest item gives way when the queue is full (for a camera); else `put` waits
-        for room (for a file).
-    merge : callable, optional
-        Given the item that gives way and the new one, returns what is kept of both.
-    depth : int
-        Items that may wait.
+    When it is full, `put` waits for room (for a file), or with ``newest`` the oldest item gives
+    way (for a camera). ``merge``, given that item and the new one, returns what is kept of both.
     """
 
     def __init__(

@@ -123,15 +123,7 @@ class View:
 
 
 class Pipeline:
-    """Reads a source.
-
-    Parameters
-    ----------
-    source : Source
-    reader : Reader
-    settings : Settings, optional
-    tell : callable
-        Receives notices about the source, in the capture thread.
+    """Reads a source; ``tell`` receives notices about it, in the capture thread.
 
     Attributes
     ----------

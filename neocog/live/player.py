@@ -43,21 +43,11 @@ _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be opened.
+    """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
 
-    Attributes
-    ----------
-    address : str
-        As FFmpeg takes it.
-    options : sequence of str
-        Of FFmpeg; the first that give a picture are taken.
-    silence : float
-        Seconds in which a picture must come.
-    newest : bool
-        Whether pictures that nobody waits for are left out.
-    jpegs : bool
-        Whether each picture is a JPEG of its own size, decoded only if it is wanted; OpenCV takes
-        all pictures of a video for as large as the first.
+    A picture must come in ``silence`` seconds; with ``newest`` those that nobody waits for are
+    left out. With ``jpegs`` each is a JPEG of its own size, decoded only if it is wanted (OpenCV
+    takes all pictures of a video for as large as the first).
     """
 
     address: str

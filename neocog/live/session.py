@@ -40,22 +40,10 @@ class Outputs:
 
 
 class Session:
-    """Reads a source until it ends.
-
-    Parameters
-    ----------
-    source : Source
-    reader : Reader
-    settings : Settings
-    outputs : Outputs
-    window : callable, optional
-        Makes the window for a session; without it there is none.
-    roi : Roi, optional
-        Read this region of the frames alone.
+    """Reads a source until it ends; ``window`` makes the window for a session.
 
     Attributes
     ----------
-    pipeline : Pipeline
     recorder : Recorder or None
         While a recording is made.
     failed : bool

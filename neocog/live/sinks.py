@@ -101,20 +101,7 @@ def _whole(last: bytes) -> bool:
 
 
 def check_outputs(inputs: Iterable[str | Path], outputs: dict[str, str | None]) -> None:
-    """Refuse outputs that would destroy what is read, or each other.
-
-    Parameters
-    ----------
-    inputs : iterable of str or Path
-        The files that are read.
-    outputs : dict
-        Options, and the files that they name; None where an option was not given.
-
-    Raises
-    ------
-    UsageError
-        If a file is named twice.
-    """
+    """Raise UsageError for outputs (by option) that would destroy what is read, or each other."""
     taken = {_identity(path): "is what is read" for path in inputs}
     for option, path in outputs.items():
         if path is None:

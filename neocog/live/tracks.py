@@ -65,17 +65,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One digit of a line that is followed.
+    """One digit of a line that is followed, with the votes of the last n frames, newest last.
 
-    Attributes
-    ----------
-    reading : DigitReading
-        What the frames agree on, ``?`` with probability 0 until they do. Box and margin are those
-        of the last frame that saw it; the box moves on with its line.
-    votes : tuple of Vote
-        Of the last n frames, the newest last.
-    present : bool
-        Whether enough of them saw anything there.
+    ``reading`` is what they agree on, ``?`` with probability 0 until they do; box and margin are
+    those of the last frame that saw it, and the box moves on with its line. ``present`` tells
+    whether enough frames saw anything there.
     """
 
     reading: DigitReading
@@ -90,20 +84,11 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A line of digits that is followed.
+    """A line of digits that is followed; ``number`` tells it from other lines.
 
-    Attributes
-    ----------
-    number : int
-        Tells it from other lines.
-    digits : tuple of Digit
-        From left to right.
-    step : tuple of float
-        Columns and rows by which it moved between the last two frames.
-    steady : int
-        Frames for which its text has been complete and the same.
-    read : str
-        What the newest frame alone read, empty if it did not see the line.
+    ``step``: columns and rows by which it moved between the last two frames; ``steady``: frames
+    for which its text has been complete and the same; ``read``: what the newest frame alone read,
+    empty if it did not see the line.
     """
 
     number: int
