@@ -47,7 +47,7 @@ from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 
 COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",
            "machine": "machine", "model": "model"}  # fmt: skip

@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 from record import write_results
 
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder, open_finder
 

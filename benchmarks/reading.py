@@ -39,7 +39,7 @@ from benchmarks.record import write_results
 from neocog.batch.reader import Picture, Reader
 from neocog.batch.records import REJECTED, DigitReading, PageReading
 from neocog.learning.finder.boxes import compared, overlaps
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import Finding
 

@@ -331,7 +331,7 @@ def test_no_more_workers_than_there_are_files_for(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 4096))
     with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
         read_all(reader, scans, workers=9)
-    monkeypatch.setattr("neocog.network.engine.cores", lambda: 64)
+    monkeypatch.setattr("neocog.network.parallel.cores", lambda: 64)
     assert usual_workers() == 4
 
 

@@ -10,7 +10,7 @@ from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.network.decision import answers
-from neocog.network.odds import (
+from neocog.network.prior import (
     all_scores,
     digit_probability,
     expecting_digits,

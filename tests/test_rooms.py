@@ -9,8 +9,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("network", "cuda", "vision", "batch", "live", "learning", "evaluation", "cli")
 #: Imports that go up, inside a function each; what is mended leaves this list.
 UPWARDS = {
-    ("neocog/network/engine.py", "batch"),  # which device
-    ("neocog/network/engine.py", "cuda"),
     ("neocog/batch/isolated.py", "learning"),  # folders of digits
     ("neocog/cuda/finder.py", "vision"),  # the description of the finder
 }

@@ -51,7 +51,7 @@ class Cluster:
         ``"cuda"``: a network on each of its GPUs; ``"cpu"``: one in every actor that finds digits;
         ``"auto"``: CUDA if the cluster has a GPU.
     precision, plan : str, optional
-        As :func:`neocog.network.engine.open_engine`.
+        As :func:`neocog.batch.device.open_engine`.
     workers : int, optional
         Actors that decode and find; by default one on every core that is left.
     """
@@ -157,8 +157,8 @@ class Network:
     def __init__(
         self, model: "Model", precision: str | None, plan: str, isolated: bool, batch: int | None
     ) -> None:
+        from neocog.batch.device import open_engine
         from neocog.batch.steady import steady_engine
-        from neocog.network.engine import open_engine
 
         engine = open_engine(model, device="cuda", precision=precision, plan=plan)
         self._gatherer = Gatherer(steady_engine(engine, isolated=isolated, batch=batch))

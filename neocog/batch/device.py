@@ -2,9 +2,14 @@
 
 import re
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from neocog.errors import DeviceError, UsageError
 from neocog.messages import tell
+
+if TYPE_CHECKING:
+    from neocog.network.engine import AnyEngine
+    from neocog.network.model import Model
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -43,6 +48,64 @@ def choose_device(name: str) -> str:
     if devices.driver_version() is not None:
         told(reason)
     return "cpu"
+
+
+def open_engine(
+    model: "Model",
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    plan: str = "default",
+    threads: int | None = None,
+) -> "AnyEngine":
+    """Return the engine of a device.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : str
+        As :func:`choose_device`.
+    precision : str, optional
+        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``; on CUDA fp16 by default where the device
+        multiplies matrices of it. The CPU has fp32 alone; where ``"auto"`` takes the CPU, a line
+        on stderr says so.
+    plan : str
+        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
+    threads : int, optional
+        Threads of the CPU engine; all cores by default.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there.
+    UsageError
+        If device, precision or plan are unknown.
+    """
+    from neocog.network.engine import Engine
+
+    check_names(precision, plan)
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        from neocog.cuda.engine import CudaEngine
+
+        try:
+            engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
+            if device == "auto":
+                engine.check()
+            return engine
+        except DeviceError as error:
+            if device != "auto":
+                raise
+            told(str(error))
+    if device == "auto":
+        told_unused(precision, plan)
+        return Engine(model, threads=threads)
+    if precision not in (None, "fp32"):
+        raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
+    if plan != "default":
+        raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
+    return Engine(model, threads=threads)
 
 
 def check_names(precision: str | None, plan: str) -> None:

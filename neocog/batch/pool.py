@@ -134,7 +134,7 @@ class Pool:
         window: int | None = None,
         patience: float | None = None,
     ) -> None:
-        from neocog.network.engine import cores
+        from neocog.network.parallel import cores
 
         self._gatherer, self._window = gatherer, window
         self._patience = (patience or PATIENCE) * max(1.0, workers / cores())

@@ -160,7 +160,7 @@ def _is_light(item: Item) -> bool:
 
 def usual_workers() -> int:
     """One for each core, as far as there can be so many."""
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
 
     return min(cores(), _room()) if _CAN_FORK else 0
 

@@ -33,12 +33,12 @@ class SteadyEngine:
     """
 
     def __init__(self, engine: "AnyEngine", *, batch: int | None = None) -> None:
-        from neocog.network.engine import SHARE
+        from neocog.network.engine import PART
 
         self._engine = engine
         wanted = batch or max(engine.batch, _LEAST_ON_CPU)
         if engine.device == "cpu":
-            self.step = SHARE * int(getattr(engine, "threads", 1))
+            self.step = PART * int(getattr(engine, "threads", 1))
             self.batch = max(self.step, wanted // self.step * self.step)
         else:
             self.step = self.batch = wanted
@@ -67,9 +67,7 @@ class SteadyEngine:
             for first in range(0, len(digits), self.batch)
         ]
         whole = passes[0] if len(passes) == 1 else Answers.join([Answers.none(), *passes])
-        return Answers(
-            whole.label[:count], whole.score[:count], whole.margin[:count], whole.p[:count]
-        )
+        return whole[:count]
 
 
 def steady_engine(engine: "AnyEngine", *, isolated: bool, batch: int | None = None) -> SteadyEngine:

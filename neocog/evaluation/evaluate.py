@@ -130,7 +130,7 @@ def answer_digits(
 ) -> "Answers":
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
     from neocog.network.decision import Answers
-    from neocog.network.odds import of_lone_digits
+    from neocog.network.prior import of_lone_digits
 
     parts = []
     for first in range(0, len(images), _CHUNK):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neocog.errors import DeviceError, ModelError, NeocogError
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 
@@ -215,7 +215,8 @@ def verify_kernels(device: str) -> str:
     DeviceError
         If it cannot answer, or answers otherwise.
     """
-    from neocog.network.engine import Engine, open_engine
+    from neocog.batch.device import open_engine
+    from neocog.network.engine import Engine
     from neocog.network.made import made_digits
     from neocog.network.model import load_model
     from neocog.network.registry import DEFAULT

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from neocog.network.shares import cores
+from neocog.network.parallel import cores
 
 _TURN = 0.0005  # seconds; at Python's 0.005 whoever must speak five times a frame waits 25 ms
 

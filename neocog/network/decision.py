@@ -67,6 +67,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.label)
 
+    def __getitem__(self, rows: slice | NDArray[Any]) -> "Answers":
+        """Return some of the answers."""
+        return Answers(*(getattr(self, name)[rows] for name in self.__slots__))
+
     @classmethod
     def none(cls) -> "Answers":
         """Return the answers for no digits."""
