@@ -21,7 +21,7 @@ import pytest
 
 from neocog.batch import archives
 from neocog.batch.archives import MAX_BYTES
-from neocog.batch.forms import Form
+from neocog.batch.formats import Format
 from neocog.batch.inputs import MAX_NAME, Item, count_inputs, find_inputs, is_one_file
 from neocog.batch.request import Request
 from neocog.batch.resume import Done
@@ -612,7 +612,7 @@ def test_an_archive_is_compared_with_the_output_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
-    request = Request((str(path), str(path), str(tmp_path / "b.png")), Form("text"), "out.txt")
+    request = Request((str(path), str(path), str(tmp_path / "b.png")), Format("text"), "out.txt")
     asked = []
     monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
     assert len(list(request.items(Done()))) == 101

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda")
 
+FINDER_ARCH = 80
+"""Compute capability, times ten, that the finder's kernels need."""
+
 _said: set[str] = set()
 
 
@@ -106,6 +109,17 @@ def open_engine(
     if plan != "default":
         raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
     return Engine(model, threads=threads)
+
+
+def finder_device(engine: "AnyEngine") -> str:
+    """Where the finder runs beside an engine: on its GPU, if that has what the finder needs."""
+    if engine.device == "cpu":
+        return "cpu"
+    from neocog.cuda.devices import numbers
+    from neocog.cuda.launcher import gpu
+
+    number = numbers(engine.device)[0]
+    return f"cuda:{number}" if gpu(number).arch >= FINDER_ARCH else "cpu"
 
 
 def check_names(precision: str | None, plan: str) -> None:

@@ -72,7 +72,7 @@ def read_isolated(
 def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
     """The digit of each page, and why there are no more where one could not be had."""
     from neocog.batch.sources import check_file
-    from neocog.batch.work import what_went_wrong
+    from neocog.batch.tasks import what_went_wrong
     from neocog.learning.formats import isolated_digit
     from neocog.vision.decode import decode
 

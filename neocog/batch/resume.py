@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shlex
+import shutil
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import SCHEMA, PageReading
 from neocog.errors import UsageError
+from neocog.files import atomic_write
 
 _BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 
@@ -66,6 +69,36 @@ class Done:
         while text.startswith(begin, end) and not text.startswith(f"{begin}0,", end):
             end = text.index("\n", end) + 1
         return text[start:end], text[:start] + text[end:]
+
+    def mend(self, path: str | Path) -> None:
+        """Cut off what was torn behind the last input, or end a line that lacks but its end."""
+        with open(path, "r+b") as stream:
+            held = stream.seek(0, os.SEEK_END)
+            if held > self.size:
+                stream.truncate(self.size)
+            stream.write(b"\n" * (self.size - held))  # none where that is negative
+
+    def differs(self, path: str | Path, records: bytes) -> bool:
+        """Whether the last input's old records are others than these."""
+        with open(path, "rb") as stream:
+            stream.seek(self.end)
+            return stream.read(self.size - self.end) != records
+
+    def replace_last(self, path: str | Path, records: bytes) -> None:
+        """Put records of the last input where its old ones stand, in one step.
+
+        A run that is killed leaves the old ones or the new ones, never neither.
+        """
+        place = os.path.realpath(path)
+        mode = os.stat(place).st_mode
+        with open(place, "rb") as old, atomic_write(place) as new:
+            shutil.copyfileobj(old, new)
+            new.truncate(self.end)
+            new.seek(self.end)
+            new.write(records)
+            old.seek(self.size)
+            shutil.copyfileobj(old, new)
+        os.chmod(place, mode)
 
     def take(self, source: str) -> bool:
         """Whether an input is done already; named as often as it has records, it is so often.

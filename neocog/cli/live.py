@@ -103,6 +103,7 @@ def live(
     jsonl: Jsonl = None,
     events: Events = False,
     min_p: MinP = None,
+    finder: options.Finder = None,
 ) -> None:
     """Read numbers from a camera, a video, a folder of pictures or a stream.
 
@@ -131,7 +132,7 @@ def live(
         every_view=not (windowed or frames.live or replay_fps),
     )
     with _ended_by_signals():
-        reader = _reader(model, device, precision, plan, min_p, expected)
+        reader = _reader(model, device, precision, plan, min_p, expected, finder)
         outputs = Outputs(jsonl, record, events)
         session = Session(
             frames, reader, settings, outputs, _window if windowed else None, roi=region
@@ -197,6 +198,7 @@ def _reader(
     plan: str,
     min_p: float | None,
     expected: "Expected",
+    finder: str | None,
 ) -> "Reader":
     """Open the model that was asked for, else the one that is quick enough on the device."""
     from neocog.batch.device import choose_device
@@ -205,7 +207,10 @@ def _reader(
     on_cpu = choose_device(device) == "cpu"
     name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
     form = expected.pattern.form if expected.pattern else None
-    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p, pattern=form)
+    return Reader(
+        name, device=device, precision=precision, plan=plan,
+        min_p=min_p, pattern=form, finder=finder,
+    )  # fmt: skip
 
 
 def _windowed(headless: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The forms that records are written in: text, JSON lines, CSV, and a table for people."""
+"""The formats that records are written in: text, JSON lines, CSV, and a table for people."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ _WIDE = 160  # columns of a table that goes into a file
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Format:
     """How a record is written.
 
     Attributes
@@ -100,7 +100,7 @@ def kind_of(path: str | None) -> Kind:
 
 
 def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
-    """Lay rows, as `Form` writes them for a table, out for people."""
+    """Lay rows, as `Format` writes them for a table, out for people."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
