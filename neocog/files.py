@@ -110,23 +110,8 @@ def _beside(path: Path) -> tuple[int, str]:
 class AppendFile:
     """A file that data are appended to, each piece whole or not at all; a context manager.
 
-    Others may append to it as well. A pipe is opened as soon as somebody reads it.
-
-    Parameters
-    ----------
-    path : str or Path
-    keep : bool
-        Whether what stands there is kept.
-
-    Attributes
-    ----------
-    regular : bool
-        Whether it is a file, no pipe or device.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened.
+    Others may append to it as well. A pipe is opened as soon as somebody reads it. Without ``keep``
+    what stands there goes. OSError if it cannot be opened.
     """
 
     def __init__(self, path: str | Path, *, keep: bool = True) -> None:
@@ -152,13 +137,7 @@ class AppendFile:
         os.close(self.handle)
 
     def write(self, data: bytes) -> None:
-        """Append data.
-
-        Raises
-        ------
-        OSError
-            If there is no room for them; what stood before stays.
-        """
+        """Append data; OSError if there is no room for them: what stood before stays."""
         end = os.fstat(self.handle).st_size
         left = memoryview(data)
         try:
@@ -183,17 +162,9 @@ class AppendFile:
         return None
 
     def save_beside(self) -> str | None:
-        """Save all that the open file holds under the first free name beside its path.
+        """Save all that the open file holds under the first free name beside its path; return that.
 
-        Returns
-        -------
-        str or None
-            The name; None if nothing of it is lost.
-
-        Raises
-        ------
-        OSError
-            If it cannot be saved; ``filename`` is the name.
+        None if nothing of it is lost. OSError, with ``filename``, if it cannot be saved.
         """
         if self._stands():
             return None
@@ -227,19 +198,7 @@ def file_lock(path: str | Path | None, option: str = "-o") -> Iterator[None]:
 
     The lock is on a file in a folder for temporary files that is this user's alone, named after
     the path: the file itself is neither made nor touched. Pipes and devices are for anyone, and so
-    is everything where there are no locks, or no such folder.
-
-    Parameters
-    ----------
-    path : str or Path or None
-        The file; None: there is nothing to keep.
-    option : str
-        The option that names it.
-
-    Raises
-    ------
-    UsageError
-        If another run has it.
+    is everything where there are no locks, or no such folder. UsageError if another run has it.
     """
     with ExitStack() as files:
         if path is not None and (os.path.isfile(path) or not os.path.exists(path)):

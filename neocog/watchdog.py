@@ -16,18 +16,10 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """A thread that ends processes whose answer takes too long.
+    """A thread that ends processes whose answer takes longer than ``limit()`` seconds.
 
-    Looks are counted, not time: while this program itself was stopped, nobody listened.
-
-    Parameters
-    ----------
-    watched : callable
-        Returns what is watched now.
-    limit : callable
-        Returns the seconds that a wait may take.
-    every : float
-        Seconds between two looks.
+    It looks at what ``watched()`` returns ``every`` so many seconds. Looks are counted, not time:
+    while this program itself was stopped, nobody listened.
     """
 
     def __init__(

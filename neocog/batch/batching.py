@@ -30,14 +30,8 @@ _LEAST_ON_CPU = 32
 class FixedBatches:
     """An engine whose passes are all of one size.
 
-    Parameters
-    ----------
-    engine : AnyEngine
-        What recognises.
-    batch : int, optional
-        Most digits of a pass, as many as the device and the pictures like by default.
-    isolated : bool
-        Whether the pictures are isolated digits, which fill passes of any size.
+    ``batch``: most digits of a pass, as many as the device and the pictures like by default;
+    ``isolated``: whether these are isolated digits, which fill passes of any size.
     """
 
     def __init__(
@@ -90,26 +84,14 @@ class _Question(NamedTuple):
 class Batcher:
     """A thread that answers questions of many askers in batches.
 
-    What has come while it was busy is answered together, up to a full batch: no question waits
-    for company, and the busier it is, the fuller its batches.
-
-    Parameters
-    ----------
-    answer : callable
-        Takes a list of questions, returns as many answers.
-    most : int
-        Size of a batch.
-
-    Attributes
-    ----------
-    busy : float
-        Seconds that it was at work.
-    batches, answered : int
-        How many there were, and the size of all questions together.
+    What has come while it was busy is answered together, up to a batch of size ``most``: no
+    question waits for company, and the busier it is, the fuller its batches. ``answer`` takes a
+    list of questions and returns as many answers.
     """
 
     def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:
-        self.busy, self.batches, self.answered = 0.0, 0, 0
+        self.busy = 0.0  # seconds that it was at work
+        self.answered = 0  # size of all questions together
         self._answer, self._most = answer, most
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._held: _Question | None = None
@@ -141,7 +123,6 @@ class Batcher:
                 start = time.perf_counter()
                 answers = self._answer([question.what for question in questions])
                 self.busy += time.perf_counter() - start
-                self.batches += 1
                 self.answered += sum(question.size for question in questions)
                 for question, answer in zip(questions, answers, strict=True):
                     question.reply(answer)
@@ -173,14 +154,7 @@ class Batcher:
 
 
 class Networks:
-    """The digit network, and a finder on a GPU, for processes that have none of their own.
-
-    Parameters
-    ----------
-    engine : FixedBatches
-    finder : LazyFinder, optional
-        One on a GPU.
-    """
+    """The digit network, and a finder on a GPU, for processes that have none of their own."""
 
     def __init__(self, engine: FixedBatches, finder: Any = None) -> None:
         def recognise(digits: list[NDArray[np.uint8]]) -> list["Answers"]:
@@ -233,16 +207,7 @@ class Networks:
 
 
 class RemoteEngine:
-    """Stands in for the engine in a process that has none.
-
-    Parameters
-    ----------
-    model : Model
-        What the engine recognises with.
-    ask : callable
-        As `Networks.ask`.
-    batch : int
-    """
+    """Stands in for the engine in a process that has none; ``ask`` is `Networks.ask`."""
 
     device = "cpu"
 
@@ -256,14 +221,7 @@ class RemoteEngine:
 
 
 class RemoteFinder:
-    """Stands in for a finder on a GPU in a process that opens none.
-
-    Parameters
-    ----------
-    model : FinderModel
-    ask : callable
-        As `Networks.ask`.
-    """
+    """Stands in for a finder on a GPU in a process that opens none."""
 
     def __init__(self, model: Any, ask: Callable[..., Any]) -> None:
         self.model, self.find = model, ask

@@ -31,27 +31,18 @@ _REACH = 5.0  # seconds that a cluster may take to answer, each of three times t
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster, and how the network runs on it.
+    """A Ray cluster, and how the networks run on it.
 
-    Attributes
-    ----------
-    address : str
-        As ``ray.init`` takes it; ``"auto"`` is the one that this machine belongs to, ``"local"``
-        one of this machine alone, for this run.
-    device : str
-        ``"cuda"``: a network on each of its GPUs; ``"cpu"``: one in every actor that finds digits;
-        ``"auto"``: CUDA if the cluster has a GPU.
-    precision, plan : str, optional
-        As :func:`neocog.batch.device.open_engine`.
-    workers : int, optional
-        Actors that decode and find; by default one on every core that is left.
+    ``address`` "local" is a cluster of this machine alone, for this run. With ``device`` "cuda"
+    each GPU has the networks, with "cpu" every actor that decodes. ``precision`` and ``plan`` are
+    as :func:`neocog.batch.device.open_engine` takes them.
     """
 
-    address: str
-    device: str = "auto"
+    address: str  # as ray.init takes it; "auto" is the one of this machine
+    device: str = "auto"  # "auto": CUDA if the cluster has a GPU
     precision: str | None = None
     plan: str = "default"
-    workers: int | None = None
+    workers: int | None = None  # actors; by default one on every core that is left
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
@@ -105,14 +96,8 @@ class Cluster:
 class Finder:
     """An actor that decodes, finds and writes records.
 
-    Parameters
-    ----------
-    folder : str
-        Where the names of inputs begin.
-    job : Job
-        How; its reader has no engine.
-    network : actor handle, optional
-        What answers; a network of its own without it.
+    ``folder`` is where the names of inputs begin; ``network`` the actor that answers, or None: it
+    has a network of its own.
     """
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:

@@ -123,13 +123,7 @@ def finder_device(engine: "AnyEngine") -> str:
 
 
 def check_names(precision: str | None, plan: str) -> None:
-    """Refuse precisions and plans that are none, wherever the network runs.
-
-    Raises
-    ------
-    UsageError
-        If a name is unknown, or the plan's file is no plan.
-    """
+    """Refuse precisions and plans that are none, wherever the network runs."""
     if precision is not None:
         from neocog.cuda.engine import precision_on
 
@@ -160,24 +154,14 @@ def _say_once(line: str) -> None:
 
 
 def learning_module(name: str) -> ModuleType:
-    """Turn what was asked for into the array module that learning runs on.
+    """Turn "auto", "cpu" or "cuda" into the array module that learning runs on, numpy or cupy.
 
-    Parameters
-    ----------
-    name : {"auto", "cpu", "cuda"}
-        ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
-
-    Returns
-    -------
-    module
-        numpy or cupy.
+    ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
 
     Raises
     ------
-    UsageError
-        If there is no device of that name.
-    DeviceError
-        If it is not there.
+    UsageError, DeviceError
+        If there is no device of that name, or it is not there.
     """
     from neocog.network.arrays import module_of_device
 

@@ -31,28 +31,14 @@ _WIDE = 160  # columns of a table that goes into a file
 class Format:
     """How a record is written.
 
-    Attributes
-    ----------
-    kind : {"text", "jsonl", "csv", "table"}
-        ``text`` leaves out pages that could not be read; rows of a ``table`` are gathered as CSV
-        and laid out at the end.
-    names : bool
-        Whether text has the picture's name before the digits.
-    timings : bool
-        Whether JSON records carry ``ms``.
-    settings : mapping, optional
-        What JSON records tell of how they were read, as ``Reader.settings`` does.
-
-    Raises
-    ------
-    UsageError
-        If the kind is not known, or has no place for times.
+    ``text`` leaves out pages that could not be read; rows of a ``table`` are gathered as CSV and
+    laid out at the end. UsageError for an unknown kind, or times where they have no place.
     """
 
     kind: str
-    names: bool = True
-    timings: bool = False
-    settings: Mapping[str, Any] | None = None
+    names: bool = True  # whether text has the picture's name before the digits
+    timings: bool = False  # whether JSON records carry ``ms``
+    settings: Mapping[str, Any] | None = None  # how they were read, for JSON records
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -26,17 +26,10 @@ _SYNC = 5.0  # seconds after which what is written is brought to the disk
 
 
 class Sink:
-    """Takes one record after another.
+    """Takes one record after another, for a file or for stdout.
 
-    Parameters
-    ----------
-    form : Format
-        The format of a record.
-    path : str or Path, optional
-        A file; stdout without it.
-    done : Done, optional
-        Go on behind what the file has. Without it the file is written over when the first record
-        comes, or when all is done: what stood there is kept until then.
+    With ``done`` it goes on behind what the file has. Without it the file is written over when the
+    first record comes, or when all is done: what stood there is kept until then.
     """
 
     def __init__(
@@ -145,22 +138,10 @@ class Sink:
 def open_sink(
     form: Format, path: str | Path | None = None, *, done: Done | None = None
 ) -> Iterator[Sink]:
-    """Open a sink that writes to ``path``, or to stdout.
+    """Open a sink that writes to ``path``, or to stdout; UsageError if it cannot be written.
 
-    Parameters
-    ----------
-    form : Format
-        The format of a record.
-    path : str or Path, optional
-        A file, written over if it is there, when the first record comes or the block ends well.
-    done : Done, optional
-        Go on behind what the file has: a torn line is cut off at once, and the last input's
-        records leave only when new ones take their place, in one step.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be written.
+    With ``done`` a torn line is cut off at once, and the last input's records leave only when new
+    ones take their place, in one step.
     """
     if path is not None:
         try:

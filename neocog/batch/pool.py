@@ -101,25 +101,9 @@ class _Worker:
 class Pool:
     """Worker processes that do tasks; a context manager.
 
-    One that dies is replaced, and its tasks are done again.
-
-    Parameters
-    ----------
-    job : Job
-        How tasks are done; its reader's networks stay here.
-    networks : Networks
-        What answers the workers' questions; closed with the pool.
-    workers : int
-        How many processes.
-    window : int, optional
-        As :class:`neocog.batch.scheduler.Scheduler`.
-    patience : float, optional
-        Seconds that one may be silent that owes something, `PATIENCE` by default.
-
-    Raises
-    ------
-    EndedEarly
-        If workers cannot be started; also later, while tasks are done.
+    One that dies is replaced, and its tasks are done again. ``networks`` answer their questions and
+    are closed with the pool; ``patience`` are the seconds that one may be silent that owes
+    something. EndedEarly if workers cannot be started, at first or later.
     """
 
     def __init__(
@@ -166,12 +150,7 @@ class Pool:
     def run(self, tasks: Iterable[Task]) -> Iterator[Block]:
         """Do tasks, and yield what comes of each as it comes.
 
-        Raises
-        ------
-        NeocogError
-            Whatever stops a network.
-        EndedEarly
-            If workers fail, or cannot be started any more.
+        What stops a network is raised; EndedEarly if workers fail or cannot be started any more.
         """
         scheduler = Scheduler(
             tasks, self._workers, depth=_DEPTH, window=self._window, wake=self._wake

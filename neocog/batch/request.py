@@ -20,56 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What to read, how, and where to.
+    """What to read, how, and where to; UsageError if it makes no sense."""
 
-    Attributes
-    ----------
-    inputs : tuple of str
-        As :func:`neocog.batch.inputs.find_inputs` takes them.
-    form : Format
-        The format of the records.
-    output : str or None
-        The file that they go to; None: stdout.
-    null : bool
-        Whether names in lists and on stdin end with a zero byte.
-    isolated : bool
-        Whether every picture is one digit that need not be searched for.
-    resume : bool
-        Whether to go on where ``output`` breaks off.
-    shard : Shard or None
-        The share of the inputs to read.
-    ordered : bool
-        Whether records come in the order of the inputs, not of completion.
-    workers : int or None
-        Processes that decode and find; 0: this one, and one for pictures that may cost much;
-        None: as many as there are cores, 0 for a few pictures.
-    cluster : Cluster or None
-        The Ray cluster that reads.
-    batch : int or None
-        Most digits of a pass.
-    overlay, debug, report : str or None
-        Folders of pictures of what was read and how it was found, and a page for people.
-
-    Raises
-    ------
-    UsageError
-        If it makes no sense.
-    """
-
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # as `find_inputs` takes them
     form: Format
-    output: str | None = None
-    null: bool = False
-    isolated: bool = False
-    resume: bool = False
-    shard: Shard | None = None
-    ordered: bool = False
-    workers: int | None = None
-    cluster: "Cluster | None" = None
-    batch: int | None = None
-    overlay: str | None = None
-    debug: str | None = None
-    report: str | None = None
+    output: str | None = None  # the file of the records; None: stdout
+    null: bool = False  # names in lists and on stdin end with a zero byte
+    isolated: bool = False  # every picture is one digit
+    resume: bool = False  # go on where ``output`` breaks off
+    shard: Shard | None = None  # the share of the inputs to read
+    ordered: bool = False  # records in the order of the inputs
+    workers: int | None = None  # 0: this process; None: one a core, 0 for a few
+    cluster: "Cluster | None" = None  # the Ray cluster that reads
+    batch: int | None = None  # most digits of a pass
+    overlay: str | None = None  # folder of pictures of what was read
+    debug: str | None = None  # folder of pictures of how it was found
+    report: str | None = None  # a page for people
 
     def __post_init__(self) -> None:
         if self.resume and (self.output is None or self.form.kind != "jsonl"):
@@ -100,12 +66,7 @@ class Request:
     def items(self, done: Done) -> Iterator[Item]:
         """What is to be read: the shard's inputs, without those that are done.
 
-        Raises
-        ------
-        UsageError
-            If the output is one of the inputs.
-        NothingToRead
-            If there are no inputs at all.
+        UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
         """
         for item in self._spared(find_inputs(self.inputs, null=self.null)):
             if self.shard is not None and not self.shard.holds(item.key):

@@ -16,7 +16,7 @@ from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Item, comes_once
 from neocog.batch.output import open_sink
-from neocog.batch.overlays import OverlayFolder, StepFolder, names_of
+from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.pool import Pool
 from neocog.batch.report import Report
 from neocog.batch.request import Request
@@ -46,25 +46,13 @@ Watch = Callable[[Block], None]
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has come to.
-
-    Attributes
-    ----------
-    inputs, pages, failed : int
-        Inputs, records, and records of a failure, those of an earlier run among them.
-    earlier : int
-        Inputs of which the file of an earlier run has records.
-    unsaved : int
-        Pictures and pages for people that could not be saved.
-    seconds : dict
-        What each stage took, over all workers; ``network`` is the engine's own time.
-    """
+    """What a run has come to; ``seconds`` are those of each stage, over all workers."""
 
     inputs: int = 0
-    pages: int = 0
-    failed: int = 0
-    earlier: int = 0
-    unsaved: int = 0
+    pages: int = 0  # records, those of an earlier run among them
+    failed: int = 0  # records of a failure
+    earlier: int = 0  # inputs of which the file of an earlier run has records
+    unsaved: int = 0  # pictures and pages for people that could not be saved
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
@@ -83,24 +71,13 @@ class Tally:
 def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block: None) -> Tally:
     """Read what is asked for, and write the records as they come.
 
-    Parameters
-    ----------
-    request : Request
-    reader : Reader
-        What reads.
-    watch : callable
-        Called with each block once its records are written; first, where a run is resumed, with
-        an empty one that counts what is done already.
-
-    Returns
-    -------
-    Tally
-        What it has come to.
+    ``watch`` is called with each block once its records are written; first, where a run is resumed,
+    with an empty one that counts what is done already.
 
     Raises
     ------
     UsageError, NothingToRead, DeviceError, EndedEarly
-        See `neocog.errors`; what one input does becomes its record.
+        See `neocog.errors`.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
     form = replace(request.form, settings=settings)
@@ -147,26 +124,10 @@ def reading(
 ) -> Iterator[Blocks]:
     """Read inputs; the block's value yields their records as they come.
 
-    Parameters
-    ----------
-    job : Job
-        How; its reader has the networks.
-    items : iterable of Item
-        What; it is taken a little ahead of what is being read.
-    workers : int, optional
-        Processes that decode and find; 0: this one, and one more for pictures that may cost much.
-        By default as many as there are cores, unless there are but few inputs.
-    ordered : bool
-        Whether blocks come in the order of their inputs.
-    tally : Tally, optional
-        Where the network's time goes.
-
-    Raises
-    ------
-    UsageError
-        If there cannot be so many workers.
-    EndedEarly
-        If workers cannot be started, at first or later.
+    ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
+    may cost much; by default as many as there are cores, unless there are but few inputs. ``tally``
+    gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
+    cannot be started.
     """
     if workers is None:
         items, few = _begins(items)
@@ -291,15 +252,20 @@ class _ForPeople:
 
     def __init__(self, request: Request, reader: "Reader", tally: Tally, watch: Watch) -> None:
         self._request, self._reader, self._tally, self._watch = request, reader, tally, watch
-        self._folders: list[OverlayFolder | StepFolder] = []
-        if request.overlay is not None or request.debug is not None:
-            sources = [source for source, _ in request.sources]
-            names = names_of(request.sources)
-            if request.overlay is not None:
-                self._folders.append(OverlayFolder(request.overlay, sources=sources, names=names))
-            if request.debug is not None:
-                steps = StepFolder(request.debug, reader, sources=sources, names=names)
-                self._folders.append(steps)
+        self._folders: list[PictureFolder] = []
+        if request.overlay is not None:
+            self._folders.append(
+                PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
+            )
+        if request.debug is not None:
+            from neocog.vision.page import LONG_SIDE
+
+            self._folders.append(
+                PictureFolder(
+                    request.debug, "--debug", steps(reader),
+                    inputs=request.sources, long_side=LONG_SIDE,
+                )
+            )  # fmt: skip
         self._report = None if request.report is None else Report(request.report)
 
     def job(self, form: Format) -> Job:

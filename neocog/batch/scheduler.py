@@ -33,20 +33,11 @@ class Worker(Protocol):
 
 
 class Scheduler:
-    """Deals tasks out to workers.
+    """Deals tasks out to workers; one of these may be replaced by another one.
 
-    Parameters
-    ----------
-    tasks : iterable of Task
-        They are made on a thread of their own, a little ahead: finding inputs may take its time.
-    workers : sequence of Worker
-        A worker in it may be replaced by another one.
-    depth : int
-        Most tasks that a worker has at a time.
-    window : int, optional
-        An input is not begun before the one so many places ahead of it is done.
-    wake : callable
-        Called, on another thread, when there is one more task to deal out.
+    Tasks are made on a thread of their own, a little ahead: finding inputs may take its time.
+    ``wake`` is called there when there is one more. A worker has ``depth`` tasks at most; with a
+    ``window`` an input is not begun before the one so many places ahead of it is done.
     """
 
     def __init__(
@@ -92,10 +83,7 @@ class Scheduler:
     def died(self, worker: Worker, how: str) -> None:
         """Have the tasks of a dead worker done again.
 
-        Raises
-        ------
-        EndedEarly
-            If several workers die before they do anything, and none does a task meanwhile.
+        EndedEarly if several die before they do anything, and none does a task meanwhile.
         """
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:

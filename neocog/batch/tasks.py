@@ -24,20 +24,11 @@ _LONG = 4096  # letters of a name; no system takes a longer one
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Inputs that one worker reads, one after another.
+    """Inputs that one worker reads, one after another."""
 
-    Attributes
-    ----------
-    first : int
-        Number of the first input among all.
-    items : tuple of Item
-    deaths : int
-        Workers that died over it: it then gets a worker of its own.
-    """
-
-    first: int
+    first: int  # number of the first input among all
     items: tuple[Item, ...]
-    deaths: int = 0
+    deaths: int = 0  # workers that died over it: it then gets a worker of its own
 
     @property
     def held(self) -> int:
@@ -59,31 +50,13 @@ class Task:
 
 @dataclass(slots=True)
 class Block:
-    """The records of a task.
+    """The records of a task."""
 
-    Attributes
-    ----------
-    first : int
-        The task's.
-    text : str
-        The records, in the format that was asked for; all pages of an input together.
-    inputs, pages, failed : int
-        Inputs, records, and records of a failure.
-    messages : list of str
-        For people.
-    seconds : dict
-        What each stage took, by name, waiting included.
-    readings : list of (Item, tuple of PageReading)
-        The records themselves, where they were asked for.
-    cards : list of Card
-        What a report shows, where one was asked for.
-    """
-
-    first: int = -1
-    text: str = ""
+    first: int = -1  # the task's
+    text: str = ""  # the records in their format; all pages of an input together
     inputs: int = 0
-    pages: int = 0
-    failed: int = 0
+    pages: int = 0  # records
+    failed: int = 0  # records of a failure
     messages: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     readings: list[tuple[Item, tuple[PageReading, ...]]] = field(default_factory=list)
@@ -92,30 +65,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How all tasks of a run are done.
-
-    Attributes
-    ----------
-    reader : Reader
-        What reads.
-    form : Format
-        The format of the records.
-    isolated : bool
-        Whether every picture is one digit that need not be searched for.
-    keep : bool
-        Whether blocks carry the records themselves.
-    cards : bool
-        Whether blocks carry what a report shows.
-    batch : int, optional
-        Most digits of a pass, as many as the device likes by default.
-    """
+    """How all tasks of a run are done."""
 
     reader: "Reader"
     form: Format
-    isolated: bool = False
-    keep: bool = False
-    cards: bool = False
-    batch: int | None = None
+    isolated: bool = False  # every picture is one digit
+    keep: bool = False  # blocks carry the records themselves
+    cards: bool = False  # blocks carry what a report shows
+    batch: int | None = None  # most digits of a pass
 
     @property
     def size(self) -> int:
@@ -125,10 +82,7 @@ class Job:
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Block:
         """Read the inputs of a task; ``beat`` is called after each page.
 
-        Raises
-        ------
-        NeocogError
-            If the network cannot be asked; whatever one picture does becomes its record.
+        Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
         """
         from neocog.batch.isolated import read_isolated
 

@@ -13,15 +13,7 @@ if TYPE_CHECKING:
 
 
 class Counter:
-    """Shows what is done, the rate and the time left; messages stand above it.
-
-    Parameters
-    ----------
-    what : str
-        What is counted or done.
-    shown : bool, optional
-        Whether anything is shown; by default while stderr is a terminal.
-    """
+    """Shows what is done, the rate and the time left, on a terminal; messages stand above it."""
 
     def __init__(self, what: str, *, shown: bool | None = None) -> None:
         self._what, self._task = what, None
@@ -63,12 +55,8 @@ class Counter:
 class ReadingBar(Counter):
     """The bar of a run over pictures; a context manager.
 
-    Parameters
-    ----------
-    total : callable
-        Tells how many inputs there are, or None; it may take its time.
-    to_file : bool
-        Whether records go to a file: on the screen they would stand in the bar's way.
+    ``total`` tells how many inputs there are, or None; it may take its time. ``to_file``: whether
+    records go to a file: on the screen they would stand in the bar's way.
     """
 
     def __init__(self, total: Callable[[], int | None], *, to_file: bool) -> None:
