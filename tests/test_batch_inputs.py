@@ -276,7 +276,7 @@ def test_tasks_are_bounded_by_bytes_too() -> None:
     heavy = [item._replace(data=bytes(2**23)) for item in light]
     tasks = list(into_tasks(heavy, 256))
     assert [len(task.items) for task in tasks] == [3, 3, 3, 1]
-    assert [task.place.number for task in tasks] == [0, 1, 2, 3]
+    assert [task.first for task in tasks] == [0, 3, 6, 9]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")

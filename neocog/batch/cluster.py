@@ -126,15 +126,13 @@ class Network:
     """An actor with a GPU: it answers many finders."""
 
     def __init__(self, job: Job, precision: str | None, plan: str) -> None:
-        from neocog.batch.device import finder_device, open_engine
-        from neocog.vision.finder_model import LazyFinder
+        from neocog.batch.device import finder_beside, open_engine
 
         reader = job.reader
         engine = open_engine(reader.model, device="cuda", precision=precision, plan=plan)
-        device = finder_device(engine)
         self._networks = Networks(
             FixedBatches(engine, batch=job.batch, isolated=job.isolated),
-            LazyFinder(reader.finder.model, device=device),
+            finder_beside(engine, reader.finder.model),
         )
 
     def ask(self, question: tuple[Any, ...]) -> Any:
@@ -177,7 +175,7 @@ class _Actors:
 
     def __init__(self, ray: Any, cluster: Cluster, job: Job) -> None:
         self._ray = ray
-        from neocog.vision.finder_model import LazyFinder
+        from neocog.batch.device import finder_on
 
         has = ray.cluster_resources()
         gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
@@ -186,7 +184,7 @@ class _Actors:
         gpus = 0 if cluster.device == "cpu" else gpus
         job = without_engine(job)
         if gpus:  # workers ask these about pages too
-            job.reader.finder = LazyFinder(job.reader.finder.model, device="cuda")
+            job.reader.finder = finder_on(job.reader.finder.model, "cuda")
         network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
                              max_concurrency=_AT_ONCE)(Network)  # fmt: skip
         self._networks = [network.remote(job, cluster.precision, cluster.plan) for _ in range(gpus)]

@@ -60,8 +60,8 @@ def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
     """The digit of each page, and why there are no more where one could not be had."""
     from neocog.batch.sources import check_file
     from neocog.batch.tasks import what_went_wrong
-    from neocog.learning.formats import isolated_digit
     from neocog.vision.decode import decode
+    from neocog.vision.normalise import isolated_digit
 
     pages: list[_Digit] = []
     try:

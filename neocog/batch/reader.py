@@ -94,10 +94,10 @@ class Reader:
         pattern: str | None = None,
         rotate: int | None = None,
     ) -> None:
-        from neocog.batch.device import finder_device, open_engine
+        from neocog.batch.device import finder_beside, open_engine
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT, FINDER, find_model
-        from neocog.vision.finder_model import FinderModel, LazyFinder, load_finder
+        from neocog.vision.finder_model import FinderModel, load_finder
         from neocog.vision.page import TURNS
         from neocog.vision.search import Weights
 
@@ -107,7 +107,7 @@ class Reader:
         self.batch = self.engine.batch if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
-        self.finder = LazyFinder(finder, device=finder_device(self.engine))
+        self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
         self.rotate, self.weights = rotate, Weights()
