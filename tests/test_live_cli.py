@@ -237,7 +237,7 @@ class TestLineFile:
         path.write_text(held)
         for number in (1, 2):
             with LineFile(path) as lines:
-                lines.write({"n": number})
+                lines.put({"n": number})
         assert path.read_text() == kept + '{"n":1}\n{"n":2}\n'
 
     @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ class TestLineFile:
     def test_two_may_append_to_one_file(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jsonl"
         with LineFile(path) as one, LineFile(path) as other:
-            one.write({"n": 0})
-            other.write({"n": 1})
-            one.write({"n": 2})
+            one.put({"n": 0})
+            other.put({"n": 1})
+            one.put({"n": 2})
         assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
     def test_a_pipe_may_be_the_file(self, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ class TestLineFile:
         reading = threading.Thread(target=lambda: got.append(path.read_text()))
         reading.start()
         with LineFile(path) as lines:
-            lines.write({"n": 1})
+            lines.put({"n": 1})
         reading.join(10)
         assert got == ['{"n":1}\n']
 
@@ -276,7 +276,7 @@ class TestLineFile:
             "from neocog.live.sinks import LineFile\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
             "with LineFile(sys.argv[1]) as lines:\n"
-            "    for n in range(50): lines.write({'number': n})\n"
+            "    for n in range(50): lines.put({'number': n})\n"
         )
         path = tmp_path / "a.jsonl"
         done = subprocess.run(

@@ -42,6 +42,12 @@ def test_a_length_that_cannot_be_met_leaves_the_reading() -> None:
     assert "fits" not in plain.to_dict()
 
 
+def test_no_digit_is_dropped_to_have_the_right_length() -> None:
+    plain = Reader(tiny_model()).read(page("3071"))
+    reading = Reader(tiny_model(), pattern="###").read(page("3071"))
+    assert (reading.text, reading.fits) == (plain.text, False)
+
+
 def test_an_empty_page_has_no_pattern() -> None:
     assert Reader(tiny_model(), pattern="##").read(page("")).fits is False
 

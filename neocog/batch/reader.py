@@ -44,7 +44,8 @@ class Reader:
     model : str, Path or Model
         Name of a shipped model, a model file, or a loaded model.
     device : str
-        Where the network runs: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``.
+        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
+        first) or ``"cuda:N"``.
     precision, plan : str, optional
         As :func:`neocog.batch.device.open_engine`.
     min_p : float, optional
@@ -93,10 +94,10 @@ class Reader:
         pattern: str | None = None,
         rotate: int | None = None,
     ) -> None:
-        from neocog.batch.device import open_engine
+        from neocog.batch.device import finder_beside, open_engine
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT, FINDER, find_model
-        from neocog.vision.finder_model import FinderModel, LazyFinder, load_finder
+        from neocog.vision.finder_model import FinderModel, load_finder
         from neocog.vision.page import TURNS
         from neocog.vision.search import Weights
 
@@ -106,7 +107,7 @@ class Reader:
         self.batch = self.engine.batch if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
-        self.finder = LazyFinder(finder)
+        self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
         self.rotate, self.weights = rotate, Weights()
@@ -225,7 +226,7 @@ class Reader:
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
-        from neocog.batch.work import what_went_wrong
+        from neocog.batch.tasks import what_went_wrong
 
         for picture in pictures:
             page = 0

@@ -16,7 +16,6 @@ from neocog.messages import printable, tell
 
 if TYPE_CHECKING:
     from neocog.batch.pattern import Pattern
-    from neocog.batch.reader import Reader
 
 SMALL_MODEL = "neocog-small"
 
@@ -101,11 +100,13 @@ def live(
     jsonl: Jsonl = None,
     events: Events = False,
     min_p: MinP = None,
+    finder: options.Finder = None,
 ) -> None:
     """Read numbers from a camera, a video, a folder of pictures or a stream.
 
     Each new number is printed once. In the window: q ends, h shows the other keys.
     """
+    from neocog.batch.reader import Reader
     from neocog.live.announce import Rules
     from neocog.live.pipeline import Settings
     from neocog.live.roi import Roi
@@ -129,7 +130,10 @@ def live(
         every_view=not (windowed or frames.live or replay_fps),
     )
     with _ended_by_signals():
-        reader = _reader(model, device, precision, plan, min_p, expected)
+        reader = Reader(
+            model or _quick_model(device), device=device, precision=precision, plan=plan,
+            min_p=min_p, pattern=expected.form if expected else None, finder=finder,
+        )  # fmt: skip
         outputs = Outputs(jsonl, record, events)
         session = Session(
             frames, reader, settings, outputs, Window if windowed else None, roi=region
@@ -188,22 +192,11 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def _reader(
-    model: str | None,
-    device: str,
-    precision: str | None,
-    plan: str,
-    min_p: float | None,
-    pattern: "Pattern | None",
-) -> "Reader":
-    """Open the model that was asked for, else the one that is quick enough on the device."""
+def _quick_model(device: str) -> str:
+    """Return the model that is quick enough on the device."""
     from neocog.batch.device import choose_device
-    from neocog.batch.reader import Reader
 
-    on_cpu = choose_device(device) == "cpu"
-    name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
-    form = pattern.form if pattern else None
-    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p, pattern=form)
+    return SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
 
 
 def _pattern(form: str | None, length: int | None) -> "Pattern | None":

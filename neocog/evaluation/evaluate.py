@@ -26,14 +26,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitScore:
-    """How isolated digits were read.
+    """How isolated digits were read, and the seconds of the network.
 
-    Attributes
-    ----------
-    confusion : (10, 11) ndarray of int64
-        Row: the digit; column: the answer, 10 for none.
-    seconds : float
-        Wall time of the network.
+    ``confusion`` (10, 11) counts digits (row) by their answers (column), 10 for none.
     """
 
     confusion: NDArray[np.int64]
@@ -61,17 +56,7 @@ class DigitScore:
 
 @dataclass(frozen=True, slots=True)
 class PictureScore:
-    """How whole pictures were read.
-
-    Attributes
-    ----------
-    readings : tuple of PageReading
-        One for each picture.
-    expected : tuple of str
-        The digits that stand in each.
-    seconds : float
-        Wall time.
-    """
+    """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
     readings: "tuple[PageReading, ...]"
     expected: tuple[str, ...]

@@ -48,15 +48,8 @@ def examine() -> Iterator[Check]:
 def verify_model(name: str) -> str:
     """Hold a model's file against its digest, load it, and try it on silence and on ink.
 
-    Returns
-    -------
-    str
-        The model's id, its plane counts, and whether the file is the one that was shipped.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be loaded, is not as it was shipped, or answers wrongly.
+    Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
+    if it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
     from neocog.network.engine import Engine
     from neocog.network.made import made_digits
@@ -205,15 +198,7 @@ def _gpu() -> Iterator[Check]:
 def verify_kernels(device: str) -> str:
     """Let a GPU answer some digits, compile what it needs, and hold it against the CPU.
 
-    Returns
-    -------
-    str
-        What was tried.
-
-    Raises
-    ------
-    DeviceError
-        If it cannot answer, or answers otherwise.
+    Returns what was tried. DeviceError if it cannot answer, or answers otherwise.
     """
     from neocog.batch.device import open_engine
     from neocog.network.engine import Engine

@@ -58,14 +58,9 @@ def answered(
 
 
 def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p: float) -> Facts:
-    """Return what a report says of a set of isolated digits.
+    """Return what a report says of a set of isolated digits and of what `answered` returned.
 
-    Parameters
-    ----------
-    digits, answers, sure
-        The set and what `answered` returned.
-    min_p : float
-        Probability below which a reader prints ``?``.
+    ``min_p`` is the probability below which a reader prints ``?``.
     """
     confusion = confusion_of(digits.labels, answers.label)
     wrong = int((answers.label >= 0).sum() - sure.right.sum())

@@ -152,7 +152,7 @@ class Session:
         record = records.reading(news, text=text, source=self.source.name, **self.networks)
         if self._lines is not None:
             try:
-                self._lines.write(record)
+                self._lines.put(record)
             except InputError as error:
                 self._complain(error)
         if self.outputs.events:

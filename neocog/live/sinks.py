@@ -3,13 +3,13 @@
 import json
 import mmap
 import os
-import stat
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from neocog.errors import InputError, UsageError
+from neocog.files import AppendFile
 from neocog.jsontext import to_json
 
 _BEGINS = b'{"schema":'  # a record of ours
@@ -20,29 +20,18 @@ def line(record: dict[str, Any]) -> str:
     return to_json(record, ensure_ascii=True, separators=(",", ":"))
 
 
-class LineFile:
+class LineFile(AppendFile):
     """JSON lines appended to a file, each all at once or not at all.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file; what stands there already is kept. A last record that was torn is taken off. A
-        pipe is opened as soon as somebody reads it.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be written to, or holds something else than records.
+    What stands there already is kept; a last record that was torn is taken off. UsageError if it
+    cannot be written to, or holds something else than records.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
-        special = os.path.exists(path) and not os.path.isfile(path)
-        mode = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
-            self._handle = os.open(path, mode | getattr(os, "O_BINARY", 0), 0o666)
+            super().__init__(path)
             with ExitStack() as failed:
-                failed.callback(os.close, self._handle)
+                failed.callback(self.close)
                 self._mend()
                 failed.pop_all()
         except OSError as error:
@@ -50,47 +39,28 @@ class LineFile:
                 f"{path}: cannot be written ({error.strerror}); give another --jsonl"
             ) from None
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Append a record, behind what others have appended meanwhile.
-
-        Raises
-        ------
-        InputError
-            If there is no room for it; the lines before stay whole.
-        """
-        data = (line(record) + "\n").encode()
-        end = os.fstat(self._handle).st_size
+    def put(self, record: dict[str, Any]) -> None:
+        """Append a record; InputError if there is no room for it."""
         try:
-            done = 0
-            while done < len(data):
-                done += os.write(self._handle, data[done:])
+            self.write((line(record) + "\n").encode())
         except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._handle, end)
             raise InputError(
-                f"{self._path}: the reading could not be written ({error.strerror})"
+                f"{self.path}: the reading could not be written ({error.strerror})"
             ) from None
 
     def _mend(self) -> None:
         """Take a torn record off the end; a whole one that lacks its newline gets it."""
-        about = os.fstat(self._handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size == 0:
+        if not self.regular or not os.fstat(self.handle).st_size:
             return
-        with mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ) as held:
+        with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
             start = held.rfind(b"\n") + 1
             first, last = held[:1], held[start:]
         if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
-            raise UsageError(f"{self._path}: holds something else than records; give another file")
+            raise UsageError(f"{self.path}: holds something else than records; give another file")
         if _whole(last):
-            os.write(self._handle, b"\n")
+            self.write(b"\n")
         elif last:
-            os.ftruncate(self._handle, start)
-
-    def __enter__(self) -> "LineFile":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        os.close(self._handle)
+            os.ftruncate(self.handle, start)
 
 
 def _whole(last: bytes) -> bool:

@@ -4,7 +4,6 @@ import json
 import os
 import ssl
 import subprocess
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, Source, SourceLost
 from neocog.messages import printable
 from neocog.programs import python
+from neocog.watchdog import Watchdog
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
@@ -27,7 +27,6 @@ SILENCE = 2.0
 _LONGEST = 10.0  # seconds that a frame of a file may take
 _STARTS = 30.0  # seconds in which the process says what it opened
 _LATE = 5.0  # seconds beyond its time that the process is given to say so
-_LOOKED = 0.25  # seconds between two looks whether it hangs
 _ENDS = 1.0  # seconds in which a killed process is gone
 _USUAL_FPS = 25.0  # of a video file that does not say
 
@@ -56,23 +55,28 @@ class Decoder:
         )
         self.pid, self.limit = self._process.pid, limit
         self._wait: object = None  # tells one wait for it from another; None while nobody waits
-        self._closed = threading.Event()
         try:
-            threading.Thread(target=self._watch, name="neocog-watch", daemon=True).start()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, RuntimeError):  # no thread more can be had
-                raise OSError(str(error)) from error
-            raise
+            self._watchdog = Watchdog(lambda: [self], lambda: self.limit)
+        except RuntimeError as error:  # no thread more can be had
+            self._end()
+            raise OSError(str(error)) from error
+
+    def wait_id(self) -> object | None:
+        """What tells the present wait for it from another; None while nobody waits."""
+        return self._wait
 
     def kill(self) -> None:
         """End it, without waiting until it is gone; whoever waits for its answer is told."""
-        self._closed.set()
+        self._watchdog.close()
         self._process.kill()
 
     def close(self) -> None:
         """End it. It is gone before its pipes are closed: who waits at them holds their locks."""
-        self.kill()
+        self._watchdog.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDS)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -106,16 +110,6 @@ class Decoder:
             return None
         finally:
             self._wait = None
-
-    def _watch(self) -> None:
-        """End the process if it hangs. Looks count, not time: this one may be stopped as well."""
-        seen, looks = None, 0
-        while not self._closed.wait(_LOOKED):
-            wait = self._wait
-            looks = looks + 1 if wait is not None and wait is seen else 0
-            seen = wait
-            if looks * _LOOKED >= self.limit:
-                self.kill()
 
 
 class VideoFile:
