@@ -5,8 +5,6 @@ field cut out of a form nearly all marks are digits, and an odd 2 is an odd 2. S
 of odds (times the temperature), so a prior shifts the score of no digit.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,9 +46,6 @@ def of_lone_digits(found: Answers, model: Model) -> Answers:
     score = all_scores(found, model)
     weighed = answers(score, temperature=model.temperature, surely=_SURELY)
     silent = (found.label < 0) & (found.margin <= 0)
-    return Answers(*(_where(silent, found, weighed, name) for name in Answers.__slots__))
-
-
-def _where(chosen: NDArray[np.bool_], a: Answers, b: Answers, name: str) -> Any:
-    left, right = getattr(a, name), getattr(b, name)
-    return np.where(chosen[:, None] if left.ndim > 1 else chosen, left, right).astype(left.dtype)
+    for name in Answers.__slots__:
+        getattr(weighed, name)[silent] = getattr(found, name)[silent]
+    return weighed
