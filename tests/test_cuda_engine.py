@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from neocog.batch import device as batch_device
+from neocog.batch.device import open_engine
 from neocog.cli import app
 from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
@@ -29,7 +30,7 @@ from neocog.cuda.steps import Step, Work
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Answers, Decision
-from neocog.network.engine import Engine, open_engine
+from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
@@ -614,7 +615,7 @@ _PROCESS = """
 import time; start = time.perf_counter()
 import json
 from neocog.network.made import made_digits
-from neocog.network.engine import open_engine
+from neocog.batch.device import open_engine
 from neocog.network.model import load_model
 digits = made_digits(8)
 start_of_engine = time.perf_counter()

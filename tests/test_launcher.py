@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from neocog.batch import device as batch_device
+from neocog.batch.device import open_engine
 from neocog.cuda import cache, devices, launcher, plan, roofline, tilings
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.engine import shares_of
@@ -24,8 +25,8 @@ from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, sh
 from neocog.cuda.runner import LANES, Runner, bucket_of
 from neocog.cuda.tilings import shared_limit
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network.engine import cores, open_engine
 from neocog.network.model import load_model
+from neocog.network.parallel import cores
 from tests.cuda_support import all_kernels
 from tests.support import tiny_model
 

@@ -52,29 +52,14 @@ class Packed(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A picture in an archive.
+    """A picture in an archive."""
 
-    Attributes
-    ----------
-    name : str
-        Its path within the archive.
-    start, size : int
-        Where its bytes lie, and how many they are; in a zip archive ``start`` is the place of the
-        header before them.
-    data : bytes or None
-        The bytes themselves, where they can only be had in passing.
-    trouble : str or None
-        Why it cannot be read.
-    packed : Packed or None
-        How a zip archive holds it.
-    """
-
-    name: str
-    start: int
+    name: str  # its path within the archive
+    start: int  # where its bytes lie; in a zip archive, the header before them
     size: int
-    data: bytes | None = None
-    trouble: str | None = None
-    packed: Packed | None = None
+    data: bytes | None = None  # the bytes, where they can only be had in passing
+    trouble: str | None = None  # why it cannot be read
+    packed: Packed | None = None  # how a zip archive holds it
 
 
 def is_archive_name(name: str) -> bool:
@@ -341,12 +326,7 @@ _PACKERS: dict[bytes, Callable[[str], Any]] = {
 class _Pieces:
     """Bytes as they are unpacked: those before a damage do not wait for those behind it.
 
-    Parameters
-    ----------
-    stream : binary file
-        What unpacks them.
-    size : int
-        Bytes of the packed file.
+    ``size`` is that of the packed file.
     """
 
     def __init__(self, stream: Any, size: int) -> None:

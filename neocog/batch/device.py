@@ -1,12 +1,22 @@
 """Which device the network runs on: every command asks here."""
 
 import re
+from functools import partial
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from neocog.errors import DeviceError, UsageError
 from neocog.messages import tell
 
+if TYPE_CHECKING:
+    from neocog.network.engine import AnyEngine
+    from neocog.network.model import Model
+    from neocog.vision.finder import Network
+    from neocog.vision.finder_model import FinderModel, LazyFinder
+
 DEVICES = ("auto", "cpu", "cuda")
+
+_FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels need
 
 _said: set[str] = set()
 
@@ -45,14 +55,102 @@ def choose_device(name: str) -> str:
     return "cpu"
 
 
-def check_names(precision: str | None, plan: str) -> None:
-    """Refuse precisions and plans that are none, wherever the network runs.
+def open_engine(
+    model: "Model",
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    plan: str = "default",
+    threads: int | None = None,
+) -> "AnyEngine":
+    """Return the engine of a device.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : str
+        As :func:`choose_device`.
+    precision : str, optional
+        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``; on CUDA fp16 by default where the device
+        multiplies matrices of it. The CPU has fp32 alone; where ``"auto"`` takes the CPU, a line
+        on stderr says so.
+    plan : str
+        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
+    threads : int, optional
+        Threads of the CPU engine; all cores by default.
 
     Raises
     ------
+    DeviceError
+        If the device is not there.
     UsageError
-        If a name is unknown, or the plan's file is no plan.
+        If device, precision or plan are unknown.
     """
+    from neocog.network.engine import Engine
+
+    check_names(precision, plan)
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        from neocog.cuda.engine import CudaEngine
+
+        try:
+            engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
+            if device == "auto":
+                engine.check()
+            return engine
+        except DeviceError as error:
+            if device != "auto":
+                raise
+            told(str(error))
+    if device == "auto":
+        told_unused(precision, plan)
+        return Engine(model, threads=threads)
+    if precision not in (None, "fp32"):
+        raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
+    if plan != "default":
+        raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
+    return Engine(model, threads=threads)
+
+
+def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
+    """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+    On a GPU the whole of `neocog.vision.finder.find` runs there. DeviceError or ModelError if there
+    is no such device, or it cannot run this network.
+    """
+    if device == "cpu":
+        from neocog.vision.finder_model import OpenCV
+
+        return OpenCV(model)
+    from neocog.cuda.finder import CudaFinder
+
+    return CudaFinder(model.nodes, model.tensors, device=device)
+
+
+def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
+    """The finder beside an engine: on its GPU, if that has what the finder's kernels need."""
+    from neocog.vision.finder_model import LazyFinder
+
+    if engine.device != "cpu":
+        from neocog.cuda.devices import numbers
+        from neocog.cuda.launcher import gpu
+
+        number = numbers(engine.device)[0]
+        if gpu(number).arch >= _FINDER_ARCH:
+            return finder_on(model, f"cuda:{number}")
+    return LazyFinder(model)
+
+
+def finder_on(model: "FinderModel", device: str) -> "LazyFinder":
+    """A finder for a device, which is opened when it is first asked."""
+    from neocog.vision.finder_model import LazyFinder
+
+    return LazyFinder(model, opened_by=partial(open_finder, device=device), device=device)
+
+
+def check_names(precision: str | None, plan: str) -> None:
+    """Refuse precisions and plans that are none, wherever the network runs."""
     if precision is not None:
         from neocog.cuda.engine import precision_on
 
@@ -83,24 +181,14 @@ def _say_once(line: str) -> None:
 
 
 def learning_module(name: str) -> ModuleType:
-    """Turn what was asked for into the array module that learning runs on.
+    """Turn "auto", "cpu" or "cuda" into the array module that learning runs on, numpy or cupy.
 
-    Parameters
-    ----------
-    name : {"auto", "cpu", "cuda"}
-        ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
-
-    Returns
-    -------
-    module
-        numpy or cupy.
+    ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
 
     Raises
     ------
-    UsageError
-        If there is no device of that name.
-    DeviceError
-        If it is not there.
+    UsageError, DeviceError
+        If there is no device of that name, or it is not there.
     """
     from neocog.network.arrays import module_of_device
 

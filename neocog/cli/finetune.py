@@ -179,7 +179,7 @@ def learn(
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
     from neocog.learning.lessons import Pools
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 
     settings = Settings(

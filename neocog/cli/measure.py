@@ -210,8 +210,8 @@ def timing(
     On CUDA a stage is what the pass takes longer with it, and "of roof" the share of the time
     that its operations or bytes need at the rates measured on the device.
     """
+    from neocog.batch.device import open_engine
     from neocog.evaluation.timing import measure
-    from neocog.network.engine import open_engine
     from neocog.network.model import load_model
 
     engine = open_engine(load_model(model), device=device, precision=precision, plan=plan)

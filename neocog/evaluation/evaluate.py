@@ -1,12 +1,14 @@
 """How well a model reads a labelled set: accuracy of digits, error rate of whole pictures."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from neocog.edit_distance import edit_distance
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -24,14 +26,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitScore:
-    """How isolated digits were read.
+    """How isolated digits were read, and the seconds of the network.
 
-    Attributes
-    ----------
-    confusion : (10, 11) ndarray of int64
-        Row: the digit; column: the answer, 10 for none.
-    seconds : float
-        Wall time of the network.
+    ``confusion`` (10, 11) counts digits (row) by their answers (column), 10 for none.
     """
 
     confusion: NDArray[np.int64]
@@ -59,17 +56,7 @@ class DigitScore:
 
 @dataclass(frozen=True, slots=True)
 class PictureScore:
-    """How whole pictures were read.
-
-    Attributes
-    ----------
-    readings : tuple of PageReading
-        One for each picture.
-    expected : tuple of str
-        The digits that stand in each.
-    seconds : float
-        Wall time.
-    """
+    """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
     readings: "tuple[PageReading, ...]"
     expected: tuple[str, ...]
@@ -130,7 +117,7 @@ def answer_digits(
 ) -> "Answers":
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
     from neocog.network.decision import Answers
-    from neocog.network.odds import of_lone_digits
+    from neocog.network.prior import of_lone_digits
 
     parts = []
     for first in range(0, len(images), _CHUNK):
@@ -168,22 +155,3 @@ def evaluate_pictures(
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
-
-
-def edit_distance(left: Sequence[str], right: Sequence[str], *, unknown: str | None = None) -> int:
-    """Fewest insertions, deletions and substitutions that turn one text into the other.
-
-    Levenshtein's distance, by rows. ``unknown`` on the left may stand for anything at no cost.
-
-    >>> edit_distance("07946", "0?94")
-    2
-    >>> edit_distance("0?94", "07946", unknown="?")
-    1
-    """
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        diagonal, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            other = a not in (b, unknown)
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + other)
-    return row[-1]

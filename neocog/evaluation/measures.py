@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.edit_distance import edit_distance
 from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import (
@@ -14,7 +15,6 @@ from neocog.evaluation.evaluate import (
     Progress,
     answer_digits,
     confusion_of,
-    edit_distance,
     evaluate_pictures,
 )
 
@@ -58,14 +58,9 @@ def answered(
 
 
 def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p: float) -> Facts:
-    """Return what a report says of a set of isolated digits.
+    """Return what a report says of a set of isolated digits and of what `answered` returned.
 
-    Parameters
-    ----------
-    digits, answers, sure
-        The set and what `answered` returned.
-    min_p : float
-        Probability below which a reader prints ``?``.
+    ``min_p`` is the probability below which a reader prints ``?``.
     """
     confusion = confusion_of(digits.labels, answers.label)
     wrong = int((answers.label >= 0).sum() - sure.right.sum())

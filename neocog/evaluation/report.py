@@ -39,43 +39,21 @@ PICTURE_SETS = ("photos", "strings")
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The sets that are at hand.
+    """The sets that are at hand, by name."""
 
-    Attributes
-    ----------
-    digits : dict
-        ``"mnist"`` (its test part), ``"usps"`` (its training file), ``"sklearn"``, as far as
-        there.
-    validation : Digits or None
-        MNIST's validation part.
-    pictures : dict
-        ``"photos"`` and ``"strings"``, as far as there.
-    missing : dict
-        Why a set is not there, by its name.
-    """
-
-    digits: "dict[str, Digits]"
-    validation: "Digits | None"
-    pictures: "dict[str, LabelledPictures]"
-    missing: dict[str, str]
+    digits: "dict[str, Digits]"  # "mnist" (test), "usps" (training), "sklearn"
+    validation: "Digits | None"  # MNIST's
+    pictures: "dict[str, LabelledPictures]"  # "photos" and "strings"
+    missing: dict[str, str]  # why a set is not there
 
 
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
-    """Open the sets of a folder, and those that need none.
+    """Open the sets of a folder, and those that need none; ``limit``: so many of each.
 
-    Parameters
-    ----------
-    place : str or Path, optional
-        A folder that holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by
-        default what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched.
-        scikit-learn's digits are taken where scikit-learn is installed.
-    limit : int, optional
-        Only so many of each set, from the first.
-
-    Raises
-    ------
-    InputError
-        If the folder is not there or holds none of them, or a set is malformed.
+    The folder holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by default it is
+    what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched is taken.
+    scikit-learn's digits are taken where scikit-learn is installed. InputError if the folder is not
+    there or holds none of them, or a set is malformed.
     """
     from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 
@@ -148,21 +126,11 @@ def _fetched(missing: dict[str, str]) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A model on every set at hand.
+    """A model on every set at hand."""
 
-    Attributes
-    ----------
-    facts : dict
-        What ``report.json`` holds; docs/evaluation.md tells what each figure means.
-    sets : Sets
-        What was read.
-    scores : dict
-        The readings of each set of pictures.
-    """
-
-    facts: Facts
+    facts: Facts  # what ``report.json`` holds; see docs/evaluation.md
     sets: Sets
-    scores: dict[str, PictureScore] = field(default_factory=dict)
+    scores: dict[str, PictureScore] = field(default_factory=dict)  # of each set of pictures
 
     @property
     def failures(self) -> list[str]:
@@ -188,18 +156,9 @@ class Report:
 def measure(
     reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = quiet
 ) -> Report:
-    """Read every set and count.
+    """Read every set and count; ``limit``: only so many marks that are no digits.
 
-    Parameters
-    ----------
-    reader : Reader
-        The model on its engine.
-    sets : Sets
-        What `find_sets` found.
-    limit : int, optional
-        Only so many marks that are no digits.
-    told : callable
-        Given the name of a part, makes what is told how far it is.
+    ``told``, given the name of a part, makes what is told how far it is.
     """
     start = time.perf_counter()
     seconds: dict[str, float] = {}

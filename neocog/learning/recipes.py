@@ -21,10 +21,11 @@ from neocog.learning.mix import Mix
 from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
-from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
+from neocog.network.engine import PART, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
+from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import LABELS, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
@@ -267,7 +268,7 @@ class _Training:
         tell = self._progress(what)
         for start in range(0, len(images), _BATCH):
             batch = images[start : start + _BATCH]
-            yield _in_shares(run, batch, self.xp)
+            yield _in_parallel(run, batch, self.xp)
             tell(start + len(batch), len(images))
 
     def _digit_by_digit(self, images: Digits, what: str) -> Iterator[Array]:
@@ -300,23 +301,23 @@ def score(
     with one_blas_thread():
         for start in range(0, len(images), _BATCH):
             batch = images[start : start + _BATCH]
-            parts.append(to_numpy(decision.scores(_in_shares(run, batch, xp))))
+            parts.append(to_numpy(decision.scores(_in_parallel(run, batch, xp))))
             if tell:
                 tell(start + len(batch), len(images))
     return np.concatenate(parts)
 
 
-def _in_shares(run: Callable[[Digits], Array], batch: Digits, xp: Any) -> Array:
+def _in_parallel(run: Callable[[Digits], Array], batch: Digits, xp: Any) -> Array:
     """Run a batch on all cores where it is computed on the host, at once where on a GPU."""
     if xp is not np:
         return run(batch)
-    parts = [batch[i : i + SHARE] for i in range(0, len(batch), SHARE)]  # on any machine the same
-    return np.concatenate(_shares().map(run, parts))
+    parts = [batch[i : i + PART] for i in range(0, len(batch), PART)]  # on any machine the same
+    return np.concatenate(_parallel()(run, parts))
 
 
 @cache
-def _shares() -> Shares:
-    return Shares()
+def _parallel() -> ParallelMap:
+    return ParallelMap()
 
 
 def weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
