@@ -147,7 +147,7 @@ def _torch(model: Model, threads: int) -> Side:
         import torch
     except ImportError:
         raise UsageError("torch is not installed; install neocog[bench]") from None
-    from neocog.learning.torch_network import Network
+    from experiments.network.torch_network import Network
 
     torch.set_num_threads(threads)
     network = Network(model).freeze()

@@ -82,7 +82,7 @@ def learn(
 
 
 def _files(fonts: str | None) -> list[Path]:
-    from neocog.learning.pages.letters import FACES
+    from neocog.learning.pages.conditions import FACES
 
     if fonts is None:
         return []
@@ -92,5 +92,5 @@ def _files(fonts: str | None) -> list[Path]:
     kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
         if file.stem in kept:
-            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/letters.py)")
+            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/conditions.py)")
     return found

@@ -31,11 +31,9 @@ class Windows:
         Flat positions of the cells that see anything.
     seen : ndarray of float32, shape (N, kernel * kernel * K')
         Their inputs, taps first, then planes; 0 where c is 0.
-    v : ndarray of float32, shape (N,)
-        Their inhibition.
-    seed : ndarray of float32, shape (N,)
-        Their cells of the seed-selecting plane before its cut: the sum over planes and window of
-        1e-4 gamma^(r^2/A^2) u.
+    v, seed : ndarray of float32, shape (N,)
+        Their inhibition, and their cells of the seed-selecting plane before its cut: the sum over
+        planes and window of 1e-4 gamma^(r^2/A^2) u.
     """
 
     def __init__(self, u: Array, spec: SSpec) -> None:
@@ -63,18 +61,9 @@ class Windows:
 
 
 class Planes:
-    """A growing set of cell-planes of one S-layer.
+    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K').
 
-    Parameters
-    ----------
-    inputs : int
-        Planes of the layer before, K'.
-    spec : SSpec
-        Window, c and q of the layer.
-    threshold : float
-        Threshold to respond with (the learning threshold).
-    xp : module
-        numpy or cupy.
+    They respond with ``threshold``, the learning threshold, on numpy or cupy (``xp``).
     """
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float, xp: Any = np) -> None:
