@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import Member, Packed, is_archive_name, members, read_member
+from neocog.batch.archives import Member, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
 from neocog.batch.sources import TAR, ZIP, is_picture_name
+from neocog.batch.zipped import Entry
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 STDIN = "-"
@@ -28,7 +29,7 @@ class Item(NamedTuple):
     size: int = 0
     data: bytes | None = None  # the bytes of the file, where they are at hand
     trouble: str | None = None  # why it cannot be read, where that is known already
-    packed: Packed | None = None  # how a zip archive holds it
+    packed: Entry | None = None  # how a zip archive holds it
 
     def picture(self) -> Path | bytes:
         """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
