@@ -62,10 +62,7 @@ def is_archive_name(name: str) -> bool:
 def members(path: str) -> Iterator[Member]:
     """Yield the pictures of an archive, in its own order; hidden ones are left out.
 
-    Raises
-    ------
-    InputError
-        If the archive is broken; what came before has been yielded.
+    InputError if the archive is broken; what came before has been yielded.
     """
     if path.lower().endswith(ZIP):
         yield from _zip_members(path)
@@ -74,13 +71,7 @@ def members(path: str) -> Iterator[Member]:
 
 
 def read_member(path: str, member: Member) -> bytes:
-    """Return the bytes of a member that `members` told of; no other one is looked at.
-
-    Raises
-    ------
-    InputError
-        If they cannot be had.
-    """
+    """Return a member's bytes; no other one is looked at. InputError if they cannot be had."""
     with _broken("cannot be taken out of its archive"), _ONE_AT_A_TIME:
         archive = _opened(path)
         archive.stream.seek(member.start)

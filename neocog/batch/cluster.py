@@ -57,12 +57,7 @@ class Cluster:
     ) -> Iterator[Blocks]:
         """Read inputs on the cluster; the block's value yields their records as they come.
 
-        Raises
-        ------
-        UsageError
-            If Ray is not installed, or there is no cluster.
-        DeviceError
-            If CUDA is asked for and no node has a GPU.
+        UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
         """
         if self.address != "local":  # read when Ray is imported: ask once, not for minutes
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")

@@ -67,22 +67,9 @@ def find_inputs(
     ``-``               the names that come on stdin, one a line, each as soon as it comes
     ==================  =========================================================================
 
-    Parameters
-    ----------
-    words : iterable of str or Path
-    null : bool
-        Names in lists and on stdin end with a zero byte, not with a line.
-    stdin : binary file, optional
-        What stands for ``-``.
-    look_into : bool
-        Whether archives are looked into; else each is an item itself.
-
-    Raises
-    ------
-    UsageError
-        If a list cannot be opened, or folders are too deep for a pattern.
-    NothingToRead
-        After the last word, if none of them stood for any picture.
+    ``null``: names in lists and on stdin end with a zero byte, not with a line; without
+    ``look_into`` an archive is an item itself. UsageError if a list cannot be opened, or folders
+    are too deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
     """
     found = False
     for word in words:
