@@ -25,7 +25,7 @@ import numpy as np
 
 from neocog.batch.evidence import features
 from neocog.batch.reader import Reader
-from neocog.evaluation.evaluate import edit_distance
+from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page

@@ -1,12 +1,14 @@
 """How well a model reads a labelled set: accuracy of digits, error rate of whole pictures."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from neocog.edit_distance import edit_distance
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -147,22 +149,3 @@ def evaluate_pictures(
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
-
-
-def edit_distance(left: Sequence[str], right: Sequence[str], *, unknown: str | None = None) -> int:
-    """Fewest insertions, deletions and substitutions that turn one text into the other.
-
-    Levenshtein's distance, by rows. ``unknown`` on the left may stand for anything at no cost.
-
-    >>> edit_distance("07946", "0?94")
-    2
-    >>> edit_distance("0?94", "07946", unknown="?")
-    1
-    """
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        diagonal, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            other = a not in (b, unknown)
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + other)
-    return row[-1]

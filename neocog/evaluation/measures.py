@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.edit_distance import edit_distance
 from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import (
@@ -14,7 +15,6 @@ from neocog.evaluation.evaluate import (
     Progress,
     answer_digits,
     confusion_of,
-    edit_distance,
     evaluate_pictures,
 )
 

@@ -83,15 +83,7 @@ class Answers:
 
 
 class Decision:
-    """A model's decision rule, ready to be applied to the maps of US4.
-
-    Parameters
-    ----------
-    model : Model
-        The model whose rule, labels and reference vectors of US4 decide.
-    xp : module
-        numpy or cupy: where the maps will lie.
-    """
+    """A model's decision rule for maps of US4, which lie where ``xp`` (numpy or cupy) says."""
 
     def __init__(self, model: Model, xp: Any = np) -> None:
         self.rule, self.temperature = model.rule, model.temperature

@@ -285,15 +285,8 @@ def _finite(text: str) -> float:
 
 def _depth(value: Any) -> int:
     """How many lists and tables of a JSON value lie within one another."""
-    depth, level = 0, [value]
-    while level := [
-        own
-        for one in level
-        if isinstance(one, dict | list)
-        for own in (one.values() if isinstance(one, dict) else one)
-    ]:
-        depth += 1
-    return depth
+    within = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
 
 
 def _version(data: bytes, header: dict[str, Any]) -> str:

@@ -36,14 +36,8 @@ class Span(NamedTuple):
 class Patch:
     """A layer's maps inside a rectangle; the layer is silent outside it.
 
-    Attributes
-    ----------
-    values : array, shape (B, h, w, K)
-        Responses inside, none below 0.
-    rows, columns : Span
-        Where the rectangle lies.
-    size : int
-        Rows and columns of the layer.
+    ``values`` (B, h, w, K) are the responses inside, none below 0; ``rows`` and ``columns`` tell
+    where the rectangle lies, ``size`` how many rows (and columns) the layer has.
     """
 
     values: Array

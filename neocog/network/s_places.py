@@ -34,16 +34,8 @@ _SLACK = np.float32(1 - 1e-4)
 class PrunedCells:
     """S-cells of one layer, NumPy only.
 
-    Parameters
-    ----------
-    windows : Windows
-        What each cell sees.
-    a, c : ndarray of float32
-        a' (K, K', kernel, kernel) and the inhibitory weights (kernel, kernel).
-    theta : float
-        theta'.
-    silence : ndarray of float32, shape (K,)
-        s, as in :func:`neocog.network.s_layer.s_constants`.
+    a' is (K, K', kernel, kernel), the inhibitory weights c (kernel, kernel); theta' and s (K,) are
+    those of :func:`neocog.network.s_layer.s_constants`.
     """
 
     def __init__(
