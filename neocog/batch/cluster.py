@@ -195,11 +195,7 @@ class _Actors:
     def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
         """Do tasks, and yield what comes of each as it comes."""
         scheduler = Scheduler(tasks, self.workers, depth=_DEPTH, window=window)
-        try:
-            while scheduler.deal():
-                yield from self._received(scheduler)
-        finally:
-            scheduler.stop()
+        yield from scheduler.run(self._received)
 
     def _received(self, scheduler: Scheduler) -> Iterator[Block]:
         ends = {result: n for n, worker in enumerate(self.workers) for result in worker.results}
