@@ -291,20 +291,20 @@ def test_failures_of_the_device_are_told_in_a_line(
     monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         open_engine(tiny_model(), device="cuda")
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     capsys.readouterr()
     for _ in range(2):
         assert open_engine(tiny_model()).device == "cpu"
     said = "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
     assert capsys.readouterr().err == said
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cuda_fake.install(monkeypatch, emulator)
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
@@ -312,7 +312,7 @@ def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     why, unused = capsys.readouterr().err.splitlines()
     assert "US1 cannot be done by tensor" in why
     assert "plan 'US1=tensor' is for CUDA" in unused
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 @pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])

@@ -161,9 +161,9 @@ def test_devices_by_name() -> None:
 def broken_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
     monkeypatch.setattr(devices, "driver_version", lambda: 11040)
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     yield
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 @pytest.mark.usefixtures("broken_driver")
@@ -180,7 +180,7 @@ def test_auto_without_a_driver_says_nothing(
 ) -> None:
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
-    monkeypatch.setattr(batch_device, "_said", set())
+    batch_device._tell_once.cache_clear()
     assert open_engine(tiny_model(), precision="fp32").device == "cpu"
     assert capsys.readouterr().err == ""
     for _ in range(2):  # auto: a wish, where CUDA is

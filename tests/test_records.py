@@ -12,7 +12,7 @@ from neocog.batch.inputs import find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.sources import Files
-from neocog.errors import NothingToRead, UsageError
+from neocog.errors import UsageError
 
 READ = PageReading(
     "a/b.jpg",
@@ -141,11 +141,3 @@ def test_a_link_in_a_circle_ends(tmp_path: Path) -> None:
     (tmp_path / "a.png").touch()
     (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)
     assert [item.key for item in find_inputs([tmp_path])] == ["a.png"]
-
-
-def test_nothing_to_read(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(NothingToRead, match="no pictures found"):
-        list(find_inputs([tmp_path]))
-    with pytest.raises(NothingToRead):
-        list(find_inputs([]))

@@ -57,12 +57,7 @@ class Cluster:
     ) -> Iterator[Blocks]:
         """Read inputs on the cluster; the block's value yields their records as they come.
 
-        Raises
-        ------
-        UsageError
-            If Ray is not installed, or there is no cluster.
-        DeviceError
-            If CUDA is asked for and no node has a GPU.
+        UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
         """
         if self.address != "local":  # read when Ray is imported: ask once, not for minutes
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
@@ -200,11 +195,7 @@ class _Actors:
     def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
         """Do tasks, and yield what comes of each as it comes."""
         scheduler = Scheduler(tasks, self.workers, depth=_DEPTH, window=window)
-        try:
-            while scheduler.deal():
-                yield from self._received(scheduler)
-        finally:
-            scheduler.stop()
+        yield from scheduler.run(self._received)
 
     def _received(self, scheduler: Scheduler) -> Iterator[Block]:
         ends = {result: n for n, worker in enumerate(self.workers) for result in worker.results}

@@ -1,7 +1,8 @@
 """Which device the network runs on: every command asks here."""
 
 import re
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -18,25 +19,13 @@ DEVICES = ("auto", "cpu", "cuda")
 
 _FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels need
 
-_said: set[str] = set()
-
 
 def choose_device(name: str) -> str:
-    """Turn what was asked for into a device that can read.
+    """Turn "auto", "cpu", "cuda" (every GPU) or "cuda:N" into a device that can read.
 
-    Parameters
-    ----------
-    name : str
-        ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``. ``auto`` is CUDA where it
-        can be used, else the CPU; if there is an NVIDIA driver all the same, the reason is told
-        on stderr, once.
-
-    Raises
-    ------
-    UsageError
-        If there is no device of that name.
-    DeviceError
-        If it is not there.
+    ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same,
+    the reason is told on stderr, once. UsageError if there is no device of that name,
+    DeviceError if it is not there.
     """
     if not re.fullmatch(r"cuda:\d+", name):
         _check(name, "cuda:N")
@@ -51,7 +40,7 @@ def choose_device(name: str) -> str:
     if reason is None:
         return "cuda"
     if devices.driver_version() is not None:
-        told(reason)
+        _tell_once(f"reading on the CPU: {reason}")
     return "cpu"
 
 
@@ -102,14 +91,11 @@ def open_engine(
         except DeviceError as error:
             if device != "auto":
                 raise
-            told(str(error))
-    if device == "auto":
-        told_unused(precision, plan)
-        return Engine(model, threads=threads)
-    if precision not in (None, "fp32"):
-        raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
-    if plan != "default":
-        raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
+            _tell_once(f"reading on the CPU: {error}")
+    for line in _unused(precision, plan):
+        if device != "auto":
+            raise UsageError(line.replace("is for CUDA", "needs --device cuda"))
+        _tell_once(line)
     return Engine(model, threads=threads)
 
 
@@ -161,23 +147,17 @@ def check_names(precision: str | None, plan: str) -> None:
         parse_plan(plan)
 
 
-def told(reason: str) -> None:
-    """Say on stderr why ``auto`` takes the CPU, each reason once."""
-    _say_once(f"reading on the CPU: {reason}")
-
-
-def told_unused(precision: str | None, plan: str) -> None:
-    """Say on stderr what ``auto`` has no use for on the CPU, once."""
+def _unused(precision: str | None, plan: str) -> Iterator[str]:
+    """What the CPU has no use for."""
     if precision not in (None, "fp32"):
-        _say_once(f"precision '{precision}' is for CUDA; the CPU computes in fp32")
+        yield f"precision '{precision}' is for CUDA; the CPU computes in fp32"
     if plan != "default":
-        _say_once(f"plan '{plan}' is for CUDA; the CPU has no kernels to choose")
+        yield f"plan '{plan}' is for CUDA; the CPU has no kernels to choose"
 
 
-def _say_once(line: str) -> None:
-    if line not in _said:
-        _said.add(line)
-        tell(line)
+@cache
+def _tell_once(line: str) -> None:
+    tell(line)
 
 
 def learning_module(name: str) -> ModuleType:

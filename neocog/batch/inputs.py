@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import Member, Packed, is_archive_name, members, read_member
+from neocog.batch.archives import Member, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
 from neocog.batch.sources import TAR, ZIP, is_picture_name
+from neocog.batch.zipped import Entry
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 STDIN = "-"
@@ -28,7 +29,7 @@ class Item(NamedTuple):
     size: int = 0
     data: bytes | None = None  # the bytes of the file, where they are at hand
     trouble: str | None = None  # why it cannot be read, where that is known already
-    packed: Packed | None = None  # how a zip archive holds it
+    packed: Entry | None = None  # how a zip archive holds it
 
     def picture(self) -> Path | bytes:
         """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
@@ -66,22 +67,9 @@ def find_inputs(
     ``-``               the names that come on stdin, one a line, each as soon as it comes
     ==================  =========================================================================
 
-    Parameters
-    ----------
-    words : iterable of str or Path
-    null : bool
-        Names in lists and on stdin end with a zero byte, not with a line.
-    stdin : binary file, optional
-        What stands for ``-``.
-    look_into : bool
-        Whether archives are looked into; else each is an item itself.
-
-    Raises
-    ------
-    UsageError
-        If a list cannot be opened, or folders are too deep for a pattern.
-    NothingToRead
-        After the last word, if none of them stood for any picture.
+    ``null``: names in lists and on stdin end with a zero byte, not with a line; without
+    ``look_into`` an archive is an item itself. UsageError if a list cannot be opened, or folders
+    are too deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
     """
     found = False
     for word in words:

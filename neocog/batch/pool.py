@@ -155,12 +155,7 @@ class Pool:
         scheduler = Scheduler(
             tasks, self._workers, depth=_DEPTH, window=self._window, wake=self._wake
         )
-        try:
-            while scheduler.deal():
-                yield from self._received(scheduler)
-                self._networks.check()
-        finally:
-            scheduler.stop()
+        yield from scheduler.run(self._received)
 
     def _start(self, place: int) -> None:
         """Start a worker in a place; it is watched from the first on."""
@@ -198,6 +193,7 @@ class Pool:
             elif kind == BLOCK:
                 scheduler.finished(worker, what[0].first)
                 yield what[0]
+        self._networks.check()
 
     def _ask(self, worker: _Worker, number: int, question: tuple[Any, ...]) -> None:
         worker.asked.add(number)

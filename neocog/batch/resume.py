@@ -132,17 +132,7 @@ def read_done(
                 continue
             if torn:
                 raise UsageError(f"{path}: line {torn} is damaged; mend it or give another -o")
-            if record["model"] != model:
-                raise UsageError(
-                    f"{path}: was written with the model {record['model']}, this is {model}; "
-                    "give that model or another -o"
-                )
-            if finder is not None and record.get("finder", finder) != finder:
-                raise UsageError(
-                    f"{path}: was written with the finder {record['finder']}, this is {finder}; "
-                    "give another -o"
-                )
-            _check_settings(path, record.get("settings"), settings)
+            _check_same(path, record, model, finder, settings)
             if record["page"] == 0:
                 whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
                 whole.end, block = start, Done(last=record["source"])
@@ -158,12 +148,28 @@ def read_done(
     return whole
 
 
-def _check_settings(
-    path: str | Path, found: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None
+def _check_same(
+    path: str | Path,
+    record: Mapping[str, Any],
+    model: str,
+    finder: str | None,
+    settings: Mapping[str, Any] | None,
 ) -> None:
-    if wanted is not None and found is not None and found != wanted:
+    """Refuse a record that another model, finder or other settings wrote."""
+    if record["model"] != model:
         raise UsageError(
-            f"{path}: was read with {_options(found)}, this is {_options(wanted)}; "
+            f"{path}: was written with the model {record['model']}, this is {model}; "
+            "give that model or another -o"
+        )
+    if finder is not None and record.get("finder", finder) != finder:
+        raise UsageError(
+            f"{path}: was written with the finder {record['finder']}, this is {finder}; "
+            "give that one (--finder) or another -o"
+        )
+    found = record.get("settings")
+    if settings is not None and found is not None and found != settings:
+        raise UsageError(
+            f"{path}: was read with {_options(found)}, this is {_options(settings)}; "
             "give the same options or another -o"
         )
 

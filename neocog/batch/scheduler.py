@@ -7,10 +7,10 @@ time to a worker that has nothing else: if that dies too, it is clear over what.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from neocog.batch.tasks import Task
+from neocog.batch.tasks import Block, Task
 from neocog.errors import EndedEarly
 
 _AHEAD = 2  # tasks for each worker that are made before they are asked for
@@ -53,6 +53,14 @@ class Scheduler:
         self._again: deque[Task] = deque()
         self._false_starts = 0
         self._ahead = _Ahead(tasks, most=_AHEAD * len(workers), wake=wake)
+
+    def run(self, receive: "Callable[[Scheduler], Iterator[Block]]") -> Iterator[Block]:
+        """Deal tasks until all are done, and yield what is received in between."""
+        try:
+            while self.deal():
+                yield from receive(self)
+        finally:
+            self.stop()
 
     def under_way(self) -> list[Task]:
         """Tasks that workers have."""

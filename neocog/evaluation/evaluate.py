@@ -71,6 +71,12 @@ class PictureScore:
         )
 
     @property
+    def mistakes(self) -> "list[tuple[PageReading, str, int]]":
+        """Each picture that was not read exactly: its reading, what is written, the edits."""
+        rows = zip(self.readings, self.expected, self.distances, strict=True)
+        return [row for row in rows if row[2] or row[0].error is not None]
+
+    @property
     def failed(self) -> int:
         """Pictures that could not be decoded; they count as read empty."""
         return sum(reading.error is not None for reading in self.readings)
@@ -79,31 +85,19 @@ class PictureScore:
     def wrong(self) -> list[dict[str, Any]]:
         """Each picture that was not read exactly: file, what is written, what was read, error."""
         return [
-            {
-                "file": reading.source,
-                "written": expected,
-                "read": reading.text,
-                "error": reading.error,
-            }
-            for reading, expected, distance in zip(
-                self.readings, self.expected, self.distances, strict=True
-            )
-            if distance or reading.error is not None
-        ]
+            {"file": reading.source, "written": written, "read": reading.text,
+             "error": reading.error}
+            for reading, written, _ in self.mistakes
+        ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
-        distances = self.distances
-        n_digits = sum(map(len, self.expected))
-        exact = sum(
-            distance == 0 and reading.error is None
-            for distance, reading in zip(distances, self.readings, strict=True)
-        )
+        count, n_digits = len(self.readings), sum(map(len, self.expected))
         return {
-            "n": len(self.readings),
+            "n": count,
             "n_digits": n_digits,
-            "cer": round(sum(distances) / n_digits, 6) if n_digits else None,
-            "exact": round(exact / max(len(self.readings), 1), 6),
+            "cer": round(sum(self.distances) / n_digits, 6) if n_digits else None,
+            "exact": round((count - len(self.mistakes)) / max(count, 1), 6),
             "seconds": round(self.seconds, 3),
         }
 
