@@ -187,26 +187,19 @@ def test_a_run_goes_on_from_its_checkpoint(start: Model, digits: Set, tmp_path: 
     assert (tmp_path / "curves.json").exists()
 
 
-def test_a_second_cycle_begins_where_the_first_ended(
+def test_a_finished_run_returns_its_model_or_learns_another_cycle(
     start: Model, digits: Set, tmp_path: Path
 ) -> None:
-    settings = replace(QUICK, epochs=0.4)
+    settings, file = replace(QUICK, epochs=0.4), tmp_path / "checkpoint.safetensors"
     first = begin(start, digits, settings, folder=tmp_path)
-    first.run()
-    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path, another=True)
-    second.run()
-    assert second.position.cycle == 1
-    assert second.position.step == 2 * first.position.step
-    assert len(second.curves) == 2
-
-
-def test_a_finished_run_returns_its_model(start: Model, digits: Set, tmp_path: Path) -> None:
-    settings = replace(QUICK, epochs=0.4)
-    learned = begin(start, digits, settings, folder=tmp_path).run()
-    kept = (tmp_path / "checkpoint.safetensors").read_bytes()
+    learned, kept = first.run(), file.read_bytes()
     again = begin(start, digits, settings, folder=tmp_path)
     assert to_bytes(again.run()) == to_bytes(learned)
-    assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
+    assert file.read_bytes() == kept
+    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path, another=True)
+    second.run()
+    assert (second.position.cycle, len(second.curves)) == (1, 2)
+    assert second.position.step == 2 * first.position.step
 
 
 def test_a_cycle_by_the_clock_ends_in_time(
@@ -284,13 +277,10 @@ def test_digits_alone_may_be_learned_from(start: Model, digits: Set) -> None:
     run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
     assert run.batches.epoch_steps == 160 // QUICK.batch
     assert run.run().classes == 11
-
-
-def test_a_model_without_rejecting_planes_learns_digits_alone(start: Model, digits: Set) -> None:
     digit = start.labels < 10
     top = replace(start.s[3], reference=start.s[3].reference[digit])
     model = replace(start, s=(*start.s[:3], top), labels=start.labels[digit])
-    run = begin(model, digits, replace(QUICK, epochs=0.3))
+    run = begin(model, digits, replace(QUICK, epochs=0.3))  # it has no planes that reject
     assert run.run().classes == 10
     assert "passed_marks" not in run.curves[0]
 

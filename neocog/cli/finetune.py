@@ -9,6 +9,7 @@ import typer
 
 from neocog.cli.progress import Counter
 from neocog.errors import DeviceError, UsageError
+from neocog.files import atomic_write, check_output
 from neocog.learning.settings import Settings
 
 if TYPE_CHECKING:
@@ -109,12 +110,7 @@ def learn(
 ) -> "Model":
     """Learn a start, or take the one named, and fine-tune it.
 
-    Raises
-    ------
-    UsageError
-        If PyTorch is not installed, there are no digits to validate with, or an option is wrong.
-    DeviceError
-        If PyTorch finds no GPU where one is asked for.
+    UsageError or DeviceError say what is missing: PyTorch, digits to validate with, a GPU.
     """
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
@@ -129,8 +125,10 @@ def learn(
     if start is not None:
         settings = replace(settings, soft_share=0.0)
     settings.check()
-    place = _folder(folder)
-    kept = place / _KEPT if place else None
+    kept = None
+    if folder is not None:
+        check_output(folder, "--checkpoints", folder=True, make=True)
+        kept = Path(folder) / _KEPT
     begin, data = _start(recipe, mix, kept, start, planes, seed=settings.seed, reject=reject)
     marks = begin.classes > LABELS
     run = Finetuner(
@@ -139,18 +137,16 @@ def learn(
         validation,
         settings,
         device=device,
-        folder=place,
+        folder=folder,
         report=_report,
         pools=Pools.draw(mix, validation, settings, marks=marks, jobs=cores()),
     )
     if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
-        from neocog.files import atomic_write
-
         with atomic_write(kept) as stream:  # as it was read, so that it has the same id
             stream.write(data)
     if run.position.finished:
         print(
-            f"neocog: the run in {place} has finished and this is its model; to go on from it "
+            f"neocog: the run in {folder} has finished and this is its model; to go on from it "
             "give --start MODEL and another --checkpoints",
             file=sys.stderr,
         )
@@ -197,19 +193,6 @@ def _device(name: str, recipe: str) -> str:
     if name == "cuda" and not there:
         raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
     return "cuda" if there and name != "cpu" else "cpu"
-
-
-def _folder(name: str | None) -> Path | None:
-    if name is None:
-        return None
-    folder = Path(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{name}: cannot be made a folder ({error.strerror}); give another --checkpoints"
-        ) from None
-    return folder
 
 
 def _report(figures: dict[str, float]) -> None:

@@ -62,16 +62,8 @@ class Batches:
 
     A batch follows from the seed and the number of its step alone.
 
-    Parameters
-    ----------
-    mix, validation : Mix
-        Digits to learn from, and digits that are measured with.
-    settings : Settings
-    marks : bool
-        Whether marks that are no digits are learned from as well.
-    device : str or torch.device
-    pools : Pools, optional
-        If they were drawn before.
+    ``mix`` is learned from, ``validation`` measured with; ``marks`` says whether marks that are no
+    digits are learned from as well. Pools are drawn unless they come.
 
     Attributes
     ----------

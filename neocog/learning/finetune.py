@@ -220,8 +220,9 @@ class Finetuner:
             pictures=len(batches),
             accuracy=_accuracy(scores, batches.validation),
         )
+        model: Model = kept.model()
         temperature = best_temperature(scores, batches.validation)
-        return replace(kept.model(), temperature=temperature, card=card, version="")
+        return replace(model, temperature=temperature, card=card, version="")
 
     def _step(self, progress: float) -> Tensor:
         settings, place = self.settings, self.position

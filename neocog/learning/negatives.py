@@ -20,7 +20,7 @@ from neocog.vision.normalise import SIDE, normalise
 _BLOCK = 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
 
-#: Kinds to learn from, with their shares.
+#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
 KINDS: dict[Draw, float] = {
     glyphs.letter: 7, glyphs.sign: 3.5, glyphs.word: 1.5,
     remains.pair: 3, remains.part_of_next: 1, remains.piece: 1, remains.struck: 0.7,

@@ -46,9 +46,7 @@ class Windows:
         self.cells = xp.flatnonzero(energy.ravel() > 0)
         self.v = xp.sqrt(energy.ravel()[self.cells])
         self.seed = correlate(wide.sum(axis=2), SEED_GAIN * c).ravel()[self.cells]
-        y, x, plane = wide.strides
-        shape = (self.size, self.size, k, k, u.shape[2])
-        view = xp.lib.stride_tricks.as_strided(wide, shape, (y, x, y, x, plane))
+        view = windows_of(wide, k)
         heard = xp.asarray((c > 0).astype(np.float32))[:, :, None]
         seen = view[self.cells // self.size, self.cells % self.size] * heard
         self.seen = seen.reshape(len(self.cells), k * k * u.shape[2])
@@ -115,6 +113,14 @@ class Planes:
         e /= 1 + bv
         e *= theta / (1 - theta)
         return e
+
+
+def windows_of(u: Array, kernel: int) -> Array:
+    """View (H, W, K') as what each cell sees of it, (H', W', kernel, kernel, K'); stride 1."""
+    (high, wide, planes), (y, x, plane) = u.shape, u.strides
+    shape = (high - kernel + 1, wide - kernel + 1, kernel, kernel, planes)
+    strides = (y, x, y, x, plane)
+    return array_module(u).lib.stride_tricks.as_strided(u, shape, strides)
 
 
 def veto(planes: Array) -> Array:

@@ -25,12 +25,14 @@ def learn(
     responds again and vetoes its surroundings in the seed-selecting plane; (3) while anything is
     left there, a new plane is born at its maximum, responds and vetoes in turn.
 
+    Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
+    change (add-if-silent, Fukushima 2013).
+
     Parameters
     ----------
     maps : iterable of arrays, shape (H, W, K')
         The layer before, one digit after another.
     spec : SSpec
-        The layer.
     threshold : float
         Learning threshold.
     cut : float
@@ -38,9 +40,6 @@ def learn(
         digits; 0.4 for letters).
     limit : int, optional
         Planes to stop at; None lets learning decide.
-    winners_learn : bool
-        False leaves (1) out: planes are born where every other is silent and never change
-        (add-if-silent, Fukushima 2013).
     """
     planes: Planes | None = None
     for u in maps:

@@ -61,20 +61,9 @@ def start_model(
 ) -> Model:
     """Learn the start without gradients, on the CPU: the same seed, the same start on any cores.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        How; see :func:`recipe_of`.
-    mix : Mix
-        Digits; of several sets, by their weights.
-    seed : int
-        Chooses the digits and their order.
-    reject : int
-        Planes of US4 that answer to what is no digit; they start from marks that are none.
-    count : int
-        Digits that are used.
-    progress : callable, optional
-        As for :func:`neocog.learning.recipes.train`.
+    It learns from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject``
+    planes of US4 answer to what is no digit; they start from marks that are none. ``progress`` is
+    that of :func:`neocog.learning.recipes.train`.
     """
     if len(mix.hands) > 1:
         digits = mix.some(count, seed=seed)

@@ -86,20 +86,10 @@ def read_strokes(path: Path) -> Strokes:
 
 
 def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes by another hand, with a pen that is chosen at random.
+    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random.
 
-    Parameters
-    ----------
-    lines : list of ndarray, each (n, 2)
-        See :meth:`Strokes.lines`.
-    rng : Generator
-    whole : bool
-        Whether the strokes hang together, as those of a scan do, so that none moves alone.
-
-    Returns
-    -------
-    ndarray of float32, shape (FIELD, FIELD)
-        Ink 1 on paper 0.
+    Returns ink 1 on paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan
+    do, so that none moves alone.
     """
     import cv2
 

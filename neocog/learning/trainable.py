@@ -190,17 +190,17 @@ class CCells(nn.Module):  # type: ignore[misc]
 class Trainable(nn.Module):  # type: ignore[misc]
     """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label.
 
-    Planes of US4 are sorted by label. The rule is ``strongest``.
+    Planes of US4 are sorted by label. The rule is ``strongest``, whatever the model's.
 
     Parameters
     ----------
     model : Model
-        What learning starts from; a rule other than ``strongest`` is replaced by it.
+        What learning starts from.
     precision : {"fp32", "tf32", "bf16"}
         Of the S-layers' products; in bf16 their inputs are rounded and all else is float32.
     channels_last : bool
-        Memory format of the maps that the products see. On a GPU it keeps cuDNN from its
-        convolutions by Fourier transforms, whose noise drowns faint windows.
+        Of the maps that the products see. On a GPU it keeps cuDNN from its convolutions by Fourier
+        transforms, whose noise drowns faint windows.
     compiled : bool
         Use torch.compile for what is done cell by cell.
     """

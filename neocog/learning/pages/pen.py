@@ -64,21 +64,14 @@ def _within(raw: bytes) -> NDArray[np.float32]:
 
 
 def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> NDArray[np.float32]:
-    """Draw one digit as ink.
+    """Draw one digit (28, 28), as MNIST has it: cover by ink 0 .. 1, (h, w), cropped to the ink.
 
     Parameters
     ----------
-    digit : ndarray of uint8, shape (28, 28)
-        A digit as MNIST has it.
     height : float
         Height that the 20-pixel box takes, in pixels.
     pen : float or None
         Stroke width as a share of that height; None keeps the strokes as they are.
-
-    Returns
-    -------
-    ndarray of float32, shape (h, w)
-        Cover by ink, 0 to 1, cropped to the ink.
     """
     if pen is None:
         large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
