@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
+from neocog.learning.mix import Mix
 from neocog.learning.recipes import RECIPES, Recipe, score, train_family
 from neocog.network.decision import labels_of
 from neocog.network.model import Model
@@ -101,7 +102,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
                 recipes,
                 learning.images[:n],
                 learning.labels[:n],
-                validation=(kept.images, kept.labels),
+                validation=Mix.of(kept.images, kept.labels),
                 table=False,
                 xp=xp,
             )
