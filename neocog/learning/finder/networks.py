@@ -143,7 +143,13 @@ class PlainFront(nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, coarse: int = 48, inner: int = 72, blocks: int = 3, *, fine: int = 24, middle: int = 32
+        self,
+        coarse: int = 48,
+        inner: int = 72,
+        blocks: int = 3,
+        *,
+        fine: int = 24,
+        middle: int = 32,
     ) -> None:
         super().__init__()
         self.planes = a, b, c = fine, middle, coarse

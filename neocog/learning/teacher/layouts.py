@@ -120,7 +120,7 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     kind = rng.random()
     angle = rng.normal(0, 0.03 if kind < 0.7 else 0.22) if kind < 0.92 else rng.uniform(-0.8, 0.8)
     gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
-    words, formats = rng.random() < 0.2, rng.random() < 0.4
+    words, formats = rng.random() < 0.2, rng.random() < 0.5
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
         if y - 0.3 * high > side:
@@ -186,11 +186,11 @@ def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
-    """One digit, or two, over most of the picture."""
+    """One digit, or two, of any size; mostly the picture is cut around it."""
     rng, side = canvas.rng, canvas.side
-    own = float(np.clip(high, 0.25 * side, 0.85 * side))
+    own = float(np.clip(high, 12, 0.85 * side))
     x, y = np.clip(rng.normal(0.5, 0.12, 2), 0.2, 0.8) * side
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         own *= 0.6
         write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
     else:
@@ -313,7 +313,7 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
 def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Words by hand or in a typeface, no digits."""
     rng, side = canvas.rng, canvas.side
-    printed = canvas.bank.faces > 0 and rng.random() < 0.55
+    printed = canvas.bank.faces > 0 and rng.random() < 0.45
     cursive = rng.random() < 0.4
     high = min(max(high, 11 if printed else 16), side / 3)
     face = int(rng.integers(canvas.bank.faces)) if printed else 0
@@ -346,12 +346,12 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.25),
-    "amount": (amount, 0.16),
-    "scattered": (scattered, 0.14),
-    "single": (single, 0.08),
+    "lines": (lines, 0.24),
+    "amount": (amount, 0.14),
+    "scattered": (scattered, 0.12),
+    "single": (single, 0.1),
     "forms": (forms, 0.15),
-    "letters": (letters, 0.13),
-    "nothing": (nothing, 0.09),
+    "letters": (letters, 0.17),
+    "nothing": (nothing, 0.08),
 }
 """Each layout and the share of pages that have it."""
