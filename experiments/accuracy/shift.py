@@ -93,7 +93,8 @@ def of_lenet(network: Any, device: str) -> Reading:
     from experiments.accuracy.lenet import labels_of
 
     def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        return labels_of(network, shifted(u0_from_digits(digits), rows, columns), device=device)
+        u0 = shifted(u0_from_digits(digits), rows, columns)
+        return np.asarray(labels_of(network, u0, device=device))
 
     return read
 

@@ -5,6 +5,7 @@ import gzip
 import io
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO
@@ -263,13 +264,19 @@ def read_sklearn() -> Digits:
     UsageError
         If scikit-learn is not installed.
     """
+    images, labels = _sklearn()
+    return Digits(images.copy(), labels.copy(), "sklearn")
+
+
+@cache  # they take a second to normalise
+def _sklearn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
     pictures, labels = load_digits(return_X_y=True)
     ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
-    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
+    return _normalised(ink), np.asarray(labels, np.int64)
 
 
 def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
