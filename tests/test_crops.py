@@ -39,7 +39,7 @@ def cut(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     def crops_of(page: Page, found: Finding) -> made.Crops:
         monkeypatch.setattr(made, "load_bank", lambda path: bank)
         monkeypatch.setattr(made, "load_finder", lambda path: None)
-        monkeypatch.setattr(made, "open_finder", lambda finder: None)
+        monkeypatch.setattr(made, "OpenCV", lambda finder: None)
         monkeypatch.setattr(made, "draw_page", lambda *args, **more: page)
         monkeypatch.setattr(made, "find", lambda image, network: found)
         monkeypatch.setattr(made, "_between", lambda boxes, rng: boxes[:0])

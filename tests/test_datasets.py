@@ -12,7 +12,8 @@ from PIL import Image
 from neocog.errors import InputError, UsageError
 from neocog.learning import datasets
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
-from neocog.learning.formats import isolated_digit, read_idx
+from neocog.learning.formats import read_idx
+from neocog.vision.normalise import isolated_digit
 
 Images = NDArray[np.uint8]
 

@@ -17,7 +17,7 @@ from neocog.learning.teacher.bank import SOURCES, Bank, load_bank
 from neocog.learning.teacher.page import draw_page
 from neocog.vision.crop import digit_of_box
 from neocog.vision.finder import SIGNS, find
-from neocog.vision.finder_model import load_finder, open_finder
+from neocog.vision.finder_model import OpenCV, load_finder
 
 Digits = NDArray[np.uint8]
 Boxes = NDArray[np.float32]
@@ -66,7 +66,7 @@ def crops(
 def _block(
     bank: Path, finder: Path, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64], Digits]:
-    hands, network = _without(load_bank(bank)), open_finder(load_finder(finder))
+    hands, network = _without(load_bank(bank)), OpenCV(load_finder(finder))
     digits: list[Digits] = []
     labels: list[int] = []
     marks: list[Digits] = []

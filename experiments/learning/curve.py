@@ -25,8 +25,8 @@ from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Hand, Mix
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
 from neocog.network.decision import labels_of
-from neocog.network.engine import one_blas_thread
 from neocog.network.model import Model
+from neocog.network.parallel import one_blas_thread
 
 SIZES = (400, 3000, 10_000, 55_000)
 COLUMNS = {

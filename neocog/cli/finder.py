@@ -50,7 +50,7 @@ def learn(
         raise UsageError("PyTorch is not installed; install neocog[train]") from None
     from neocog.learning.finder.training import FinderTraining, train_finder
     from neocog.learning.teacher.bank import build_bank
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
     from neocog.vision.finder_model import load_finder, save_finder
 
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"

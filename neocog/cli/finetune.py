@@ -118,7 +118,7 @@ def learn(
     from neocog.learning.batches import Pools
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 
     settings = replace(settings, precision="fp32" if device == "cpu" else "tf32")

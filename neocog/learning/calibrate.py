@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.decision import answers, labels_of
-from neocog.network.odds import of_lone_digits
+from neocog.network.prior import of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix

@@ -5,6 +5,7 @@ import gzip
 import io
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, UsageError
+from neocog.vision.normalise import enlarged, isolated_digit, normalise
 
 SIDE = 28
 USPS_SIDE = 16
@@ -21,7 +23,6 @@ USPS_SIDE = 16
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
 _CHUNK = 1 << 20
-_FINE = 64  # pixels that coarse pictures are enlarged to before they are normalised
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 
@@ -205,33 +206,6 @@ def read_class_folders(folder: Path) -> Digits:
     return Digits(images, np.array([label for _, label in files], np.int64), folder.name)
 
 
-def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Bring a picture of one digit to MNIST's form.
-
-    A picture whose border is brighter than its middle tone is taken for dark ink on paper and
-    turned round; a 28x28 picture is taken to be in MNIST's form otherwise.
-
-    Parameters
-    ----------
-    grey : (H, W) ndarray of uint8
-
-    Returns
-    -------
-    (28, 28) ndarray of uint8
-        Ink 255 on 0.
-    """
-    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
-    low, high = float(grey.min()), float(grey.max())
-    ink: NDArray[np.uint8] = 255 - grey if float(np.median(border)) > (low + high) / 2.0 else grey
-    if ink.shape == (SIDE, SIDE):
-        return ink
-    if high <= low:
-        return np.zeros((SIDE, SIDE), np.uint8)
-    stretched = (ink.astype(np.float32) - float(ink.min())) / (high - low)
-    digit: NDArray[np.uint8] = _normalised(stretched[None])[0]
-    return digit
-
-
 def _isolated_file(file: Path) -> NDArray[np.uint8]:
     from neocog.vision.decode import decode
 
@@ -290,31 +264,24 @@ def read_sklearn() -> Digits:
     UsageError
         If scikit-learn is not installed.
     """
+    images, labels = _sklearn()
+    return Digits(images.copy(), labels.copy(), "sklearn")
+
+
+@cache  # they take a second to normalise
+def _sklearn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
     pictures, labels = load_digits(return_X_y=True)
     ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
-    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
+    return _normalised(ink), np.asarray(labels, np.int64)
 
 
 def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
-    from neocog.vision.normalise import normalise
-
     return np.stack([normalise(enlarged(digit)) for digit in ink])
-
-
-def enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Enlarge a coarse picture by cubic interpolation, which keeps its strokes apart."""
-    import cv2
-
-    factor = _FINE // max(ink.shape)
-    if factor < 2:
-        return ink
-    fine = cv2.resize(np.pad(ink, 1), None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
-    return np.clip(fine, 0.0, 1.0).astype(np.float32)
 
 
 # --- files ------------------------------------------------------------------------------------

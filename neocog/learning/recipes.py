@@ -20,10 +20,11 @@ from neocog.learning.mix import Mix
 from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
-from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
+from neocog.network.engine import PART, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
+from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import LABELS, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
@@ -244,16 +245,16 @@ def _in_batches(
     for start in range(0, len(images), _BATCH):
         batch = images[start : start + _BATCH]
         if xp is np:  # cut in the same way on any machine
-            parts = [batch[i : i + SHARE] for i in range(0, len(batch), SHARE)]
-            yield np.concatenate(_shares().map(run, parts))
+            parts = [batch[i : i + PART] for i in range(0, len(batch), PART)]
+            yield np.concatenate(_parallel()(run, parts))
         else:
             yield run(batch)
         tell(start + len(batch), len(images))
 
 
 @cache
-def _shares() -> Shares:
-    return Shares()
+def _parallel() -> ParallelMap:
+    return ParallelMap()
 
 
 def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:

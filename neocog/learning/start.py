@@ -18,7 +18,7 @@ from neocog.learning.recipe import STARTS, Recipe
 from neocog.learning.recipes import Digits, Progress, train
 from neocog.network.engine import Engine
 from neocog.network.model import Model
-from neocog.network.shares import one_blas_thread
+from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import LABELS, REJECT
 from neocog.network.u0 import u0_from_digits
 

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
-from neocog.learning.formats import enlarged
 from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
 from neocog.learning.strokes import fitted, written
 from neocog.learning.teacher.trace import trace
-from neocog.vision.normalise import normalise, stroke_width
+from neocog.vision.normalise import enlarged, normalise, stroke_width
 
 Digits = NDArray[np.uint8]
 Labels = NDArray[np.integer]
