@@ -30,7 +30,7 @@ from neocog.errors import DeviceError, InputError
 Order = Literal["forward", "reversed"] | int
 
 _FLAGS = (
-    "-std=gnu++17 -x c++ -O1 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
+    "-std=gnu++17 -x c++ -O0 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
     "-fno-strict-aliasing -fwrapv -ffp-contract=off -fvisibility=hidden"
 ).split()
 #: Addresses and indices that a GPU would not take end the launch (see emulation_launch.h).
@@ -218,6 +218,23 @@ def _load(kernel: Kernel, name: str) -> _Built:
     return _Built(library, tuple(out.value.decode().split()))
 
 
+@cache
+def _standard_headers() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with ``standard.h`` precompiled: half the time of a build."""
+    compiler, _ = _compiler()
+    folder = tempfile.TemporaryDirectory(prefix="neocog-headers-")
+    header = Path(folder.name) / "standard.h"
+    sources = (file.read_text() for file in sorted(kernel_folder().glob("emulation*.h")))
+    lines = [line for text in sources for line in text.splitlines()]
+    header.write_text("\n".join(line for line in lines if line.startswith("#include <")) + "\n")
+    flags = ["c++-header" if flag == "c++" else flag for flag in (*_FLAGS, *_CHECKS)]
+    command = [compiler, *flags, str(header), "-o", f"{header}.gch"]
+    subprocess.run(
+        command, capture_output=True, check=False
+    )  # without it the header itself is read
+    return folder
+
+
 def _compile(kernel: Kernel) -> bytes:
     """Return the shared library of one kernel."""
     compiler, _ = _compiler()
@@ -225,7 +242,12 @@ def _compile(kernel: Kernel) -> bytes:
     options = [*_FLAGS, *define_options(kernel), f"-I{kernel_folder()}", f"-I{source.parent}"]
     with tempfile.TemporaryDirectory() as folder:
         stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))
-        stub.write_text(f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
+        macros = define_options(kernel)
+        options = [word for word in options if word not in macros]
+        defines = "".join(f"#define {word[2:].replace('=', ' ', 1)}\n" for word in macros)
+        headers = f'#include "{_standard_headers().name}/standard.h"\n'
+        end = f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n'
+        stub.write_text(headers + defines + end)
         # Two steps: linked without _CHECKS, the library takes their functions from the header.
         for command in (
             [*options, *_CHECKS, "-c", str(stub), "-o", str(part)],
