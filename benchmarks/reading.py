@@ -61,7 +61,7 @@ class Guesses(Reader):
         """The finder's guesses, none rejected."""
         places = [place for line in lines for place in line.digits]
         boxes = [tuple(round(v / scale) for v in place.box) for place in places]
-        return tuple(DigitReading(str(place.kind), place.score, 0.0, box)
+        return tuple(DigitReading(str(place.guesses.argmax()), place.score, 0.0, box)
                      for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -131,7 +131,9 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
     """Count digits that were printed where one stands, elsewhere, and where a sign stands."""
     printed = [mark.box for mark in reading.digits if mark.char.isdigit()]
     boxes = np.array(printed, np.float32).reshape(-1, 4)
-    told = Finding(boxes, np.ones(len(boxes), np.float32), np.zeros(len(boxes), np.int64))
+    count = len(boxes)
+    told = Finding(boxes, np.ones(count, np.float32), np.zeros(count, np.int64),
+                   np.zeros((count, 10), np.float32))  # fmt: skip
     known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
     alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < 0.4
