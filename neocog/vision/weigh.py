@@ -38,7 +38,7 @@ _SAME = 0.4  # share of the union of a digit and a sign from which they are one 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of evidence, fitted by ``benchmarks/tune_reading.py`` on the tuning sets.
+    """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets.
 
     Attributes
     ----------
