@@ -38,6 +38,9 @@ MULTIPLE = 16
 class FinderSettings:
     """How a picture is searched.
 
+    The sizes are those that the network is trained for; the others bound the work, and only order
+    what is shown to the reader's search, which weighs all of it again.
+
     Attributes
     ----------
     long_side : int

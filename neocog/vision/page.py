@@ -195,7 +195,7 @@ class Reading:
         """Whether so much is seen, and is so doubtful, that the page may lie on its side."""
         digits = self.digits
         seen = len(digits) + self.left_out
-        return seen >= settings.many / 2 and self.worth <= settings.upright * len(digits)
+        return seen >= settings.many / 2 and self.worth <= settings.lying * len(digits)
 
     def is_surely_upright(self, settings: SearchSettings) -> bool:
         """Whether enough digits are read, and as surely as only an upright page's are."""

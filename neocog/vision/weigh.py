@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company")
 """What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
-the same place, above the least; logarithm of the contrast beside that of the page's sure marks, if
-less; logarithm of the height over that of its neighbours, if more, if less; height of its middle
+the same place, above the digit's; logarithm of the contrast beside that of the page's sure marks,
+if less; logarithm of the height over that of its neighbours, if more, if less; height of its middle
 over and under that of its neighbours, in heights; scores of its two best neighbours."""
 
 NETWORK = ("network", "digit", "agree")
@@ -54,12 +54,12 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.66, 2.21, 0.23, 0.61, -0.24, -0.34, -0.57, -0.52, 0.9)
-    network: tuple[float, ...] = (-0.03, 0.31, 0.2)
-    around: tuple[float, ...] = (-0.08, 0.88, 0.64)
-    trust: float = 0.6
+    own: tuple[float, ...] = (-0.55, 2.16, 0.08, 0.63, -0.88, -0.64, -0.53, -0.34, 0.96)
+    network: tuple[float, ...] = (-0.03, 0.26, 0.05)
+    around: tuple[float, ...] = (-0.02, 0.87, 0.58)
+    trust: float = 0.8
     guess: float = 0.8
-    share: float = 0.487
+    share: float = 0.508
 
 
 def log_odds(p: float) -> float:
@@ -90,12 +90,10 @@ class Company:
     places : Finding
         The best digit of each place.
     signs : Finding
-    least : float
-        Least score of a sign.
     """
 
-    def __init__(self, places: Finding, signs: Finding, least: float) -> None:
-        self._places, self._signs, self._least = places, signs, least
+    def __init__(self, places: Finding, signs: Finding) -> None:
+        self._places, self._signs = places, signs
         self._strong: float | None = None
 
     def features(self, marks: Finding, contrast: Floats, near: NDArray[np.bool_]) -> Floats:
@@ -124,19 +122,21 @@ class Company:
         best = np.sort(np.where(near, self._places.scores, 0), axis=1)[:, -2:].sum(axis=1)
         return np.stack(
             [
-                np.ones_like(score), np.log(score / (1 - score)), self._as_signs(marks.boxes),
+                np.ones_like(score), np.log(score / (1 - score)), self._as_signs(marks),
                 np.minimum(contrast - self._strong, 0), np.maximum(taller, 0),
                 np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
             ],
             axis=1,
         )  # fmt: skip
 
-    def _as_signs(self, boxes: NDArray[np.float32]) -> Floats:
+    def _as_signs(self, marks: Finding) -> Floats:
+        """How much surer the finder is of a sign at the same place."""
         if not len(self._signs):
-            return np.zeros(len(boxes))
-        same = overlaps(boxes, self._signs.boxes)[0] > _SAME
-        best = np.where(same, self._signs.scores, self._least).max(axis=1).astype(np.float64)
-        return np.asarray(np.maximum(np.log(best / (1 - best)) - log_odds(self._least), 0))
+            return np.zeros(len(marks))
+        same = overlaps(marks.boxes, self._signs.boxes)[0] > _SAME
+        score = marks.scores.astype(np.float64)
+        best = np.maximum(np.where(same, self._signs.scores, 0).max(axis=1), score)
+        return np.asarray(np.log(best / (1 - best)) - np.log(score / (1 - score)))
 
     def around(
         self, odds: Floats, boxes: NDArray[np.float32], of_places: Floats, share: float
