@@ -27,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from neocog.batch.reader import Reader
-from neocog.evaluation.evaluate import edit_distance
+from neocog.edit_distance import edit_distance
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
@@ -35,7 +35,7 @@ from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHO
 from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
-from neocog.network.once import Once
+from neocog.network.cache import AnswerCache
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.finder import overlaps
 from neocog.vision.lines import into_lines
@@ -290,7 +290,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
-    reader.engine = Once(reader.engine)  # type: ignore[assignment]
+    reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
     pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]

@@ -268,9 +268,11 @@ class Search:
         return chain
 
     def _counted(self, line: list[Hypothesis], count: int) -> list[Hypothesis]:
-        """The best chain of so many digits, if no more of it are in doubt."""
+        """The best chain of so many digits, if it leaves no digit out and no more are in doubt."""
         other = self._best(self._candidates(line), count)
-        return other if other and _doubts(other) <= _doubts(line) else line
+        if not other or _doubts(other) > _doubts(line):
+            return line
+        return other if self._clash(_boxes(line), other).any(axis=1).all() else line
 
     def _doubt(self, lines: Sequence[Sequence[Hypothesis]]) -> None:
         """Have the digits beside a place that was left out know how likely it is one."""
