@@ -22,7 +22,7 @@ from neocog.batch.records import PageReading
 from neocog.batch.resume import Done, read_done
 from neocog.errors import EndedEarly, UsageError
 from neocog.files import file_lock
-from tests.support import page, run, save_page
+from tests.support import few, page, run, save_page
 
 try:
     import fcntl
@@ -99,7 +99,7 @@ def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path)
         assert "give --format jsonl and -o" in result.stderr
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", few([0, 2], 2))
 def test_any_torn_file_is_mended(workers: int, model: str, scans: Path, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     words = (scans, "--model", model, "--workers", workers, "-o")
