@@ -225,7 +225,7 @@ def _standard_headers() -> "tempfile.TemporaryDirectory[str]":
     compiler, _ = _compiler()
     folder = tempfile.TemporaryDirectory(prefix="neocog-headers-")
     header = Path(folder.name) / "standard.h"
-    sources = (file.read_text() for file in sorted(kernel_folder().glob("emulation*.h")))
+    sources = (file.read_text() for file in sorted(_HEADERS.glob("emulation*.h")))
     lines = [line for text in sources for line in text.splitlines()]
     header.write_text("\n".join(line for line in lines if line.startswith("#include <")) + "\n")
     flags = ["c++-header" if flag == "c++" else flag for flag in (*_FLAGS, *_CHECKS)]
