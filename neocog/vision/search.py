@@ -61,8 +61,8 @@ class SearchSettings:
     wide: float = 1.0
     shared: float = 0.5
     overlap: float = 2.0
-    upright: float = 4.9
-    lying: float = 6.6
+    upright: float = 5.0
+    lying: float = 5.6
     many: int = 12
     most: int = 128
 

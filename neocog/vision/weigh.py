@@ -54,12 +54,12 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.55, 2.16, 0.08, 0.63, -0.88, -0.64, -0.53, -0.34, 0.96)
-    network: tuple[float, ...] = (-0.03, 0.26, 0.05)
-    around: tuple[float, ...] = (-0.02, 0.87, 0.58)
+    own: tuple[float, ...] = (-0.52, 2.14, 0.14, 0.68, -0.64, -0.33, -0.52, -0.29, 0.9)
+    network: tuple[float, ...] = (-0.04, 0.29, 0.12)
+    around: tuple[float, ...] = (-0.04, 0.87, 0.57)
     trust: float = 0.8
     guess: float = 0.8
-    share: float = 0.508
+    share: float = 0.497
 
 
 def log_odds(p: float) -> float:
