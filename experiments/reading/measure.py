@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument(
         "--sets", default=default, help=f"by default {default}; strings:even: one kind"
     )
-    parser.add_argument("--every", type=int, default=1, help="read one picture of so many")
+    parser.add_argument("--every", type=int, default=1, help="read one of so many made pictures")
     parser.add_argument("--peers", type=int, default=0, help="pictures of a set that others read")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
     args = parser.parse_args()
