@@ -26,12 +26,13 @@ struct Mark {
     float guesses[10];  // log probabilities of the digits
 };
 
-// SPAN: SPAN * SPAN is the window's side; FLOOR; UNIT and CELL of the network's answers; PLANES of
+// SPAN: SPAN * SPAN is the window's side; FLOOR; UNIT, CELL and SURE of the network's answers; PLANES of
 // them, stored as CO channels; MOST marks that are looked at.
 #ifndef SPAN
 #define SPAN 7
 #define FLOOR 12.0f
 #define UNIT 16.0f
+#define SURE 12.0f
 #define CELL 4
 #define PLANES 30
 #define CO 32
@@ -182,7 +183,7 @@ KERNEL(64) peaks(const Tile* tiles, const Scale* scales, const float* maps, floa
     for (int sign = 0; sign < 2; sign++) {
         if (!(at[sign] > least) || side < (sign ? scale.sign : scale.digit) || side > scale.largest)
             continue;
-        mark.score = 1.0f / (1.0f + expf(-at[sign]));
+        mark.score = 1.0f / (1.0f + expf(-fminf(fmaxf(at[sign], -SURE), SURE)));
         mark.kind = sign ? 10 + strongest(at, 16, PLANES) : strongest(at, 6, 16);
         mark.order = 2 * place + sign;
         marks[atomicAdd(count, 1u)] = mark;

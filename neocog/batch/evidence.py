@@ -52,7 +52,7 @@ def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "W
     """Return answers whose label and probability count what the finder and the page say.
 
     Also where the network alone would have said that it is none, the label is that of the likeliest
-    digit; a place without any response stays without an answer. The probability is that the place
+    digit, with a margin of 0; a place without any response stays without an answer. The probability is that the place
     holds this digit and that none beside it was left out.
 
     Parameters
@@ -73,7 +73,7 @@ def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "W
     return Answers(
         np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
         found.score,
-        found.margin,
+        np.where((found.label < 0) & ~silent, 0, found.margin).astype(found.margin.dtype),
         np.where(silent, 0.0, p).astype(np.float32),
     )
 

@@ -25,6 +25,7 @@ from neocog.vision.finder import (
     CELL,
     FLOOR,
     MULTIPLE,
+    SURE,
     UNIT,
     WINDOW,
     FinderSettings,
@@ -81,7 +82,7 @@ class Frame:
         planes = network.maps[network.output].planes
         defines = {
             "SPAN": isqrt(WINDOW), "FLOOR": f"{FLOOR}f", "UNIT": f"{UNIT}f", "CELL": CELL,
-            "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
+            "SURE": f"{SURE}f", "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
         }  # fmt: skip
 
         def launch(name: str, blocks: int, *args: Any, threads: int = _THREADS) -> Launch:

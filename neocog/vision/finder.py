@@ -29,7 +29,8 @@ WINDOW = 49
 """Rows and columns of the window whose mean and variance are taken off."""
 FLOOR = 12.0
 """Grey levels that are added to a window's variance as their square: flat paper stays flat."""
-_SURE = 12.0  # logits beyond this are certainty
+SURE = 12.0
+"""Logits beyond this are certainty."""
 MULTIPLE = 16
 """The network halves its maps four times."""
 
@@ -252,7 +253,7 @@ def decode(
     guesses = at[6:16] - at[6:16].max(axis=0)
     guesses -= np.log(np.exp(guesses).sum(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
-    scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -_SURE, _SURE)))
+    scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -SURE, SURE)))
     return Finding(
         boxes[keep].astype(np.float32),
         scores[keep].astype(np.float32),

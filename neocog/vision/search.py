@@ -158,7 +158,7 @@ class Search:
         if count is not None:
             off = [line for line in lines if len(line) != count]
             self._try_others([mark for line in off for mark in line])
-            lines = [self._counted(line, count) if line in off else line for line in lines]
+            lines = [self._counted(line, lines, count) if line in off else line for line in lines]
         self._doubt(lines)
         return self._with_signs([line for line in lines if line])
 
@@ -223,15 +223,23 @@ class Search:
             if not clash[number, kept].any():
                 kept.append(number)
         groups = [[worth[kept[k]] for k in line] for line in into_lines(_boxes(worth)[kept])]
-        return [self._best(self._candidates(group), None) for group in groups]
+        told: list[Hypothesis] = []
+        lines: list[list[Hypothesis]] = [[] for _ in groups]
+        for k in np.argsort([-sum(mark.worth for mark in group) for group in groups]):
+            lines[k] = self._best(self._candidates(groups[k], told), None)
+            told += lines[k]
+        return [line for line in lines if line]
 
     def _clash(self, boxes: NDArray[np.float32], marks: Sequence[Hypothesis]) -> NDArray[np.bool_]:
         """Which boxes and marks exclude each other, (len(boxes), len(marks))."""
         return np.asarray(overlaps(boxes, _boxes(marks))[1] > self.settings.shared)
 
-    def _candidates(self, line: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """What may stand where a line does: it overlaps one of its digits."""
-        clash = self._clash(_boxes(self._all), line).any(axis=1)
+    def _candidates(
+        self, line: Sequence[Hypothesis], others: Sequence[Hypothesis]
+    ) -> list[Hypothesis]:
+        """What may stand where a line does: it overlaps one of its digits, and none of others."""
+        boxes = _boxes(self._all)
+        clash = self._clash(boxes, line).any(axis=1) & ~self._clash(boxes, others).any(axis=1)
         return [self._all[k] for k in np.flatnonzero(clash)]
 
     def _best(self, marks: list[Hypothesis], count: int | None) -> list[Hypothesis]:
@@ -267,9 +275,12 @@ class Search:
             at, n = int(came[at, n]), n - more
         return chain
 
-    def _counted(self, line: list[Hypothesis], count: int) -> list[Hypothesis]:
+    def _counted(
+        self, line: list[Hypothesis], lines: list[list[Hypothesis]], count: int
+    ) -> list[Hypothesis]:
         """The best chain of so many digits, if it leaves no digit out and no more are in doubt."""
-        other = self._best(self._candidates(line), count)
+        others = [mark for one in lines if one is not line for mark in one]
+        other = self._best(self._candidates(line, others), count)
         if not other or _doubts(other) > _doubts(line):
             return line
         return other if self._clash(_boxes(line), other).any(axis=1).all() else line
