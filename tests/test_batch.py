@@ -230,7 +230,7 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     overlays(tmp_path, picture).save(reading)
     assert picture.read_bytes() == before
     assert (tmp_path / "a.read.png").is_file()
-    with pytest.raises(UsageError, match="one of the inputs; give another --save-overlay"):
+    with pytest.raises(UsageError, match="is also an input; choose another --save-overlay"):
         overlays(tmp_path, picture, tmp_path / "a.read.png").save(reading)
 
 

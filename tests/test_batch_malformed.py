@@ -67,7 +67,7 @@ def test_no_other_program_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", never)
     stream = io.BytesIO()
     Image.new("RGB", (50, 50)).save(stream, "EPS")
-    with pytest.raises(InputError, match="no picture that can be decoded"):
+    with pytest.raises(InputError, match="not a picture that neocog can decode"):
         list(decode(stream.getvalue()))
 
 

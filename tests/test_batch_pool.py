@@ -150,7 +150,7 @@ def faults(reader: Reader, folder: Path, *names: str) -> dict[str, str | None]:
     return {Path(r["source"]).stem: r["error"] for r in records if not r["text"]}
 
 
-_FAILS = "cannot be read: the process that reads it {}, twice"
+_FAILS = "cannot be read: twice, the process that reads it {}"
 
 
 @posix
@@ -260,7 +260,7 @@ def test_records_that_are_missing_are_an_error(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
     wanted = request.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
-    with pytest.raises(EndedEarly, match="24 inputs were found, and records came of 23"):
+    with pytest.raises(EndedEarly, match="24 inputs were found but only 23 gave records"):
         run.read_all(wanted, reader)
 
 

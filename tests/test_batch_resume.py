@@ -75,10 +75,10 @@ def test_the_first_record_may_be_torn(torn: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"dear diary\n", "holds no records"),
-        (b"dear diary", "holds no records"),
-        (b'{"schema":2}\n', "holds no records"),
-        (b"[1]\n" * 3, "holds no records"),
+        (b"dear diary\n", "does not hold neocog's records"),
+        (b"dear diary", "does not hold neocog's records"),
+        (b'{"schema":2}\n', "does not hold neocog's records"),
+        (b"[1]\n" * 3, "does not hold neocog's records"),
         (lines_of(PageReading("a", model="n")), "written with the model n"),
         (lines_of(PageReading("a", model="m")).replace(b"}", b',"settings":7}'), "no records"),
         (lines_of(PageReading("a", model="m")) + b"x\n" + lines_of(PageReading("b", model="m")),
@@ -96,7 +96,7 @@ def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path)
     for words in ([], ["-o", tmp_path / "out.csv"], ["-o", tmp_path / "x", "--format", "text"]):
         result = run("read", scans, "--model", model, "--resume", *words)
         assert result.exit_code == 2
-        assert "give --format jsonl and -o" in result.stderr
+        assert "add -o FILE.jsonl" in result.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -153,7 +153,7 @@ def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path)
     assert run(*words).stderr == ""
     before = out.read_bytes()
     result = run(*words, "--resume")
-    assert (result.exit_code, result.stderr) == (0, "neocog: all 2 were done before\n")
+    assert (result.exit_code, result.stderr) == (0, "neocog: all inputs (2) were already read\n")
     assert out.read_bytes() == before
     assert [json.loads(line)["text"] for line in before.splitlines()] == ["0", "1"]
 
@@ -355,7 +355,7 @@ def test_a_full_disk_ends_the_run_and_it_is_gone_on_with(
         stderr=subprocess.PIPE,
         text=True,
     )
-    told = f"{out}: cannot be written (File too large); what it holds stands"
+    told = f"{out}: cannot be written (File too large); what it holds is valid"
     assert (done.returncode, told in done.stderr) == (6, True)
     assert out.stat().st_size <= 900
     assert out.read_bytes().endswith(b"\n")
@@ -398,7 +398,7 @@ def test_two_runs_do_not_write_to_one_file(
         for name in (out, tmp_path / "link.jsonl"):
             result = run("read", scans, *words[: -len(more) - 1], name, *more)
             assert result.exit_code == 2
-            assert "another run writes there; wait for its end" in result.stderr
+            assert "another run is writing to it; wait for it to end" in result.stderr
         assert out.read_bytes() == before
         if killed:
             process.kill()

@@ -44,7 +44,7 @@ class Format:
         if self.kind not in KINDS:
             raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
         if self.timings and self.kind != "jsonl":
-            raise UsageError(f"--timings is for JSON lines, not {self.kind}; give --format jsonl")
+            raise UsageError(f"--timings needs --format jsonl, not {self.kind}")
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def find_inputs(
             yield item
     if not found:
         raise NothingToRead(
-            "no pictures found; give picture files, or folders, archives or lists that hold some "
+            "no pictures found; name pictures, or folders, archives or lists with pictures "
             "(png, jpg, tif, ...)"
         )
 
@@ -178,7 +178,7 @@ def _listed(name: str, null: bool) -> Iterator[str]:
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise UsageError(
-            f"@{name}: the list cannot be opened ({reason}); a file with a name a line is wanted"
+            f"@{name}: the list cannot be opened ({reason}); expected a file with one name per line"
         ) from None
     with stream:
         yield from _names(f"@{name}", stream, null)
@@ -200,7 +200,7 @@ def _names(word: str, stream: IO[bytes], null: bool) -> Iterator[str]:
             rest = rest[:MAX_NAME]
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise EndedEarly(f"{word}: the list cannot be read on ({why}); give it whole") from None
+        raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
     if rest:
         yield os.fsdecode(rest)
 
@@ -224,7 +224,7 @@ def _matching(pattern: str) -> Iterator[str]:
         names = sorted(glob.iglob(pattern, recursive=True))
     except RecursionError:
         raise UsageError(
-            f"{pattern}: the folders are too deep for a pattern; give the folder itself"
+            f"{pattern}: the folders are nested too deeply for a pattern; name the folder itself"
         ) from None
     for name in names:
         if anywhere and (os.path.isdir(name) or not is_picture_name(os.path.basename(name))):

@@ -114,7 +114,7 @@ class Sink:
                 raise
             why = error.strerror or str(error)
             raise EndedEarly(
-                f"{self._path}: cannot be written ({why}); what it holds stands{self._go_on}"
+                f"{self._path}: cannot be written ({why}); what it holds is valid{self._go_on}"
             ) from None
 
     def _check(self) -> None:
@@ -123,7 +123,7 @@ class Sink:
             return
         try:
             saved = self._file.save_beside()
-            held = "what it holds stands" if saved is None else f"what it held is in {saved}"
+            held = "what it holds is valid" if saved is None else f"what it held is in {saved}"
             held += self._go_on
         except OSError as error:
             held = f"what it held cannot be saved as {error.filename} ({error.strerror})"
@@ -131,7 +131,7 @@ class Sink:
 
     @property
     def _go_on(self) -> str:
-        return ", go on there with --resume" if self.form.kind == "jsonl" else ""
+        return ", continue it with --resume" if self.form.kind == "jsonl" else ""
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def open_sink(
                 done.mend(path)
         except OSError as error:
             raise UsageError(
-                f"{path}: cannot be written ({error.strerror}); give another -o"
+                f"{path}: cannot be written ({error.strerror}); choose another -o"
             ) from None
     sink = Sink(form, path, done=done)
     try:

@@ -39,17 +39,17 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.resume and (self.output is None or self.form.kind != "jsonl"):
-            raise UsageError("--resume goes on in a file of JSON lines; give --format jsonl and -o")
+            raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
         if self.inputs.count(STDIN) > 1:
-            raise UsageError(f"{STDIN} came more than once; there is one stdin")
+            raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
         if self.output is not None and self.report is not None:
             same = os.path.realpath(self.output) == os.path.realpath(self.report)
             if same or self.output in Files([self.report]):
-                raise UsageError(f"{self.report}: is the file of -o too; give another --report")
+                raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
         lists = [word[1:] for word in self.inputs if word.startswith("@")]
         for option, place in self._written():
             if place in Files(lists):
-                raise UsageError(f"{place}: is one of the lists; give another {option}")
+                raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
                 with suppress(NothingToRead):  # that is told later
                     for _ in self._spared(self._files()):
@@ -97,6 +97,6 @@ class Request:
             file = item.archive or item.source
             if written and file != last and (os.path.abspath(file) in names or file in files):
                 option, place = names.get(os.path.abspath(file), written[0])
-                raise UsageError(f"{place}: is one of the inputs; give another {option}")
+                raise UsageError(f"{place}: is also an input; choose another {option}")
             last = file  # the members of an archive come one after another
             yield item

@@ -106,7 +106,7 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             sink.put(block.text)
             people.take(block)
         if items.count != (read := tally.inputs - done.inputs):
-            raise EndedEarly(f"{items.count} inputs were found, and records came of {read}")
+            raise EndedEarly(f"{items.count} inputs were found but only {read} gave records")
         if done.last is not None and not done.again:
             tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
@@ -194,11 +194,11 @@ def usual_workers() -> int:
 
 def _check(workers: int) -> None:
     if not 0 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
+        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
     if workers > (most := _most_workers()):
         raise UsageError(
-            f"{workers} workers came; the open files of a process are enough for {most}: take "
-            "fewer, or raise that limit (ulimit -n)"
+            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
+            "workers or raise the limit (ulimit -n)"
         )
 
 

@@ -41,7 +41,7 @@ def check_written(name: str | Path, option: str) -> None:
     suffix = Path(name).suffix.lower()
     for kind, suffixes in _KINDS.items():
         if suffix in suffixes:
-            raise UsageError(f"{name}: {suffix} is the name of {kind}; give another {option}")
+            raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
 
 
 class Files:
@@ -68,10 +68,10 @@ def check_file(path: str | Path) -> None:
         kind = os.stat(path).st_mode
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and its rights") from None
+        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
     except ValueError:
-        raise InputError("no file can have this name: it holds a zero byte") from None
+        raise InputError("a file name cannot hold a zero byte") from None
     if stat.S_ISDIR(kind):
-        raise InputError("a folder, where a picture file is wanted")
+        raise InputError("is a folder, expected a picture file")
     if not stat.S_ISREG(kind):
-        raise InputError("a pipe or device, where a picture file is wanted")
+        raise InputError("is a pipe or device, expected a picture file")

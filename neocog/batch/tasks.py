@@ -43,7 +43,7 @@ class Task:
         """
         deaths, items = self.deaths + 1, self.items
         if len(items) == 1 and deaths >= _LIVES:
-            trouble = f"cannot be read: the process that reads it {how}, twice"
+            trouble = f"cannot be read: twice, the process that reads it {how}"
             items = (items[0]._replace(trouble=trouble),)
         return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
@@ -148,7 +148,7 @@ def what_went_wrong(error: Exception) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "cannot be read: it takes more memory than it may"
+        return "cannot be read: it needs more memory than neocog allows"
     what = str(error).strip().partition("\n")[0]
     return f"cannot be read: {type(error).__name__}: {what}; please report this"
 

@@ -11,7 +11,7 @@ Results go to stdout, messages and progress to stderr. Exit codes:
    4  the model is missing or broken
    5  the device is not there
    6  the run ended early: the disk of stdout or ``-o`` is full, the file was removed or replaced,
-      a list breaks off, or the system refused anything else; what was written stands
+      a list breaks off, or the system refused anything else; what was written is valid
  130  interrupted by Ctrl-C
 ====  ============================================================================================
 """
@@ -107,7 +107,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """A ten-layer neocognitron that reads handwritten digits."""

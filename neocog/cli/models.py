@@ -9,12 +9,14 @@ import typer
 from neocog.cli import options
 from neocog.jsontext import to_json
 
-app = typer.Typer(help="The models that are shipped.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
 def _group() -> None:
-    """The models that are shipped."""
+    """List, describe and check models."""
 
 
 @app.command("list")
@@ -105,10 +107,10 @@ def _short(value: Any) -> str:
 @app.command("verify")
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME|PATH", help="All shipped, if none.")
+        list[str] | None, typer.Argument(metavar="NAME|PATH", help="[default: all shipped models]")
     ] = None,
 ) -> None:
-    """Check that models are as they were shipped, whole, and answer nothing to silence."""
+    """Check that models are complete and unchanged."""
     from neocog.errors import ModelError
     from neocog.evaluation.health import verify_model
     from neocog.messages import printable

@@ -10,8 +10,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT",
-        help="Pictures, folders, zip and tar archives, patterns, @FILE with a name a line, "
-        "- for names on stdin.",
+        help="Pictures, folders, zip and tar archives, patterns, @FILE (one name per line), "
+        "- (names on stdin).",
     ),
 ]
 Format = Annotated[
@@ -19,31 +19,31 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="text|jsonl|csv|table",
-        help="Form of the result [default: by the name of FILE, else text].",
+        help="Output format [default: from FILE's suffix, else text].",
     ),
 ]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout (-).")
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
 ]
 Overlay = Annotated[
     str | None,
     typer.Option(
         "--save-overlay",
         metavar="DIR",
-        help="Save NAME.read.png for each picture, in DIR as in its folder: the reading drawn "
-        "over it.",
+        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.png.",
     ),
 ]
 Debug = Annotated[
     str | None,
-    typer.Option(
-        "--debug", metavar="DIR", help="Save what the finder found, and the digits cut out."
-    ),
+    typer.Option("--debug", metavar="DIR", help="Save pictures of all boxes and all crops."),
 ]
 ReportFile = Annotated[
     str | None,
     typer.Option(
-        "--report", metavar="FILE.html", help="Write a page with small pictures, doubts first."
+        "--report",
+        metavar="FILE.html",
+        help="Write an HTML page, the most doubtful pictures first.",
     ),
 ]
 Rotate = Annotated[
@@ -51,32 +51,39 @@ Rotate = Annotated[
     typer.Option(
         "--rotate",
         metavar="auto|0|90|180|270",
-        help="Turn pages clockwise; auto turns those of 12 digits and more that lie on their side.",
+        help="Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
     ),
 ]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
 ]
 Isolated = Annotated[
-    bool, typer.Option("--isolated", help="Every picture is one digit: no search.")
+    bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
 ]
 Null = Annotated[
     bool, typer.Option("--null", "-0", help="Names in lists and on stdin end with a zero byte.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where FILE (JSON lines) breaks off.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue an interrupted run that wrote JSON lines to FILE."),
+]
 ShardOf = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Read the I-th of N shares, by the names."),
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Read the I-th of N parts; names decide which picture is in which.",
+    ),
 ]
 Ordered = Annotated[
-    bool, typer.Option("--ordered", help="Keep the order of the inputs, not that of completion.")
+    bool, typer.Option("--ordered", help="Write records in the order of the inputs.")
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         metavar="N",
-        help="Processes that decode and find, 0: this one [default: one a core, 0 for a few "
+        help="Worker processes; 0 reads in this process [default: one per core, 0 for a few "
         "pictures].",
     ),
 ]
@@ -114,8 +121,8 @@ def read(
 ) -> None:
     """Read the handwritten digits in pictures.
 
-    A picture that cannot be read is told on stderr, the others are still read, and the exit
-    code is 1.
+    If a picture cannot be read, neocog reports it on stderr, reads the others, and ends with
+    exit code 1.
     """
     from neocog.batch.cluster import Cluster
     from neocog.batch.formats import Format, kind_of
@@ -130,9 +137,11 @@ def read(
     from neocog.messages import tell
 
     if isolated and pattern is not None:
-        raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
+        raise UsageError(
+            "--pattern is for lines, but with --isolated each picture is one digit; leave one out"
+        )
     if isolated and rotate != "auto":
-        raise UsageError("--rotate is for pages, with --isolated nothing is turned; give one")
+        raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
     if output == "-":
         output = None
     request = Request(
@@ -166,7 +175,7 @@ def read(
     with ReadingBar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
     if resume and tally.inputs == tally.earlier > 0:
-        tell(f"all {tally.earlier} were done before")
+        tell(f"all inputs ({tally.earlier}) were already read")
     if tally.failed and tally.pages > 1:
         tell(f"{tally.failed} of {tally.pages} could not be read")
     if tally.failed or tally.unsaved:
@@ -179,5 +188,5 @@ def _degrees(words: str) -> int | None:
     if words == "auto":
         return None
     if words not in ("0", "90", "180", "270"):
-        raise UsageError(f"--rotate {words}: wanted auto, 0, 90, 180 or 270")
+        raise UsageError(f"--rotate {words}: expected auto, 0, 90, 180 or 270")
     return int(words)
