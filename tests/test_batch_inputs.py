@@ -286,7 +286,8 @@ def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.write(writer, f"{picture}\n".encode())
     os.close(writer)
-    words = ["read", f"@/dev/fd/{reader}", "--workers", "0", "-o", str(tmp_path / "out.jsonl")]
+    words = ["read", f"@/dev/fd/{reader}", "--workers", "0", "--force", "-o",
+             str(tmp_path / "out.jsonl")]  # fmt: skip
     assert count_inputs(words[1:2]) is None
     result = run(*words, "--model", model)
     os.close(reader)

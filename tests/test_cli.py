@@ -70,7 +70,7 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path: Path, model: str)
     assert result.stdout == f"{first}: 12 | 3\n{last}: 12 | 3\n"
     failure, summary = result.stderr.splitlines()
     assert failure.startswith(f"neocog: {tmp_path / 'bad.png'}: ")
-    assert summary == "neocog: 1 of 3 could not be read"
+    assert summary.startswith("neocog: 3 pages, 0 empty, 0 with ?, 0 skipped, 1 failed; ")
 
 
 def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
@@ -114,7 +114,7 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("--format", "xml"), 2, "choose one of text, jsonl, csv"),
+        (("--format", "xml"), 2, "choose one of text, jsonl, json, csv"),
         (("--min-p", "3"), 2, "expected a probability"),
         (("--device", "abacus"), 2, "abacus"),
         (("--device", "cuda:99"), 5, "cuda:99"),
@@ -144,7 +144,7 @@ def test_exit_codes_of_read(
 
 def test_nothing_to_read(tmp_path: Path, model: str) -> None:
     (tmp_path / "out.jsonl").write_text("dear")
-    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl")
+    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl", "--force")
     assert result.exit_code == 3
     assert "no pictures found" in said(result)
     assert (tmp_path / "out.jsonl").read_text() == "dear"

@@ -15,7 +15,7 @@ from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Mix
 from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score, train
-from neocog.network import reference, shares
+from neocog.network import parallel, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.spec import preset
@@ -73,10 +73,10 @@ def test_any_number_of_cores_gives_the_same_file(
     cores: int, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     want = to_bytes(learn("neocog", digits))
-    recipes._shares.cache_clear()
-    monkeypatch.setattr(shares, "cores", lambda: cores)
+    recipes._parallel.cache_clear()
+    monkeypatch.setattr(parallel, "cores", lambda: cores)
     assert to_bytes(learn("neocog", digits)) == want
-    recipes._shares.cache_clear()
+    recipes._parallel.cache_clear()
 
 
 def test_blank_digits_teach_nothing() -> None:
@@ -94,7 +94,7 @@ def test_no_answer_is_never_right(digits: tuple[np.ndarray, np.ndarray]) -> None
 def test_layers_below_may_be_shared(digits: tuple[np.ndarray, np.ndarray]) -> None:
     recipes = [replace(quick("intvec"), rule=rule) for rule in ("strongest", "pairs")]  # type: ignore[type-var]
     shared, order = LayerByLayer(recipes[0]), np.random.default_rng(0).permutation(80)  # type: ignore[arg-type]
-    with shares.one_blas_thread():
+    with parallel.one_blas_thread():
         maps = shared.below(digits[0][order])
         model = shared.model(recipes[1], maps, digits[1][order])  # type: ignore[arg-type]
     alone = train(recipes[1], digits[0][:80], digits[1][:80])  # type: ignore[arg-type]

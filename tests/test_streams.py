@@ -29,7 +29,7 @@ def read(model: str, tmp_path: Path) -> str:
     """A command that reads three pictures in this process."""
     for number in range(3):
         save_page(tmp_path / f"{number}.png", str(number))
-    return f"neocog read {tmp_path}/?.png --device cpu --workers 0 --model {model}"
+    return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, Self, cast
 
-from neocog.batch.sources import PACKED_TAR, TAR, ZIP, is_picture_name
+from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Skipped, why_skipped
 from neocog.batch.zipped import Entry, entries
 from neocog.errors import InputError
 from neocog.messages import printable
@@ -59,15 +59,15 @@ def is_archive_name(name: str) -> bool:
     return name.lower().endswith(ZIP + TAR + PACKED_TAR)
 
 
-def members(path: str) -> Iterator[Member]:
-    """Yield the pictures of an archive, in its own order; hidden ones are left out.
+def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Member]:
+    """Yield the pictures of an archive, in its own order; other files are ``skipped``.
 
     InputError if the archive is broken; what came before has been yielded.
     """
     if path.lower().endswith(ZIP):
-        yield from _zip_members(path)
+        yield from _zip_members(path, skipped)
     else:
-        yield from _tar_members(path, packed=not path.lower().endswith(TAR))
+        yield from _tar_members(path, skipped, packed=not path.lower().endswith(TAR))
 
 
 def read_member(path: str, member: Member) -> bytes:
@@ -133,7 +133,7 @@ def _broken(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {printable(reason.splitlines()[0][:120])}") from None
 
 
-def _zip_members(path: str) -> Iterator[Member]:
+def _zip_members(path: str, skipped: Skipped) -> Iterator[Member]:
     size = left = os.path.getsize(path)
     room = _room(size)
     with ExitStack() as files:
@@ -144,7 +144,9 @@ def _zip_members(path: str) -> Iterator[Member]:
                 entry = next(found, None)
             if entry is None:
                 return
-            if not _wanted(entry.name):
+            if (why := _why_not(entry.name)) is not None:
+                if not entry.name.endswith("/"):
+                    skipped(entry.name, why)
                 continue
             trouble = _zip_trouble(entry)
             if trouble is None:
@@ -227,7 +229,7 @@ class _Tar(tarfile.TarFile):
         return super().next()
 
 
-def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
+def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Member]:
     with ExitStack() as files:
         with _broken("not a tar archive, or a damaged one"):
             mode: Any = "r|" if packed else "r:"
@@ -242,7 +244,10 @@ def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
                     if packed:
                         _read_on(pieces)
                     return
-                found = _tar_member(archive, info, packed) if _wanted(info.name) else None
+                why = _why_not(info.name)
+                if why is not None and not info.isdir():
+                    skipped(info.name, why)
+                found = _tar_member(archive, info, packed) if why is None else None
             if found is not None:
                 yield found
 
@@ -356,8 +361,9 @@ def _too_large(size: int) -> str | None:
     return f"unpacks to {size:,} bytes, at most {MAX_BYTES:,} are allowed; make it smaller"
 
 
-def _wanted(name: str) -> bool:
-    """Whether it is a picture, neither hidden nor in a hidden folder."""
+def _why_not(name: str) -> str | None:
+    """Why a member is not read: it is hidden, in a hidden folder, or not a picture."""
     *folders, last = name.split("/")
-    hidden = any(f.startswith(".") and f not in (".", "..") for f in folders)
-    return is_picture_name(last) and not hidden
+    if any(f.startswith(".") and f not in (".", "..") for f in folders):
+        return HIDDEN
+    return why_skipped(last)

@@ -156,18 +156,18 @@ def _check_same(
     """Refuse a record that another model, finder or other settings wrote."""
     if record["model"] != model:
         raise UsageError(
-            f"{path}: was written with the model {record['model']}, this is {model}; "
+            f"{path}: was written with the model {record['model']}, now {model}; "
             "give that model or choose another -o"
         )
     if finder is not None and record.get("finder", finder) != finder:
         raise UsageError(
-            f"{path}: was written with the finder {record['finder']}, this is {finder}; "
+            f"{path}: was written with the finder {record['finder']}, now {finder}; "
             "give that one (--finder) or choose another -o"
         )
     found = record.get("settings")
     if settings is not None and found is not None and found != settings:
         raise UsageError(
-            f"{path}: was read with {_options(found)}, this is {_options(settings)}; "
+            f"{path}: was written with {_options(found)}, now {_options(settings)}; "
             "give the same options or choose another -o"
         )
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from neocog.errors import InputError, UsageError
@@ -28,12 +28,29 @@ _KINDS = {
         {".7z", ".rar", *("." + name.rpartition(".")[2] for name in ZIP + TAR + PACKED_TAR)}
     ),
     "a model": frozenset({".safetensors"}),
+    "a workbook (neocog writes .csv)": frozenset({".ods", ".xls", ".xlsx"}),
 }  # what no words are written to
+
+
+STDIN = "-"
+"""The input that is what comes on stdin."""
+
+Skipped = Callable[[str, str], None]
+"""Told of a file that is not read, and why."""
+
+HIDDEN = "hidden"
 
 
 def is_picture_name(name: str) -> bool:
     """Whether a file of this name is looked at when a folder is read."""
-    return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
+    return why_skipped(name) is None
+
+
+def why_skipped(name: str) -> str | None:
+    """Why a file of this name is left out when a folder is read; None if it is not."""
+    if name.startswith("."):
+        return HIDDEN
+    return None if Path(name).suffix.lower() in PICTURE_SUFFIXES else "not a picture, by its name"
 
 
 def check_written(name: str | Path, option: str) -> None:

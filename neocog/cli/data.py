@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from neocog.cli import options
 from neocog.messages import tell
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ def _group() -> None:
     """Download data sets, make test pages."""
 
 
-@app.command("fetch")
+@app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
     source: Annotated[
@@ -42,7 +43,7 @@ def fetch(
     print(fetching.fetch(name, to=to, source=source, progress=fetching.show_progress))
 
 
-@app.command("make-pages")
+@app.command("make-pages", cls=options.Command)
 def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Pages in all.")] = 100,

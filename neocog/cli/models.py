@@ -19,7 +19,7 @@ def _group() -> None:
     """List, describe and check models."""
 
 
-@app.command("list")
+@app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models."""
     from neocog.errors import ModelError
@@ -36,7 +36,7 @@ def list_them(as_json: options.Json = False) -> None:
         print(printable(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}"))
 
 
-@app.command("show")
+@app.command("show", cls=options.Command)
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     as_json: options.Json = False,
@@ -104,7 +104,7 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-@app.command("verify")
+@app.command("verify", cls=options.Command)
 def verify(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME|PATH", help="[default: all shipped models]")

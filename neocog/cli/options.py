@@ -1,8 +1,20 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the class of commands."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class Command(TyperCommand):
+    """A command whose help has no types of Python beside its arguments."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help text."""
+        words = super().get_help(ctx)
+        return re.sub(r" <(list\[)?(str|path)\]?>", lambda found: " " * len(found[0]), words)
+
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME|PATH", help="A shipped model, or a model file.")

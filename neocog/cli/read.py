@@ -1,24 +1,28 @@
 """``neocog read``: pictures in, digits out."""
 
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neocog.cli import options
+
+if TYPE_CHECKING:
+    from neocog.batch.run import Tally
 
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT",
         help="Pictures, folders, zip and tar archives, patterns, @FILE (one name per line), "
-        "- (names on stdin).",
+        "- (a picture, or names, on stdin).",
     ),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="text|jsonl|csv|table",
+        metavar="text|jsonl|json|csv|table",
         help="Output format [default: from FILE's suffix, else text].",
     ),
 ]
@@ -60,6 +64,11 @@ Timings = Annotated[
 Isolated = Annotated[
     bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Name each file that is skipped, and why.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Null = Annotated[
     bool, typer.Option("--null", "-0", help="Names in lists and on stdin end with a zero byte.")
 ]
@@ -118,6 +127,9 @@ def read(
     timings: Timings = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
+    force: Force = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Read the handwritten digits in pictures.
 
@@ -159,6 +171,9 @@ def read(
         overlay=overlay,
         debug=debug,
         report=report,
+        force=force,
+        verbose=verbose,
+        quiet=quiet,
     )
     reader = Reader(
         model,
@@ -172,14 +187,25 @@ def read(
         pattern=pattern,
         rotate=_degrees(rotate),
     )
-    with ReadingBar(request.count, to_file=output is not None) as bar:
+    begin = time.perf_counter()
+    with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, reader, watch=bar.add)
-    if resume and tally.inputs == tally.earlier > 0:
+    seconds = time.perf_counter() - begin
+    if resume and not quiet and tally.inputs == tally.earlier > 0:
         tell(f"all inputs ({tally.earlier}) were already read")
-    if tally.failed and tally.pages > 1:
-        tell(f"{tally.failed} of {tally.pages} could not be read")
+    if not quiet and tally.inputs > 1 and (tally.failed or tally.inputs > tally.earlier):
+        tell(_summary(tally, seconds))
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)
+
+
+def _summary(tally: "Tally", seconds: float) -> str:
+    rate = (tally.inputs - tally.earlier) / seconds
+    earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
+    return (
+        f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
+        f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
+    )
 
 
 def _degrees(words: str) -> int | None:

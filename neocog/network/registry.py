@@ -100,7 +100,13 @@ def find_model(name_or_path: str | Path) -> Path:
         return path
     found = models_dir() / f"{text}{SUFFIX}"
     if not found.is_file():
-        raise ModelError(f"no model named {text!r}; there are {_names()}, or give a file's path")
+        from difflib import get_close_matches
+
+        close = get_close_matches(text, [entry.name for entry in list_files()], 1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise ModelError(
+            f"no model named {text!r}; {meant}there are {_names()}, or give a file's path"
+        )
     return found
 
 
