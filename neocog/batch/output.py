@@ -127,9 +127,7 @@ class Sink:
             if self._path is None:
                 raise
             why = error.strerror or str(error)
-            raise EndedEarly(
-                f"{self._path}: cannot be written ({why}); what it holds is valid{self._go_on}"
-            ) from None
+            raise EndedEarly(f"{self._path}: cannot be written ({why}); {self._rest}") from None
 
     def _check(self) -> None:
         """See that the open file is the one at its path and has all that was written."""
@@ -137,11 +135,16 @@ class Sink:
             return
         try:
             saved = self._file.save_beside()
-            held = "what it holds is valid" if saved is None else f"what it held is in {saved}"
-            held += self._go_on
+            held = self._rest if saved is None else f"what it held is in {saved}{self._go_on}"
         except OSError as error:
             held = f"what it held cannot be saved as {error.filename} ({error.strerror})"
         raise EndedEarly(f"{self._path}: {trouble}; {held}")
+
+    @property
+    def _rest(self) -> str:
+        if self.form.kind == "json":
+            return "its document is not complete"
+        return f"what it holds is valid{self._go_on}"
 
     @property
     def _go_on(self) -> str:
