@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda import plan
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError, UsageError

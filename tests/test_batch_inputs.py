@@ -577,6 +577,7 @@ def test_a_directory_that_breaks_off(broken: str, tmp_path: Path) -> None:
     assert "zip archive" in said[-1] or "cannot be extracted" in said[-1]
 
 
+@pytest.mark.slow
 def test_listing_a_large_zip_takes_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

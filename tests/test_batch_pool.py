@@ -180,7 +180,7 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
         with reading(job, find_inputs([tmp_path]), workers=workers) as blocks:
             records = [json.loads(block.text) for block in blocks]
         assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
-        assert "needed more than 1.5 GB, twice" in records[2]["error"]
+        assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
         assert "SIGKILL" in records[3]["error"]
     assert len(started) == 10  # for the first heavy one, and after each of four deaths
     with reading(job, find_inputs([tmp_path / "1.png", tmp_path / "5.png"])) as blocks:
@@ -303,7 +303,7 @@ def test_no_more_workers_than_there_are_files_for(
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 4096))
-    with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
+    with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
         read_all(reader, scans, workers=9)
     monkeypatch.setattr("neocog.network.parallel.cores", lambda: 64)
     assert usual_workers() == 4

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import VERSIONS, DirectSumC, Plan, applicable, combined
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import Precision, layouts
 from neocog.errors import UsageError
 from neocog.network import fields, reference

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from experiments.emulator import Emulator
 from neocog.cuda import conv_avgpool, convpool_tilings, launcher
 from neocog.cuda.compiler import build
 from neocog.cuda.convpool import DTYPES, ConvAvgPool
 from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, contenders, kernel
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import InputError, NeocogError, UsageError
 from tests import cuda_fake
@@ -74,6 +74,12 @@ def error(sizes: tuple[int, ...], precision: str, machine: Any, tiling: Tiling |
     assert (got.shape, got.dtype) == (want.shape, x.dtype)
     values = of_bf16(got) if precision == "bf16" else got
     return float(np.abs(values - want).max() / np.abs(want).max())
+
+
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("name", SIZES)
+def test_arrays_of_numpy_are_computed_by_numpy(name: str, precision: Any) -> None:
+    assert error(SIZES[name], precision, None, None) < TOLERANCES[precision]
 
 
 def older() -> Emulator:

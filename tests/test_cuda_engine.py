@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.emulator import Emulator
 from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
 from neocog.cli import app
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.lanes import Lane
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass

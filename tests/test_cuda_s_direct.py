@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.cuda.emulator import Emulator
+from experiments.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.s_direct import VERSIONS, CudaCoreS, DirectS, Tiling, choose
 from neocog.cuda.steps import Precision, layouts

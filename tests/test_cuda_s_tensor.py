@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.cuda.emulator import Emulator
+from experiments.emulator import Emulator
 from neocog.cuda.kernel import Layout
 from neocog.cuda.s_tensor import TensorS, bf16, tf32
 from neocog.cuda.steps import Precision, layouts

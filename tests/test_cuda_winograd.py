@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda import conv2d_winograd, devices, winograd
 from neocog.cuda.compiler import build
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import layouts, up
 from neocog.cuda.winograd import VERSIONS, WinogradConvolution
 from neocog.cuda.winograd_count import choose, counts, direct_flops

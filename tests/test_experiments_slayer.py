@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.emulator import Emulator
 from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
 from experiments.network import ours
@@ -33,7 +34,6 @@ from experiments.slayer.experiment import (
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.systems import systems
 from neocog.cli import app
-from neocog.cuda.emulator import Emulator
 from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits
 from neocog.network.spec import REJECT

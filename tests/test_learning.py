@@ -19,6 +19,7 @@ from neocog.network import parallel, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.spec import preset
+from tests.support import few
 
 SPEC = preset("fukushima2003")
 
@@ -39,7 +40,7 @@ def learn(name: str, digits: tuple[np.ndarray, np.ndarray], *, seed: int = 0, xp
     return train(quick(name), images[:160], labels[:160], seed=seed, validation=kept, xp=xp)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", list(RECIPES))
+@pytest.mark.parametrize("name", few(RECIPES, "fukushima2003", "neocog"))
 def test_every_recipe_learns(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
     model = learn(name, digits)
     found = score(model, digits[0][160:]).argmax(axis=1)
@@ -68,7 +69,7 @@ def test_a_model_has_a_table_of_errors(digits: tuple[np.ndarray, np.ndarray]) ->
     assert bare.temperature == best_temperature(score(model, kept.images), kept)
 
 
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize("cores", few([1, 3], 3))
 def test_any_number_of_cores_gives_the_same_file(
     cores: int, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,10 @@ from experiments.harness.run import progress
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
+from experiments.slayer.ladder import VERSIONS, Ladder
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, runs_on, versions
-from neocog.cuda.s_paper import VERSIONS, Ladder
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
 from neocog.errors import DeviceError, InputError, UsageError

@@ -368,19 +368,19 @@ def _missing(sections: Row) -> Table:
 
 # -- plots -----------------------------------------------------------------------------------------
 def plots(result: Row) -> dict[str, Plot]:
-    """Return Fig. 6 for T5, and the ladder by stage."""
+    """Return Fig. 6, and the ladder by stage."""
     found = {}
     tried = rows_of(result, "ladder", "trial")
     if tried:
         lines = {}
         for stage, name in SHORT.items():
-            key = (tried[0]["planes"], stage, "T5")
+            key = (tried[0]["planes"], stage, "T4")
             own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
             if own:
                 best = min(row["us"] for row in own)
                 points = sorted((row["threads"], row["us"] / best) for row in own)
                 lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
-        title = "Time of T5 by threads per block"
+        title = "Time of T4 by threads per block"
         found["threads"] = Plot(title, "threads per block", "time by the least", lines)
     rows = rows_of(result, "ladder", "rows")
     if rows:

@@ -99,7 +99,7 @@ class Reader:
         from neocog.network.registry import DEFAULT, FINDER, find_model
         from neocog.vision.finder_model import FinderModel, load_finder
         from neocog.vision.page import TURNS
-        from neocog.vision.search import Weights
+        from neocog.vision.weigh import Weights
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
@@ -188,8 +188,7 @@ class Reader:
         if places is None:
             answers = of_lone_digits(answers, self.model)
         else:
-            prior, kinds = np.array([p.prior for p in places]), np.array([p.kind for p in places])
-            answers = weighed(answers, self.model, prior, kinds, self.weights)
+            answers = weighed(answers, self.model, places, self.weights)
         return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
@@ -269,15 +268,11 @@ class Reader:
         )
 
     def _known(
-        self,
-        digits: NDArray[np.uint8],
-        prior: NDArray[np.float64],
-        kinds: NDArray[np.int64],
+        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
     ) -> NDArray[np.float64]:
-        """Log odds that places (N,) are the digits that the network takes them for."""
+        """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
-        said = features(answers, self.model, kinds, likeliest=self.weights.likeliest)
-        return np.asarray(prior + said @ self.weights.of_network)
+        return features(answers, self.model, guesses)
 
     def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])

@@ -6,14 +6,15 @@ times fewer products. One kernel does it, with no map in between.
 """
 
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from neocog.cuda.convpool_tilings import MODES, Shape, Tiling, choose, kernel
 from neocog.cuda.kernel import Array, Launch, Machine
-from neocog.cuda.rounding import tf32
+from neocog.cuda.rounding import bf16, of_bf16, tf32
 from neocog.cuda.steps import Precision, up
 from neocog.errors import InputError, UsageError
 
@@ -47,8 +48,8 @@ def conv_avgpool(
     Parameters
     ----------
     x : (B, C, H, W) array of float32, float16 or uint16
-        CuPy's; or NumPy's, for the emulator, which is slow and for tests. Quickest where it is a
-        view of channel-last memory (``a.transpose(0, 3, 1, 2)`` of an array ``(B, H, W, C)``)
+        CuPy's; NumPy's are computed by NumPy, on the CPU. Quickest where it is a view of
+        channel-last memory (``a.transpose(0, 3, 1, 2)`` of an array ``(B, H, W, C)``)
         and C fills units of 16 bytes; otherwise it is copied first. uint16 holds bfloat16.
     w : (K, C, k, k) array of the same type
         Filters as in PyTorch (correlation), k of 1 .. 11.
@@ -109,7 +110,7 @@ class ConvAvgPool:
     tiling : Tiling, optional
         Taken instead of what :func:`~neocog.cuda.convpool_tilings.choose` picks.
     machine : Machine, optional
-        Where to run; by default the device of ``w``, or the emulator for NumPy's arrays.
+        Where to run; by default the device of ``w``; NumPy computes where ``w`` is NumPy's.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class ConvAvgPool:
         self.precision = _precision_of(w, precision)
         self.pool, self.padding, self.box = pool, padding, pool if box is None else box
         _check_filter(w, pool, padding)
+        self._by_numpy = machine is None and isinstance(w, np.ndarray)
         self._machine = machine or _machine_of(w)
         self._w, self._tiling = w, tiling
         self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])
@@ -134,6 +136,8 @@ class ConvAvgPool:
 
     def __call__(self, x: Array) -> Array:
         """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
+        if self._by_numpy:
+            return self._on_the_cpu(x)
         with self._machine.current():
             stored = self.stored(x)
             s = self.geometry(stored.shape).shape
@@ -141,6 +145,18 @@ class ConvAvgPool:
             out = self._machine.xp.empty(shape, stored.dtype)
             self._machine.launch(self.launch(stored, out))
         return out.transpose(0, 3, 1, 2)
+
+    def _on_the_cpu(self, x: Array) -> Array:
+        """Return the same by NumPy, in float64 until it is rounded."""
+        _check_input(x, self)
+        halves = self.precision == "bf16"
+        given, w = (of_bf16(a) if halves else a for a in (x, self._w))
+        pad = (self.padding, self.padding)
+        padded = np.pad(given.astype(np.float64), ((0, 0), (0, 0), pad, pad))
+        means = sliding_window_view(padded, (self.box, self.box), (2, 3)).mean((4, 5))
+        windows = sliding_window_view(means, w.shape[2:], (2, 3))[:, :, :: self.pool, :: self.pool]
+        y = np.einsum("bchwij,kcij->bkhw", windows, w.astype(np.float64))
+        return bf16(y) if halves else y.astype(x.dtype)
 
     def stored(self, x: Array) -> Array:
         """Return x (B, C, H, W) as the kernel reads it: channel-last, in whole units."""
@@ -287,18 +303,11 @@ def _check_input(x: Array, layer: ConvAvgPool) -> None:
 
 
 def _machine_of(w: Array) -> Machine:
-    """Return the machine of an array: its device, or the emulator."""
+    """Return the machine of an array: its device; of NumPy's one that launches nothing."""
     if isinstance(w, np.ndarray):
-        return _emulator()
+        return cast("Machine", SimpleNamespace(xp=np))
     if type(w).__module__.partition(".")[0] != "cupy":
         raise InputError(f"got filters of type {type(w).__name__}, expected a CuPy or NumPy array")
     from neocog.cuda.launcher import gpu
 
     return gpu(int(w.device.id))
-
-
-@cache
-def _emulator() -> Machine:
-    from neocog.cuda.emulator import Emulator
-
-    return Emulator()

@@ -2,7 +2,7 @@
 
 A *step* of the pass (see :mod:`neocog.cuda.steps`) says which launches it makes; a *machine*
 compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or
-:class:`neocog.cuda.emulator.Emulator` with a C++ compiler and NumPy arrays.
+the emulator of the tests with a C++ compiler and NumPy arrays.
 """
 
 from contextlib import AbstractContextManager

@@ -24,10 +24,13 @@ def source_path(kernel: Kernel) -> Path:
     return path
 
 
-def fingerprint(kernel: Kernel, *more: str) -> str:
-    """Return a hash of the source, of all it includes, of name and defines, and of ``more``."""
+def fingerprint(kernel: Kernel, *more: str, headers: Path | None = None) -> str:
+    """Return a hash of the source, of all it includes, of name and defines, and of ``more``.
+
+    ``headers`` is another folder of files that are included.
+    """
     digest = hashlib.sha256()
-    for path in _files(source_path(kernel)):
+    for path in _files(source_path(kernel), headers):
         text = path.read_bytes()
         digest.update(f"{path.name} {len(text)}\n".encode() + text)
     for word in (kernel.name, *define_options(kernel), *more):
@@ -48,12 +51,13 @@ def included(source: Path) -> dict[bytes, bytes]:
     return {path.name.encode(): path.read_bytes() for path in _files(source)[1:]}
 
 
-def _files(source: Path) -> list[Path]:
-    """Return the source and the files of ``kernels/`` (or beside it) that it includes."""
+def _files(source: Path, headers: Path | None = None) -> list[Path]:
+    """Return the source and the files that it includes: beside it, of ``kernels/``, of headers."""
     found = [source]
+    more = (kernel_folder(), *([headers] if headers else ()))
     for path in found:  # grows while it is walked
         for name in _INCLUDE.findall(path.read_bytes()):
-            for folder in (path.parent, kernel_folder()):
+            for folder in (path.parent, *more):
                 included = folder / name.decode()
                 if included.is_file():
                     if included not in found:

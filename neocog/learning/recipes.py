@@ -113,7 +113,7 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
 class LayerByLayer:
     """One run of a recipe: the layers learned so far, bottom up.
 
-    Call its methods within :func:`neocog.network.engine.one_blas_thread`.
+    Call its methods within :func:`neocog.network.parallel.one_blas_thread`.
     """
 
     def __init__(
