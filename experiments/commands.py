@@ -29,10 +29,11 @@ Data = Annotated[
     typer.Option("--data", metavar="DATA", help="Folder with mnist [default: the downloaded one]."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE, as JSON."),
 ]
 Figures = Annotated[
-    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures in FOLDER.")
 ]
 Seconds = Annotated[
     float,
@@ -158,7 +159,7 @@ def bench_convpool(
     seconds: Seconds = USUAL_SECONDS,
     tilings: Annotated[
         Path | None,
-        typer.Option("--tilings", metavar="JSON", help="Write our fastest tilings there."),
+        typer.Option("--tilings", metavar="FILE", help="Write our fastest tilings to FILE."),
     ] = None,
     device: Cuda = "cuda",
     as_json: options.Json = False,
@@ -199,7 +200,7 @@ def bench_winograd(
     """Time decomposed Winograd convolution beside cuDNN and FFT (Lee and Kwak 2025).
 
     Every method is checked against float64 before it is timed; exit code 1 if one is wrong.
-    A profiler tells active lanes too: ncu --clock-control none --csv --page raw --metrics
+    For active lanes, run a profiler: ncu --clock-control none --csv --page raw --metrics
     smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
     python -m neocog bench winograd --launches > lanes.csv
     """
@@ -221,7 +222,8 @@ def bench_winograd(
 @app.command("all")
 def bench_all(
     json_path: Annotated[
-        Path, typer.Option("--json", metavar="RESULTS", help="Write all results there, as JSON.")
+        Path,
+        typer.Option("--json", metavar="RESULTS", help="Write all results to RESULTS, as JSON."),
     ],
     device: options.Device = "auto",
     data: Data = None,
@@ -232,7 +234,7 @@ def bench_all(
 ) -> None:
     """Run all experiments; exit code 1 if one fails or is wrong.
 
-    The file is written as results come; neocog bench report makes the page of it.
+    RESULTS is written as results come; neocog bench report draws it.
     """
     _ready({"--json": json_path})
     where, names = devices.choose_device(device), _names(only)
@@ -241,15 +243,15 @@ def bench_all(
     _end(run.faults(run.run_all(names, request, partial(_written, path=json_path))))
 
 
-@app.command("report")
+@app.command("report", cls=options.Command)
 def bench_report(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULTS...", help="What the experiments wrote.")
+        list[Path], typer.Argument(metavar="RESULTS", help="Result files of the experiments.")
     ],
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="The page; pages of all tables and figures go beside it."
+            "--output", "-o", metavar="FILE", help="Page to write; tables and figures go beside it."
         ),
     ] = Path("experiments/README.md"),
 ) -> None:

@@ -13,7 +13,7 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Return the help text."""
         words = super().get_help(ctx)
-        return re.sub(r" <(list\[)?(str|path)\]?>", lambda found: " " * len(found[0]), words)
+        return re.sub(r" <(list\[)?(str|path|Path)\]?>", lambda found: " " * len(found[0]), words)
 
 
 Model = Annotated[
