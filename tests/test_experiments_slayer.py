@@ -278,7 +278,7 @@ def test_sections_are_checked_before_anything_runs() -> None:
         check_sections(["ladder"], False)
     check_sections(ON_CPU, False)
     for size in ("26/78", "a/b/c", "0/1/2"):
-        with pytest.raises(UsageError, match="wanted K2/K3/K4"):
+        with pytest.raises(UsageError, match="expected K2/K3/K4"):
             networks([size])
 
 

@@ -47,15 +47,15 @@ def test_a_right_launch_passes() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (ARGS[:2], "2 arguments came; wanted 3"),
-        ((OUT.astype(np.float64), *ARGS[1:]), "out: came as float64; wanted float32"),
-        ((OUT[::2], *ARGS[1:]), "wanted a C-contiguous array"),
+        (ARGS[:2], "got 2 arguments, expected 3"),
+        ((OUT.astype(np.float64), *ARGS[1:]), "out: got float64, expected float32"),
+        ((OUT[::2], *ARGS[1:]), "expected a C-contiguous array"),
         ((OUT[:0], *ARGS[1:]), "an empty array"),
-        ((np.float32(1), *ARGS[1:]), "a number came; wanted an array"),
-        ((OUT, OUT, np.int32(2)), "factor: an array came"),
-        ((OUT, np.float32(1), np.int64(2)), "rounds: came as int64; wanted int32"),
-        ((OUT, np.float32(1), 2), "a int came; wanted a numpy array or NumPy number"),
-        ((OUT, None, np.int32(2)), "a NoneType came"),
+        ((np.float32(1), *ARGS[1:]), "got a number, expected an array"),
+        ((OUT, OUT, np.int32(2)), "factor: got an array"),
+        ((OUT, np.float32(1), np.int64(2)), "rounds: got int64, expected int32"),
+        ((OUT, np.float32(1), 2), "got a int, expected a numpy array or NumPy number"),
+        ((OUT, None, np.int32(2)), "got a NoneType"),
     ],
 )
 def test_wrong_arguments_are_named(args: Any, words: str) -> None:
@@ -152,7 +152,9 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_devices_by_name() -> None:
     assert devices.numbers("cuda") == (0, 1)
     assert devices.numbers("cuda:1") == (1,)
-    with pytest.raises(DeviceError, match=r"'cuda:2' is not there; there is cuda:0 \.\. cuda:1"):
+    with pytest.raises(
+        DeviceError, match=r"'cuda:2' does not exist; available: cuda:0 \.\. cuda:1"
+    ):
         devices.numbers("cuda:2")
     assert batch_device.choose_device("auto") == "cuda"
 
@@ -281,11 +283,11 @@ def test_named_stages_lie_over_the_default() -> None:
         ("US9=tensor", "no stage 'US9'"),
         ("US2=magic", "US2 has no version 'magic'; choose"),
         ("{folder}/bad.json", "cannot be read as JSON"),
-        ("{folder}/list.json", "wanted {'versions'"),
+        ("{folder}/list.json", "expected {'versions'"),
         ("{folder}/chunk.json", "a chunk of -1"),
-        ("{folder}/part.json", "a part of 65; wanted 1..64, not more than the chunk"),
-        ("{folder}/none.json", "wanted {'versions'"),
-        ("{folder}/endless.json", "wanted {'versions'"),
+        ("{folder}/part.json", "a part of 65, expected 1..64, not more than the chunk"),
+        ("{folder}/none.json", "expected {'versions'"),
+        ("{folder}/endless.json", "expected {'versions'"),
         ("{folder}/anchor.json", "a batch of 16; choose 1, 8, 64, 256, or 0 for all"),
     ],
 )

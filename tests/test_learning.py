@@ -105,22 +105,22 @@ def test_layers_below_may_be_shared(digits: tuple[np.ndarray, np.ndarray]) -> No
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"preset": "foo"}, "preset 'foo'; wanted one of fukushima2003, ikeda2011, neocog"),
-        ({"middle": "foo"}, "middle 'foo'; wanted one of winning, silent"),
-        ({"top": "foo"}, "top 'foo'; wanted one of supervised, every, competition, delta"),
-        ({"rule": "foo"}, "rule 'foo'; wanted one of strongest, pairs, triples, linear"),
-        ({"rule": "linear"}, "rule 'linear'; wanted 'linear' with top 'delta'"),
-        ({"top": "delta"}, "rule 'strongest'; wanted 'linear' with top 'delta'"),
-        ({"thresholds": (0.6, 0.6, 0.6)}, "thresholds .*; wanted two numbers between 0 and 1"),
+        ({"preset": "foo"}, "preset 'foo', expected one of fukushima2003, ikeda2011, neocog"),
+        ({"middle": "foo"}, "middle 'foo', expected one of winning, silent"),
+        ({"top": "foo"}, "top 'foo', expected one of supervised, every, competition, delta"),
+        ({"rule": "foo"}, "rule 'foo', expected one of strongest, pairs, triples, linear"),
+        ({"rule": "linear"}, "rule 'linear', expected 'linear' with top 'delta'"),
+        ({"top": "delta"}, "rule 'strongest', expected 'linear' with top 'delta'"),
+        ({"thresholds": (0.6, 0.6, 0.6)}, "thresholds .*, expected two numbers between 0 and 1"),
         ({"thresholds": (1.0, 1.0)}, "two numbers between 0 and 1"),
-        ({"thresholds": 0.6}, "thresholds 0.6; wanted two"),
-        ({"limits": (0, 5)}, "wanted two whole numbers, 1 or more"),
-        ({"limits": (5.0, 5)}, "wanted two whole numbers"),
-        ({"per_label": 0}, "per_label 0; wanted a whole number, 1 or more"),
+        ({"thresholds": 0.6}, "thresholds 0.6, expected two"),
+        ({"limits": (0, 5)}, "expected two whole numbers, 1 or more"),
+        ({"limits": (5.0, 5)}, "expected two whole numbers"),
+        ({"per_label": 0}, "per_label 0, expected a whole number, 1 or more"),
         ({"passes": True}, "passes True"),
         ({"middle_digits": "many"}, "middle_digits 'many'"),
-        ({"cut": 1.0}, "cut 1.0; wanted a number, 0 to below 1"),
-        ({"top_threshold": 0}, "top_threshold 0; wanted a number between 0 and 1"),
+        ({"cut": 1.0}, "cut 1.0, expected a number, 0 to below 1"),
+        ({"top_threshold": 0}, "top_threshold 0, expected a number between 0 and 1"),
     ],
 )
 def test_recipes_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
@@ -138,7 +138,7 @@ def test_a_recipe_is_read_back_from_a_card() -> None:
     ("labels", "message"),
     [
         (np.zeros(2, np.int64), "3 digits and 2 labels"),
-        ([0, 1, 10], "labels came as int64, 0 to 10; wanted whole numbers, 0 to 9"),
+        ([0, 1, 10], "got labels of int64, 0 to 10, expected whole numbers, 0 to 9"),
         (np.array([5, 14, -1]), "-1 to 14"),
         (np.zeros(3), "float64, 0.0 to 0.0"),
         (["0", "1", "2"], "no numbers"),
@@ -149,7 +149,7 @@ def test_labels_must_be_digits(labels: Any, message: str) -> None:
     images = np.zeros((3, 28, 28), np.uint8)
     with pytest.raises(UsageError, match=message):
         train(RECIPES["neocog"], images, labels)
-    with pytest.raises(UsageError, match="'neocog' came; wanted a Recipe, such as RECIPES"):
+    with pytest.raises(UsageError, match="got recipe 'neocog', expected a Recipe, such as RECIPES"):
         train("neocog", images, labels)  # type: ignore[arg-type]
 
 

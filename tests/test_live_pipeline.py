@@ -140,7 +140,7 @@ class TestPictures:
         frames = [np.zeros(shape, np.uint8)]
         with (
             Pipeline(FrameSource(frames), reader) as pipeline,
-            pytest.raises(InputError, match=r"a frame came as uint8 \("),
+            pytest.raises(InputError, match=r"got a frame of uint8 \("),
         ):
             list(pipeline)
 
@@ -478,7 +478,7 @@ class TestHttp:
         assert source.grab()
         stop = threading.Event()
         server.frame = lambda: (stop.wait(5), picture("1"))[1]
-        with pytest.raises(SourceLost, match="nothing came in time"):
+        with pytest.raises(SourceLost, match="no data arrived in time"):
             all(source.grab() for _ in range(50))
         stop.set()
         source.close()

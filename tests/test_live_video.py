@@ -328,7 +328,7 @@ class TestFiles:
             if name.endswith(".mpd"):
                 text = f"<MPD><Period><AdaptationSet><BaseURL>{target}</BaseURL></AdaptationSet>"
             (tmp_path / name).write_text(text.format(target))
-            with pytest.raises(InputError, match="no video that can be decoded"):
+            with pytest.raises(InputError, match="not a video that neocog can decode"):
                 open_source(tmp_path / name).open()
         assert not server.connected
 

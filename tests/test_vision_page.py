@@ -196,7 +196,7 @@ def test_an_odd_turn_is_refused(tmp_path: Path) -> None:
     picture = save_page(tmp_path / "a.png", "1")
     result = run("read", picture, "--rotate", "45")
     assert result.exit_code == 2
-    assert "--rotate 45: wanted auto, 0, 90, 180 or 270" in result.stderr
+    assert "--rotate 45: expected auto, 0, 90, 180 or 270" in result.stderr
     assert run("read", picture, "--rotate", "90", "--isolated").exit_code == 2
 
 

@@ -100,8 +100,8 @@ class Emulator:
         built = _build(kernel)
         if len(built.arguments) != len(launch.args):
             raise InputError(
-                f"kernel {kernel.name}: {len(launch.args)} arguments came, "
-                f"wanted {len(built.arguments)}"
+                f"kernel {kernel.name}: got {len(launch.args)} arguments, "
+                f"expected {len(built.arguments)}"
             )
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
@@ -157,21 +157,21 @@ class _Guarded:
 
 def _check_array(where: str, wanted: str, value: Any) -> None:
     if not isinstance(value, np.ndarray):
-        raise InputError(f"{where}: a number came; wanted an array")
+        raise InputError(f"{where}: got a number, expected an array")
     kind, size = wanted[1], int(wanted[2:])
     same = value.dtype.itemsize == size and (
         value.dtype.kind == kind or (kind in "iu" and value.dtype.kind in "iub")
     )
     half = wanted[1:] == "u2" and value.dtype == np.float16
     if not (same or half or (kind == "v" and value.nbytes % size == 0)):
-        raise InputError(f"{where}: an array of {value.dtype} came; wanted {wanted[1:]}")
+        raise InputError(f"{where}: got an array of {value.dtype}, expected {wanted[1:]}")
 
 
 def _check_scalar(where: str, wanted: str, value: Any) -> None:
     if not isinstance(value, np.generic):
-        raise InputError(f"{where}: an array came; wanted a NumPy number")
+        raise InputError(f"{where}: got an array, expected a NumPy number")
     if f"{value.dtype.kind}{value.dtype.itemsize}" != wanted:
-        raise InputError(f"{where}: a number of {value.dtype} came; wanted {wanted}")
+        raise InputError(f"{where}: got a number of {value.dtype}, expected {wanted}")
 
 
 def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:

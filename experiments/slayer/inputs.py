@@ -59,7 +59,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
     found = {}
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
-            raise UsageError(f"a network of size {size!r}; wanted K2/K3/K4, such as 26/78/70")
+            raise UsageError(f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70")
         planes = [int(k) for k in size.split("/")]
         found[size] = sized(load_model(SIZES.get(size, "neocog-small")), planes)
     return found

@@ -262,7 +262,9 @@ class Skip(PaperS):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         if self._kernel**2 * self._source.planes >= 2**16:
-            raise UsageError(f"S version 'skip': {self._source.planes} input planes; wanted fewer")
+            raise UsageError(
+                f"S version 'skip': {self._source.planes} input planes, expected fewer"
+            )
 
     def split(self, batch: int) -> int:
         """Return how many groups of threads share a place, so that few characters keep it busy."""

@@ -109,7 +109,7 @@ class Reader:
             finder = load_finder(find_model(finder or FINDER))
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
-            raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
+            raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         self.rotate, self.weights = rotate, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
@@ -333,7 +333,7 @@ def _pixels(image: "Image") -> NDArray[Any]:
 
     if not isinstance(image, Image.Image):
         raise InputError(
-            f"a {type(image).__name__} came, where a file name, a PIL image or an array is wanted"
+            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
         )
     upright = ImageOps.exif_transpose(image)
     plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")

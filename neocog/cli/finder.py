@@ -14,20 +14,23 @@ Finder = Annotated[
     typer.Option(
         "--finder",
         metavar="plain|neocog",
-        help="Learn the finder of digits instead, from pages drawn with the pen strokes and scans "
-        "of --data, a folder that holds mnist and hands/free: a plain convolutional network or "
+        help="Train the digit finder instead, on synthetic pages written with the strokes and "
+        "scans of --data (a folder with mnist and hands/free): a plain convolutional network, or "
         "one with the neocognitron's layers in front.",
     ),
 ]
 Fonts = Annotated[
     str | None,
-    typer.Option(
-        "--fonts", metavar="DIR", help="Typefaces that words on those pages are printed in."
-    ),
+    typer.Option("--fonts", metavar="DIR", help="Fonts for printed words on these pages."),
 ]
 Chunks = Annotated[
     int,
-    typer.Option("--chunks", min=1, help="So many times 4 096 pages, without --minutes."),
+    typer.Option(
+        "--chunks",
+        metavar="N",
+        min=1,
+        help="Train on this many chunks of 4 096 pages instead of for --minutes.",
+    ),
 ]
 
 
@@ -57,7 +60,7 @@ def learn(
     runs = Path(folder or Path(place).with_suffix(".run"))
     bank = runs / "bank.npz"
     if not bank.is_file():
-        print("strokes of the scanned digits are traced, once", file=sys.stderr)
+        print("tracing the strokes of the scanned digits, once", file=sys.stderr)
         runs.mkdir(parents=True, exist_ok=True)
         build_bank(Path(data), fonts=_files(fonts)).save(bank)
     settings = FinderTraining(
@@ -92,5 +95,7 @@ def _files(fonts: str | None) -> list[Path]:
     kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
         if file.stem in kept:
-            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/conditions.py)")
+            raise UsageError(
+                f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)"
+            )
     return found

@@ -146,7 +146,7 @@ class Gpu:
                     cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, self.carveout)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
-                f"kernel {kernel.name}: the driver does not take it ({_first_line(error)}); "
+                f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "
                 "update the driver or use --device cpu"
             ) from None
         return function

@@ -142,7 +142,7 @@ class Plan:
         UsageError
             If it is no plan.
         """
-        wrong = UsageError(f"plan {name}: wanted {{'versions': {{'8': {{'US2': 'tensor'}}}}}}")
+        wrong = UsageError(f"plan {name}: expected {{'versions': {{'8': {{'US2': 'tensor'}}}}}}")
         try:
             table: dict[int, dict[str, tuple[str, ...]]] = {
                 int(anchor): {
@@ -164,10 +164,10 @@ class Plan:
                     f"{known}, or 0 for all"
                 )
         if not 0 <= chunk <= MOST_CHUNK:
-            raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
+            raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")
         if not 0 <= part <= (chunk or MOST_CHUNK):
             raise UsageError(
-                f"plan {name}: a part of {part}; wanted 1..{chunk or MOST_CHUNK}, not more than "
+                f"plan {name}: a part of {part}, expected 1..{chunk or MOST_CHUNK}, not more than "
                 "the chunk"
             )
         for row in table.values():

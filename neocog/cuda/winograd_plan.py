@@ -125,7 +125,7 @@ class Plan:
         if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
             raise UsageError(
                 f"{self.shape.planes} planes stored, filters {self.shape.kernel}x"
-                f"{self.shape.kernel} with parts of {self.split.kernel}: wanted a multiple of 8 "
+                f"{self.shape.kernel} with parts of {self.split.kernel}: expected a multiple of 8 "
                 "and one filter size"
             )
 
