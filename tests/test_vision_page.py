@@ -87,6 +87,12 @@ def test_two_halves_stand_against_one_box() -> None:
     assert chars(other) == ["8"]
 
 
+def test_no_mark_stands_on_two_lines() -> None:
+    boxes = [(100, 100, 30, 40), (100, 142, 30, 40), (100, 112, 30, 66)]
+    lines = searched(finding(boxes, [0.95, 0.6, 0.7], [3, 4, 8]))[0]
+    assert chars(lines) == ["3", "4"]
+
+
 def test_a_count_that_is_asked_for_decides() -> None:
     boxes = [*row(50, 74, 120), (50, 100, 48, 40)]
     found = finding(boxes, [0.6, 0.6, 0.9, 0.9], [3, 4, 5, 8])

@@ -4,7 +4,7 @@
 
 DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
 write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
-`neocog.learning.pages.letters`). What is missing is left out. The reader is the one users have;
+`experiments.reading.made`). What is missing is left out. The reader is the one users have;
 ``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
 first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
 tesseract read some of the same pictures where they are installed (``--peers N``, of each set).

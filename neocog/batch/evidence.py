@@ -52,8 +52,8 @@ def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "W
     """Return answers whose label and probability count what the finder and the page say.
 
     Also where the network alone would have said that it is none, the label is that of the likeliest
-    digit, with a margin of 0; a place without any response stays without an answer. The probability is that the place
-    holds this digit and that none beside it was left out.
+    digit, with a margin of 0; a place without any response stays without an answer. The probability
+    is that the place holds this digit and that none beside it was left out.
 
     Parameters
     ----------

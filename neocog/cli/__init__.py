@@ -93,7 +93,7 @@ def _told() -> Iterator[None]:
         tell(f"{place}: {what}" if place else what)
         sys.exit(EndedEarly.exit_code)
     except _BadUsage as error:
-        error.message = printable(error.message)
+        error.message = "\n".join(map(printable, error.message.split("\n")))
         raise
 
 

@@ -126,9 +126,10 @@ def train(
     from neocog.learning.recipe import STARTS
 
     if finder is not None:
+        finders.check_given(context, data)
         finders.learn(
             finder, data[0], _place(output), seed=seed, chunks=chunks, minutes=minutes,
-            device=device, folder=checkpoints, fonts=fonts,
+            device=device, folder=checkpoints, fonts=fonts, start=start,
         )  # fmt: skip
         return
     if precision not in ("fp16", "fp32"):
