@@ -355,7 +355,7 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("text", "code", "message"),
-    [("nope", 1, "no JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
+    [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
      (None, 2, "cannot be written")],
 )  # fmt: skip
 def test_a_file_that_cannot_take_the_result_is_told_first(

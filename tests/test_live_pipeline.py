@@ -422,7 +422,7 @@ class TestSources:
 
     def test_a_file_that_is_no_video_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "a.avi").write_bytes(b"RIFF but no more")
-        with pytest.raises(InputError, match="no video"):
+        with pytest.raises(InputError, match="not a video"):
             open_source(tmp_path / "a.avi").open()
 
 
