@@ -198,9 +198,9 @@ PICTURES = np.zeros((1, 8, 9, 9), np.float16)
     ("x", "w", "options", "message"),
     [
         (PICTURES, HALF.astype(int), {}, "got filters of int64, expected float32"),
-        (PICTURES, [1], {}, "filters of list came"),
+        (PICTURES, [1], {}, "got filters of list"),
         (PICTURES, HALF[0], {}, r"\(planes, channels, k, k\)"),
-        (PICTURES, HALF[:, :, :2], {}, r"\(2, 8, 2, 3\) came"),
+        (PICTURES, HALF[:, :, :2], {}, r"got filters \(2, 8, 2, 3\)"),
         (PICTURES, np.zeros((1, 8, 12, 12), np.float16), {}, r"12x12: expected 1x1 .. 11x11"),
         (PICTURES, HALF, {"pool": 5}, "pooling 5: expected 2, 3 or 4"),
         (PICTURES, HALF, {"padding": -1}, "padding -1"),
@@ -215,7 +215,7 @@ PICTURES = np.zeros((1, 8, 9, 9), np.float16)
         (PICTURES[:, :7], HALF, {}, r"expected \(batch, 8, height, width\)"),
         (PICTURES[0], HALF, {}, r"inputs \(8, 9, 9\)"),
         (PICTURES[:, :, :3], HALF, {}, "smaller than filter and pooling together, 4x4"),
-        ([1], HALF, {}, "builtins.list came"),
+        ([1], HALF, {}, "got a builtins.list"),
     ],
 )
 def test_wrong_use_is_told_in_a_line(x: Any, w: Any, options: Any, message: str) -> None:

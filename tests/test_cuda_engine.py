@@ -508,7 +508,7 @@ def test_wrong_use_fails_before_a_launch(monkeypatch: pytest.MonkeyPatch) -> Non
     ):
         with pytest.raises(InputError, match="expected uint8"):
             engine.recognise(wrong)
-    with pytest.raises(InputError, match="a list came"):
+    with pytest.raises(InputError, match="got a list"):
         engine.recognise([1, 2])
     with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))

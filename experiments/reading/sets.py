@@ -81,15 +81,17 @@ def lettered(task: Task, data: Path, rng: np.random.Generator) -> Sample:
 
 
 def askew(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    """A page of at least 12 digits, upright: every condition in turn, forms after each four."""
+    """A page of at least 12 digits, upright: conditions in turn, forms after each four."""
     digits, text = hands(data, task.number), ""
     names = [name for name in CONDITIONS if name not in WITHOUT_DIGITS and name != "one_digit"]
+    tries = 0  # some conditions never have so many digits
     while sum(char.isdigit() for char in text) < 12:
+        tries += 1
         if task.number % 5 == 4:
             layout = list(CELLS)[task.number // 5 % len(CELLS)]
             picture, text, _ = make_form(layout, digits.images, digits.labels, rng)
         else:
-            condition = names[task.number % len(names)]
+            condition = names[(task.number + tries - 1) % len(names)]
             picture, text = make_page(condition, digits.images, digits.labels, rng)
     return Sample(picture, text)
 
