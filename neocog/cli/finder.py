@@ -96,7 +96,7 @@ def learn(
         seconds=None if minutes is None else 60 * minutes,
         mixed=cuda,
         start=start,
-        rate=FinderTraining.rate * (1 if start is None else _GENTLER),
+        rate=FinderTraining().rate * (1 if start is None else _GENTLER),
     )
     network = train_finder(
         bank,
