@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.addresses import fetch, is_address
 from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import Policy
@@ -319,6 +320,8 @@ def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.decode import decode
     from neocog.vision.page import LONG_SIDE
 
+    if isinstance(picture, str) and is_address(picture):
+        picture = fetch(picture)
     if isinstance(picture, str | Path):
         check_file(picture)
         return decode(picture, long_side=LONG_SIDE)

@@ -6,7 +6,14 @@ from statistics import median
 
 import numpy as np
 
-from neocog.batch.records import Box, DigitReading, LineReading, PageReading, SignReading, WordReading
+from neocog.batch.records import (
+    Box,
+    DigitReading,
+    LineReading,
+    PageReading,
+    SignReading,
+    WordReading,
+)
 from neocog.vision.lines import settled_skew
 
 SURE = {"+": 0.5, ":": 0.5}
@@ -30,9 +37,7 @@ def upright(box: Box, turn: int, size: tuple[int, int]) -> Box:
     return (y, wide - x - w, h, w) if turn == 270 else box
 
 
-def one_each(
-    signs: Sequence[SignReading], turn: int, size: tuple[int, int]
-) -> list[SignReading]:
+def one_each(signs: Sequence[SignReading], turn: int, size: tuple[int, int]) -> list[SignReading]:
     """Return the signs of a line, the surest of those that stand over one another.
 
     Two dots over one another are a colon.
@@ -117,7 +122,7 @@ def cells(reading: PageReading) -> list[list[str]]:
             columns.append((low, high))
     table = []
     for line, row in zip(reading.lines, rows, strict=True):
-        texts: list[list[str]] = [[] for _ in columns or [None]]
+        texts: list[list[str]] = [[] for _ in range(max(1, len(columns)))]
         for word, (low, high) in zip(line.words, row, strict=True):
             shared = [min(high, c[1]) - max(low, c[0]) for c in columns]
             texts[int(np.argmax(shared)) if shared else 0].append(word.text)
