@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda import devices, launcher
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.kernel import Launch
 
 

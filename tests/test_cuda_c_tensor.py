@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import combined
 from neocog.cuda.c_tensor import TensorC, Tiling, candidates, choose, pack
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.plan import versions
 from neocog.cuda.steps import PRECISIONS, Precision, layouts
 from neocog.errors import UsageError

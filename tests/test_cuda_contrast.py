@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda.contrast import VERSIONS, Contrast, ContrastOfU0
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import Precision, layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda.decide import Decide
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.steps import layouts
 from neocog.network.decision import Answers, Decision
 from neocog.network.model import Model, Rule

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from neocog.cuda import finder
-from neocog.cuda.emulator import Emulator
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
 from neocog.cuda.finder_network import FinderNetwork, fragments
 from neocog.cuda.launcher import Gpu

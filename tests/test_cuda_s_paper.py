@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.emulator import Emulator
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
+from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area, paper_layouts
 from neocog.cuda.compiler import build
-from neocog.cuda.emulator import Emulator
-from neocog.cuda.s_paper import VERSIONS, Ladder, connecting_area, paper_layouts
 from neocog.errors import UsageError
 from neocog.network import reference
 from neocog.network.made import made_digits

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neocog.cuda.emulator import Emulator
+from experiments.emulator import Emulator
 from neocog.cuda.kernel import Layout
 from neocog.cuda.s_tensor import TensorS, bf16, tf32
 from neocog.cuda.steps import Precision, layouts
@@ -228,7 +228,7 @@ def test_measured_tilings_are_taken() -> None:
 
 
 def test_too_many_channels_are_refused() -> None:
-    with pytest.raises(UsageError, match="--plan direct"):
+    with pytest.raises(UsageError, match="--plan card"):
         choose(Shape(9, 13, 16 * 211, 5, 80, 0), 8, 80, 108)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neocog.cuda.emulator import Emulator
+from experiments.emulator import Emulator
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError, InputError
 from tests.cuda_support import Run, emulator, run
@@ -346,7 +346,7 @@ def test_a_kernel_that_does_not_build_is_one_line(run):
 
 
 def test_no_compiler_is_said(monkeypatch):
-    from neocog.cuda import emulator as module
+    import experiments.emulator as module
 
     module._compiler.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")

@@ -17,11 +17,11 @@ from experiments.convpool.systems import (
     quick_cases,
     standard_cases,
 )
+from experiments.emulator import Emulator
 from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
 from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
-from neocog.cuda.emulator import Emulator
 from tests.cuda_support import emulator
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.emulator import Emulator
 from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
 from experiments.network import ours
@@ -33,7 +34,6 @@ from experiments.slayer.experiment import (
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
 from experiments.slayer.systems import systems
 from neocog.cli import app
-from neocog.cuda.emulator import Emulator
 from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits
 from neocog.network.spec import REJECT
@@ -167,10 +167,15 @@ def test_blocks_that_are_needed_are_counted() -> None:
 class Quick:
     """Stands in for what is timed: runs the work once."""
 
-    def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
+    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
+        self.stream = SimpleNamespace(synchronize=lambda: None)
+        self.replay = work
         work()
 
-    def sample(self, times: int = 1) -> float:
+    def elapsed(self, times: int = 1) -> float:
+        return 0.01
+
+    def median(self, rounds: int, times: int = 1) -> float:
         return 0.01
 
 

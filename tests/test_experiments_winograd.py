@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.emulator import Emulator
 from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, tables_of
 from experiments.harness.run import Request
@@ -23,7 +24,6 @@ from experiments.winograd.lanes import (
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS, Data, Layer, chosen_way
 from neocog.cli import app
 from neocog.cuda import devices, launcher
-from neocog.cuda.emulator import Emulator
 from neocog.errors import InputError
 from tests import cuda_fake
 from tests.cuda_support import emulated

@@ -15,7 +15,7 @@ from typing import Any
 from experiments.harness import ncu
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
-from neocog.cuda.s_paper import VERSIONS
+from experiments.slayer.ladder import VERSIONS
 from neocog.jsontext import to_json
 from neocog.programs import python
 
@@ -92,8 +92,8 @@ def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]
 def main() -> None:
     """Launch what the argument names."""
     from experiments.network.ours import StepRun
+    from experiments.slayer.ladder import Ladder
     from neocog.cuda.launcher import gpu
-    from neocog.cuda.s_paper import Ladder
 
     wanted = json.loads(sys.argv[1])
     places = {(stage, version): n for stage, version, n in wanted["places"]}

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from experiments.harness.run import progress
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
-from neocog.cuda.lanes import Lane, enqueue
-from neocog.cuda.measure import Timed
+from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.runner import Runner
 from neocog.network.model import Model
@@ -89,9 +88,7 @@ def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row
             row: Row = {"in_flight": count}
             answers = []
             for name, record in ways.items():
-                timed = Timed(gpu, record, 4, main)
-                ms = np.median([timed.sample(4) for _ in range(_ROUNDS)])
-                row[name] = 1e3 * float(ms) / count
+                row[name] = 1e3 * Timed(gpu, record, 4, main).median(_ROUNDS, 4) / count
                 answers.append([work.arrays["answers"].get().tobytes() for work in passes])
             row["same"] = answers[0] == answers[1]
             progress(f"{count} in flight: {row}")
@@ -126,7 +123,7 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
         steps = runner.shelf.choose(runner.plan, batch)
         late = runner.plan.late_at(batch)
         layouts, part = runner.shelf.layouts, runner.plan.part
-        lanes = [Lane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
+        lanes = [PassLane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
         many = digits[np.arange(batch) % len(digits)]
         out = np.empty((len(lanes) * batch, ANSWER_COLUMNS), np.float32)
         alone = 1e3 * float(np.median([lanes[0].elapsed(8) for _ in range(_ROUNDS)])) / batch
@@ -138,7 +135,9 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     return rows
 
 
-def _dealt(lanes: Sequence[Lane], digits: Digits, out: NDArray[np.float32], repeats: int) -> float:
+def _dealt(
+    lanes: Sequence[PassLane], digits: Digits, out: NDArray[np.float32], repeats: int
+) -> float:
     """Return the seconds that batches take, dealt to lanes in turn."""
     start = time.perf_counter()
     for turn in range(repeats):

@@ -15,10 +15,10 @@ from experiments.harness.run import progress
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
+from experiments.slayer.ladder import VERSIONS, Ladder
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, runs_on, versions
-from neocog.cuda.s_paper import VERSIONS, Ladder
+from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, versions
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
 from neocog.errors import DeviceError, InputError, UsageError
@@ -98,7 +98,7 @@ class Bench:
             for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
                 with suppress(DeviceError, InputError, UsageError):
                     kernels += kernels_of(shelf.step(stage, version), batch)
-        kernels = [kernel for kernel in kernels if runs_on(kernel, self.gpu.arch)]
+        kernels = [kernel for kernel in kernels if kernel.runs_on(self.gpu.arch)]
         progress(f"{model.name}: {len(set(kernels))} kernels")
         try:
             build_all(self.gpu, set(kernels))

@@ -78,7 +78,7 @@ def measure(
     result["counts"] = count_rows(BATCHES[:1] if request.quick else BATCHES)
     save(result)
     if not request.quick:
-        from neocog.cuda.emulator import Emulator
+        from experiments.emulator import Emulator
 
         progress("lane census, the kernels run on the CPU")
         result["lanes"] = list(lane_rows(Emulator(), most_channels=_EMULATED_CHANNELS))

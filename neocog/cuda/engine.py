@@ -1,9 +1,8 @@
 """The engine on CUDA devices: digits in, answers out; maps and stage times as on the CPU."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -74,12 +73,6 @@ class CudaEngine:
         self._runners: dict[int, Runner] = {}
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        cuda = first.xp.cuda
-        self._failures: tuple[type[Exception], ...] = (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
         self._decision = Decision(model)
         with self._failing():
             runner = self.runner(self._numbers[0])
@@ -113,13 +106,7 @@ class CudaEngine:
         return self._runners[number]
 
     def check(self) -> None:
-        """See whether this machine can: choose every step, compile and load the first kernel.
-
-        Raises
-        ------
-        DeviceError
-            If it cannot.
-        """
+        """Choose every step, compile and load the first kernel; a DeviceError if that fails."""
         runner = self.runner(self._numbers[0])
         try:
             with self._failing(), runner.gpu.current():
@@ -129,14 +116,8 @@ class CudaEngine:
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
-        try:
-            yield
-        except self._failures as error:
-            first = str(error).strip().partition("\n")[0]
-            raise DeviceError(f"device '{self.device}' failed: {first}") from None
+    def _failing(self) -> AbstractContextManager[None]:
+        return gpu(self._numbers[0], self._programmatic).failing(self.device)
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
         """Recognise isolated digits.
@@ -248,13 +229,7 @@ class CudaEngine:
         return {name: ms * (len(digits) / count) for name, ms in times.items()}
 
     def bounds(self, batch: int) -> dict[str, Bound]:
-        """Return what each stage does for a batch, and its roofline on the first GPU.
-
-        Raises
-        ------
-        DeviceError
-            If the device fails.
-        """
+        """Return what each stage does for a batch, and its roofline on the first GPU."""
         from neocog.cuda.roofline import peaks
 
         runner = self.runner(self._numbers[0])
@@ -280,13 +255,7 @@ def shares_of(count: int, part: int, devices: int) -> list[slice]:
 
 
 def precision_on(arch: int, wanted: str | None = None) -> Precision:
-    """Return the precision that is wanted, by default that of a compute capability.
-
-    Raises
-    ------
-    UsageError
-        If there is no such precision.
-    """
+    """Return the precision that is wanted (a UsageError if none), by default a device's."""
     if wanted is None:
         return "fp16" if arch >= _HALVES_ARCH else "fp32"
     for known in PRECISIONS:

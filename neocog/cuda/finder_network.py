@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine
-from neocog.cuda.steps import up
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, up
 from neocog.errors import ModelError
 
 Node = Mapping[str, Any]

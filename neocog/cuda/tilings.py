@@ -9,17 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from neocog.cuda import cache as builds
-from neocog.cuda.steps import up
+from neocog.cuda.kernel import shared_limit, up
 from neocog.errors import UsageError
 from neocog.jsontext import to_json
-
-#: Shared memory that a block may have, by compute capability.
-_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
-
-
-def shared_limit(arch: int) -> int:
-    """Return the bytes of shared memory that a block may have."""
-    return _SHARED.get(arch, 101376)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +227,7 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     if best is None:
         raise UsageError(
             f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
-            f"fits {shared_limit(arch)} bytes of shared memory; use --plan direct"
+            f"fits {shared_limit(arch)} bytes of shared memory; use --plan card"
         )
     builds.store(name, to_json(asdict(best)).encode())
     return best

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Machine
-from neocog.cuda.steps import up
-from neocog.cuda.winograd import DENSE_BYTES, images_at_a_time
+from neocog.cuda.kernel import Array, Machine, up
+from neocog.cuda.winograd import Convolution, Shape
 from neocog.cuda.winograd_count import choose
 from neocog.cuda.winograd_filters import filter_split
-from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.errors import DeviceError, InputError
 
 _LEAST, _MOST = 3, 25
@@ -75,14 +73,9 @@ def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
     )
     machine.launch(filter_split(plan, filters, u, "channel-wise"))
     y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
-    images = images_at_a_time(plan, batch, DENSE_BYTES)
-    scratch = {name: xp.empty(*form) for name, form in plan.scratch(images).items()}
-    for first in range(0, batch, images):
-        part = slice(first, min(first + images, batch))
-        for launch in plan.launches(
-            part.stop - part.start, held[part], u, y[part], scratch, machine.processors
-        ):
-            machine.launch(launch)
+    scratch = {name: xp.empty(*form) for name, form in plan.scratch(batch).items()}
+    for launch in plan.launches(batch, held, u, y, scratch, machine.processors):
+        machine.launch(launch)
     return xp.ascontiguousarray(y[:, :rows, :columns, :planes].transpose(0, 3, 1, 2))
 
 
@@ -113,7 +106,7 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
 
 
 @lru_cache(maxsize=256)
-def _plan(shape: Shape, batch: int, arch: int) -> Plan:
+def _plan(shape: Shape, batch: int, arch: int) -> Convolution:
     return choose(shape, batch, arch=arch)
 
 

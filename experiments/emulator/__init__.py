@@ -1,8 +1,7 @@
 """Kernels on the CPU: the same sources, built by a C++ compiler, on NumPy arrays.
 
-``kernels/emulation.h`` gives the meaning of CUDA's words; this module builds a kernel with it,
-checks a launch's arguments against the kernel's own, and runs it. It is for tests: right, strict
-and slow.
+``emulation.h`` gives the meaning of CUDA's words; this module builds a kernel with it, checks a
+launch's arguments against the kernel's own, and runs it: right, strict and slow.
 """
 
 import ctypes
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 
 from neocog.cuda import cache as builds
 from neocog.cuda.arguments import check_launch
+from neocog.cuda.compiler import define_options, fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
-from neocog.cuda.sources import define_options, fingerprint, source_path
 from neocog.errors import DeviceError, InputError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.
@@ -35,6 +34,7 @@ _FLAGS = (
 ).split()
 #: Addresses and indices that a GPU would not take end the launch (see emulation_launch.h).
 _CHECKS = ("-fsanitize=alignment,bounds",)
+_HEADERS = Path(__file__).parent
 _MESSAGE = 1024  # bytes
 _GUARD = 64 * 1024  # bytes watched before and behind every array
 _UNTOUCHED = 0xA5
@@ -198,7 +198,8 @@ def _compiler() -> tuple[str, str]:
 def _build(kernel: Kernel) -> _Built:
     """Build a kernel as its source is now, or take an earlier build of the same source."""
     _, version = _compiler()
-    key = fingerprint(kernel, "emulated", version, os.uname().machine, *_FLAGS, *_CHECKS)
+    words = ("emulated", version, os.uname().machine, *_FLAGS, *_CHECKS)
+    key = fingerprint(kernel, *words, headers=_HEADERS)
     if key not in _loaded:
         _loaded[key] = _load(kernel, f"{key}.so")
     return _loaded[key]
@@ -222,7 +223,8 @@ def _compile(kernel: Kernel) -> bytes:
     """Return the shared library of one kernel."""
     compiler, _ = _compiler()
     source = source_path(kernel)
-    options = [*_FLAGS, *define_options(kernel), f"-I{kernel_folder()}", f"-I{source.parent}"]
+    folders = (kernel_folder(), source.parent, _HEADERS)
+    options = [*_FLAGS, *define_options(kernel), *(f"-I{folder}" for folder in folders)]
     with tempfile.TemporaryDirectory() as folder:
         stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))
         stub.write_text(f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
