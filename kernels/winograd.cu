@@ -1,4 +1,4 @@
-// Decomposed Winograd convolution, stride 1: filters of 3x3 to 25x25 as parts of at most 4x4.
+// Decomposed Winograd convolution, stride 1: filters of 3x3 to 51x51 as parts of at most 4x4.
 //
 // Versions (multiplications per output: see Split.per_output in winograd_transforms.py)
 //   CUDA cores    three kernels, V and W in global memory; products in float32 with tiles in shared

@@ -1,7 +1,6 @@
 """Convolution with average pooling in one kernel, in the emulator; builds; wrong use."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.convpool.systems import contenders
 from experiments.emulator import Emulator
-from neocog.cuda import conv_avgpool, convpool_tilings, launcher
+from neocog.cuda import conv_avgpool, convpool_tilings, launcher, tuned
 from neocog.cuda.compiler import build
 from neocog.cuda.convpool import DTYPES, ConvAvgPool
 from neocog.cuda.convpool_tilings import Shape, Tiling, candidates, kernel
@@ -240,8 +239,7 @@ def test_a_measured_tiling_serves_batches_nearby(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "tuned.json"
-    rows = [{"shape": asdict(shape("fp16")), "tiling": asdict(WGMMA)}]
-    path.write_text(json.dumps(rows))
+    path.write_text(tuned.text([tuned.row(shape("fp16"), WGMMA)], "a command"))
     monkeypatch.setattr(convpool_tilings, "TUNED", path)
     convpool_tilings._tuned.cache_clear()
     choose = convpool_tilings.choose.__wrapped__

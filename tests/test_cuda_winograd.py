@@ -369,6 +369,7 @@ def test_a_batch_in_pieces_is_the_same(monkeypatch):
             (1, 3, 8, 8, 4, 3, 0),
             (1, 17, 5, 12, 9, 6, 2),
             (1, 2, 30, 26, 3, 25, None),
+            (1, 2, 9, 12, 3, 31, None),
         ],
         lambda *case: case[-2] in (7, 3),
     ),
@@ -389,7 +390,7 @@ def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding
     [
         (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "float64 came; give float32"),
         ((2, 8, 8), (3, 2, 7, 7), {}, r"shape \(2, 8, 8\) came; give \(B, C, H, W\)"),
-        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 25x25"),
+        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 51x51"),
         ((1, 2, 8, 8), (3, 4, 7, 7), {}, "x has 2 channels, w is for 4"),
         ((1, 2, 8, 8), (3, 2, 7, 7), {"padding": -1}, "padding: -1 came"),
         ((1, 2, 4, 8), (3, 2, 7, 7), {"padding": 1}, "smaller than the 7x7 filters"),
@@ -425,7 +426,7 @@ def test_conv2d_winograd_runs_where_its_arrays_lie(monkeypatch, rng):
     assert located.current == 0
 
 
-@pytest.mark.parametrize("kernel", range(3, 26))
+@pytest.mark.parametrize("kernel", [*range(3, 26), 31, 51])
 def test_a_plan_is_chosen_for_every_filter(kernel):
     for batch, size in ((1, 7), (64, 56)):
         plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
@@ -435,7 +436,7 @@ def test_a_plan_is_chosen_for_every_filter(kernel):
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_chosen_plan_runs_on_every_architecture(arch):
-    for kernel, size, channels in itertools.product(range(3, 26), (7, 28), (16, 384)):
+    for kernel, size, channels in itertools.product((*range(3, 26), 31, 51), (7, 28), (16, 384)):
         plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
         launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
         kernels = [filter_split_kernel(plan, "channel-wise"), *(one.kernel for one in launches)]

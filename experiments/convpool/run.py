@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from experiments.convpool.systems import (
 from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
 from experiments.harness.attended import Result, Save, Watch
 from experiments.harness.run import progress
+from neocog.cuda import tuned
 from neocog.cuda.convpool_tilings import Shape, Tiling, kernel
 from neocog.errors import NeocogError
 
@@ -143,8 +144,7 @@ def measure(device: Any, case: Case, systems: Sequence[System], watch: Watch) ->
         row["systems"][system.name] = entry = trial.best(ways)
         way = entry.pop("way", None)
         if way is not None and way.tiling is not None:
-            tiling = {**asdict(way.tiling), "warps": list(way.tiling.warps)}
-            entry["tiling"] = {"shape": asdict(_shape(case, POOL)), "tiling": tiling}
+            entry["tiling"] = tuned.row(_shape(case, POOL), way.tiling)
         if "us" in entry:
             work = case.batch * operations(
                 system.counted, ci=case.channels, co=case.channels, n=case.size

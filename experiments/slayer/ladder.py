@@ -220,6 +220,16 @@ class T5(T4):
         return self._built(self.kernel_name, self.threads, self._shared(self.places), **lists)
 
 
+class T5Heard(T5):
+    """As T5, silent inputs passed over, which the paper leaves open."""
+
+    version: ClassVar[str] = "T5, u > 0"
+    about = "as T5, silent inputs passed over"
+
+    def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
+        return super()._built(name, threads, shared, ZERO_TEST=1, **more)
+
+
 class B(T5):
     """As T5, threads of a place padded to whole warps."""
 
@@ -282,7 +292,7 @@ class Skip(PaperS):
 
 
 #: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
-VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, B, Skip)}
+VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, T5Heard, B, Skip)}
 
 
 def connecting_area(c: Any) -> int:

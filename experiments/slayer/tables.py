@@ -11,7 +11,7 @@ from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 MANY = "256"
-_SHOWN = ("T1", "T3", "T4", "T5", "skip", "ours, auto, fp32", "ours, auto, fp16")
+_SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
     "ladder": "the ladder",
@@ -74,6 +74,11 @@ def tables(result: Row) -> dict[str, Table]:
                 "characters in flight": "in_flight",
                 "together, us": "together|.2f",
                 "one by one, us": "one after another|.2f",
+                **(
+                    {"pipeline of four stages, us": "pipeline|.2f"}
+                    if any("pipeline" in row for row in sections.get("in_flight", ()))
+                    else {}
+                ),
             },
             sections.get("in_flight", ()),
         ),
@@ -368,19 +373,19 @@ def _missing(sections: Row) -> Table:
 
 # -- plots -----------------------------------------------------------------------------------------
 def plots(result: Row) -> dict[str, Plot]:
-    """Return Fig. 6 for T5, and the ladder by stage."""
+    """Return Fig. 6, and the ladder by stage."""
     found = {}
     tried = rows_of(result, "ladder", "trial")
     if tried:
         lines = {}
         for stage, name in SHORT.items():
-            key = (tried[0]["planes"], stage, "T5")
+            key = (tried[0]["planes"], stage, "T4")
             own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
             if own:
                 best = min(row["us"] for row in own)
                 points = sorted((row["threads"], row["us"] / best) for row in own)
                 lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
-        title = "Time of T5 by threads per block"
+        title = "Time of T4 by threads per block"
         found["threads"] = Plot(title, "threads per block", "time by the least", lines)
     rows = rows_of(result, "ladder", "rows")
     if rows:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch
+from experiments.harness.attended import Watch, synchronise
 from experiments.winograd.layers import (
     BOTH_HALVES,
     CACHED_BYTES,
@@ -127,8 +127,8 @@ class Ours:
         """The row's figures, or why there are none."""
         kind = ", ".join(map(str, (what, way.name, way.precision, *more)))
         words = f"{self.data.layer.name}, batch {self.data.batch}: {kind}"
-        healthy = getattr(self.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
-        found = self._watch.attempt(words, partial(run, way, *more), kind=kind, healthy=healthy)
+        healthy, work = partial(synchronise, self.gpu), partial(run, way, *more)
+        found = self._watch.attempt(words, work, kind=kind, healthy=healthy)
         return {"us": None, **found}
 
     # -- arrays ------------------------------------------------------------------------------------

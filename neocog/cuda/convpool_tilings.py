@@ -1,13 +1,12 @@
 """How ``kernels/conv_avgpool.cu`` deals a convolution with pooling to blocks and warps."""
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 
+from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, shared_limit, up
 from neocog.cuda.steps import MODES, Precision
 from neocog.errors import UsageError
@@ -18,7 +17,6 @@ MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
 _COLUMNS = (32, 64, 128, 256)
 #: Tilings measured on an H200, as ``neocog bench convpool --tilings`` writes them.
 TUNED = Path(__file__).with_name("convpool_tuned.json")
-_TUNED_PROCESSORS = 132
 _NEAR = 2.0  # a measured tiling serves batches up to this factor away
 _BARRIER_BYTES = 16
 _STATIC = 128  # bytes of shared memory beside the dynamic
@@ -217,20 +215,17 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
 @cache
 def choose(shape: Shape, arch: int, processors: int) -> Tiling:
     """Return the tiling measured for about this batch, else what :func:`candidates` ranks first."""
-    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
-        measured = _tuned().get(replace(shape, batch=0), {})
-        near = [b for b in measured if max(b, shape.batch) <= _NEAR * min(b, shape.batch)]
-        if near:
-            return measured[min(near, key=lambda b: abs(math.log2(b / shape.batch)))]
+    measured = _tuned().get(replace(shape, batch=0), {}) if tuned.serves(arch, processors) else {}
+    if near := tuned.nearest(measured, shape.batch, _NEAR):
+        return near
     return candidates(shape, arch, processors)[0]
 
 
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.is_file() else ():
-        shape = Shape(**row["shape"])
-        tiling = Tiling(**{**row["tiling"], "warps": tuple(row["tiling"]["warps"])})
+    for row in tuned.read(TUNED):
+        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
         table.setdefault(replace(shape, batch=0), {})[shape.batch] = tiling
     return table
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from neocog.cuda import cache as builds
+from neocog.cuda import tuned
 from neocog.cuda.kernel import shared_limit, up
 from neocog.errors import UsageError
 from neocog.jsontext import to_json
@@ -166,7 +166,6 @@ _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
 #: Tilings measured on an H200: rows of shape, batch, tiling.
 TUNED = Path(__file__).with_name("tuned.json")
-_TUNED_PROCESSORS = 132
 #: A measured tiling serves batches up to this factor away.
 _NEAR = 1.5
 #: Bytes that the kernel takes beside its dynamic shared memory.
@@ -185,11 +184,10 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
         If no tiling fits the device's shared memory.
     """
     measured: dict[int, Tiling] = {}
-    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
+    if tuned.serves(arch, processors):
         measured = _tuned().get(replace(shape, mode=0) if shape.mode == 1 else shape, {})
-    near = [b for b in measured if max(b, batch) <= _NEAR * min(b, batch)]
-    if near:
-        return measured[min(near, key=lambda b: abs(math.log2(b / batch)))]
+    if near := tuned.nearest(measured, batch, _NEAR):
+        return near
     beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
     return min(beside, key=lambda t: estimate(shape, t, batch, processors))
 
@@ -206,8 +204,9 @@ def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in json.loads(TUNED.read_text()) if TUNED.is_file() else ():
-        table.setdefault(Shape(*row["shape"]), {})[row["batch"]] = Tiling(**row["tiling"])
+    for row in tuned.read(TUNED):
+        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
+        table.setdefault(shape, {})[row["batch"]] = tiling
     return table
 
 

@@ -7,11 +7,9 @@ import numpy as np
 
 from neocog.cuda.kernel import Array, Machine, up
 from neocog.cuda.winograd import Convolution, Shape
-from neocog.cuda.winograd_count import choose
+from neocog.cuda.winograd_count import LEAST_TAPS, MOST_TAPS, choose
 from neocog.cuda.winograd_filters import filter_split
 from neocog.errors import DeviceError, InputError
-
-_LEAST, _MOST = 3, 25
 
 
 def conv2d_winograd(
@@ -30,7 +28,7 @@ def conv2d_winograd(
         Maps: a CuPy array, or what CuPy takes as one (NumPy, a PyTorch tensor on the GPU). Maps
         that are not square are padded to a square, and computed as one.
     w : array of float32, shape (K, C, k, k)
-        Filters, k from 3 to 25.
+        Filters, k from 3 to 51.
     padding : int, optional
         Zeros around each map; (k - 1) // 2 if not given, which keeps odd filters' maps in size.
     machine : Machine, optional
@@ -89,8 +87,8 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
         if str(value.dtype).rpartition(".")[2] != "float32":
             raise InputError(f"{name}: {value.dtype} came; give float32")
     kernel = w.shape[2]
-    if w.shape[3] != kernel or not _LEAST <= kernel <= _MOST:
-        raise InputError(f"w: filters of {w.shape[2]}x{w.shape[3]} came; give 3x3 to 25x25")
+    if w.shape[3] != kernel or not LEAST_TAPS <= kernel <= MOST_TAPS:
+        raise InputError(f"w: filters of {w.shape[2]}x{w.shape[3]} came; give 3x3 to 51x51")
     if x.shape[1] != w.shape[1]:
         raise InputError(
             f"x has {x.shape[1]} channels, w is for {w.shape[1]}: give the same number"

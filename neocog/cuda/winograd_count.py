@@ -47,6 +47,8 @@ _REACHED = replace(
     memory=3.8e12,
     cache=6e12,
 )
+#: Taps of the filters that are served along an axis (SLaK has 51x51).
+LEAST_TAPS, MOST_TAPS = 3, 51
 #: Tiles that ``choose`` offers; larger ones lose digits of float32.
 CHOSEN_TILES = (2, 3, 4)
 
@@ -123,10 +125,10 @@ def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32
     """Return the way of least time by count for a convolution of ``batch`` images.
 
     Below compute capability 8.0 products run on the CUDA cores, in float32. A UsageError if filters
-    are not 3x3 to 25x25.
+    are not 3x3 to 51x51.
     """
-    if not 3 <= shape.kernel <= 25:
-        raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 25x25")
+    if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
+        raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
     held: Operand = operand if arch >= 80 else "fp32"
     plans = [
         Convolution(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
