@@ -10,7 +10,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("processes are watched through /proc", allow_module_level=True)
 
-from benchmarks.attacks import attacks, run
+from experiments.attacks.run import attacks, run
 
 QUICK = list(attacks(quick=True))
 SLOW = [name for name in attacks() if name not in QUICK]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.batch_cases import write_malformed
+from experiments.batch.malformed import write_malformed
 from neocog.errors import InputError
 from neocog.vision.decode import FORMATS, decode
 from tests.support import page, run, save_page

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import tables
-from benchmarks.cards import merged, result, write_card
+from experiments import tables
+from experiments.accuracy.cards import merged, result, write_card
 from neocog.evaluation.report import find_sets
 from neocog.network.model import load_model
 from tests.support import save_page, tiny_model
@@ -65,7 +65,8 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert result(other_model, 1)["mnist"] is None
 
     row = result(again, path.stat().st_size)
-    other = tmp_path / "models.json"
+    other = tmp_path / "accuracy" / "results" / "models.json"
+    other.parent.mkdir(parents=True)
     other.write_text(json.dumps({"rows": [row | {"name": "a", "mnist": 0.5}, row | {"mnist": 0}]}))
     rows = merged(other, [row])
     assert [(own["name"], own["mnist"]) for own in rows] == [("a", 0.5), ("tiny", 1.0)]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import tables
-from benchmarks.hands import kept_apart, leading, measure, merged
+from experiments import tables
+from experiments.accuracy.hands import kept_apart, leading, measure, merged
 from neocog.learning.formats import Digits
 from tests.support import digits_of, tiny_model
 from tests.test_cli import write_idx

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from benchmarks.finetune import Job, start_of
-from benchmarks.pools import pools_of
+from experiments.learning.finetune import Job, start_of
+from experiments.learning.pools import pools_of
 from neocog.errors import UsageError
 from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.mix import Hand, Mix

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.finetune import Job, settings_of
+from experiments.learning.finetune import Job, settings_of
 from neocog.cli.learn import train
 from neocog.errors import UsageError
 from neocog.learning.settings import PRESETS, USUAL, Settings

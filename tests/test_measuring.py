@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.reading import faults, placed, summary
-from benchmarks.reading_sets import SETS, Task, digits_of, sample
+from experiments.reading.measure import faults, placed, summary
+from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
 from neocog.cli.finder import _files
 from neocog.errors import InputError, UsageError
@@ -110,7 +110,7 @@ def test_a_sign_that_is_printed_is_counted() -> None:
 
 def test_every_set_is_made_of_its_number(tmp_path: Path, digits: np.ndarray,
                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    from benchmarks import reading_sets
+    from experiments.reading import sets as reading_sets
     from neocog.learning.formats import Digits
 
     known = Digits(digits, LABELS.astype(np.int64), "made")

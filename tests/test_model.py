@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import run, tiny_model
 
-from benchmarks.ship import write_sums
+from experiments.learning.ship import write_sums
 from neocog.errors import ModelError
 from neocog.network import registry
 from neocog.network.engine import Engine

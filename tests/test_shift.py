@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.shift import DIRECTIONS, lost, measure, of_engine, shifted
+from experiments.accuracy.shift import DIRECTIONS, lost, measure, of_engine, shifted
 from neocog.learning.formats import Digits
 from neocog.network.engine import Engine
 from neocog.network.u0 import u0_from_digits
@@ -70,7 +70,7 @@ def test_rows_of_the_table() -> None:
 
 def test_a_lenet_learns() -> None:
     pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-    from benchmarks.lenet import LeNet, as_large_as, labels_of, learn
+    from experiments.accuracy.lenet import LeNet, as_large_as, labels_of, learn
 
     assert LeNet().parameters_held == 61_706
     for wanted in (61_706, 550_000, 1_800_000):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ALIKE = 0.95
 """Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
-running the network takes 99 % for the same digit (``python -m benchmarks.live alike``)."""
+running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
 _LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 

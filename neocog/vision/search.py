@@ -32,7 +32,7 @@ _BESIDE, _LIKE = 1.6, 0.55  # heights between the middles of neighbours, ratio o
 class Weights:
     """What speaks for a digit, in log odds: a logistic regression.
 
-    The weights are fitted by ``benchmarks/tune_reading.py`` on the tuning sets.
+    The weights are fitted by ``experiments/reading/tune.py`` on the tuning sets.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a page's boxes are searched; chosen by ``benchmarks/tune_reading.py``.
+    """How a page's boxes are searched; chosen by ``experiments/reading/tune.py``.
 
     Attributes
     ----------

@@ -138,16 +138,26 @@ class PlainFront(nn.Module):  # type: ignore[misc]
         Planes within its blocks.
     blocks : int
         Its blocks.
+    fine, middle : int
+        Planes of the maps at a quarter and at an eighth of the side.
     """
 
-    def __init__(self, coarse: int = 48, inner: int = 72, blocks: int = 3) -> None:
+    def __init__(
+        self,
+        coarse: int = 48,
+        inner: int = 72,
+        blocks: int = 3,
+        *,
+        fine: int = 24,
+        middle: int = 32,
+    ) -> None:
         super().__init__()
-        self.planes = a, b, c = 24, 32, coarse
+        self.planes = a, b, c = fine, middle, coarse
         self.quarter = nn.Sequential(
-            ConvNorm(1, 12, 3, stride=2), ConvNorm(12, a, 3, stride=2), Block(a, 36)
+            ConvNorm(1, 12, 3, stride=2), ConvNorm(12, a, 3, stride=2), Block(a, 3 * a // 2)
         )
         self.eighth = nn.Sequential(
-            ConvNorm(a, b, 2, stride=2, padding=0), *(Block(b, 64) for _ in range(3))
+            ConvNorm(a, b, 2, stride=2, padding=0), *(Block(b, 2 * b) for _ in range(3))
         )
         self.sixteenth = nn.Sequential(
             ConvNorm(b, c, 2, stride=2, padding=0), *(Block(c, inner) for _ in range(blocks))
@@ -371,6 +381,7 @@ def _twice(x: Tensor) -> Tensor:
 FRONTS: dict[str, Any] = {
     "plain": PlainFront,
     "deep": lambda: PlainFront(64, 128, 4),
+    "wide": lambda: PlainFront(96, 192, 5, fine=28, middle=56),
     "neocog": NeocogFront,
 }
 

@@ -26,7 +26,7 @@ class Weights:
     sign: float = 1.0
     size: float = 0.5
     offset: float = 0.2
-    kind: float = 0.15
+    kind: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,13 +71,15 @@ class FinderTraining:
         Whether convolutions are computed in bfloat16.
     largest : float
         Longer side of the largest digits that one size of a picture is asked for, in pixels.
+    start : str or None
+        Checkpoint of another run, whose weights this one begins with.
     """
 
-    front: str = "plain"
+    front: str = "deep"
     seed: int = 0
     chunk: int = 4096
     chunks: int = 150
-    passes: int = 6
+    passes: int = 24
     batch: int = 96
     rate: float = 3e-3
     decay: float = 0.02
@@ -86,6 +88,7 @@ class FinderTraining:
     validation: int = 512
     mixed: bool = False
     largest: float = 96.0
+    start: str | None = None
 
 
 @dataclass
@@ -174,6 +177,9 @@ def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
         tensors, state = load_checkpoint(file)
         check_same(file, state["settings"], asdict(settings))
         _restore(run, tensors, state)
+    elif settings.start is not None:
+        tensors, _ = load_checkpoint(Path(settings.start))
+        _take_weights(run, tensors)
     return run
 
 
@@ -191,14 +197,19 @@ def _keep(run: _Run, folder: Path, settings: FinderTraining) -> None:
         stream.write(to_json(run.curves, indent=1, sort_keys=True).encode())
 
 
-def _restore(run: _Run, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    def part(name: str) -> dict[str, Tensor]:
-        return {k[len(name) + 1 :]: v for k, v in tensors.items() if k.startswith(name + ".")}
+def _part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {k[len(name) + 1 :]: v for k, v in tensors.items() if k.startswith(name + ".")}
 
-    run.network.load_state_dict(part("network"))
-    run.average.load_state_dict(part("average"))
+
+def _take_weights(run: _Run, tensors: dict[str, Tensor]) -> None:
+    for name, network in (("network", run.network), ("average", run.average)):
+        network.load_state_dict(_part(tensors, name))
+
+
+def _restore(run: _Run, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    _take_weights(run, tensors)
     values: dict[int, dict[str, Tensor]] = {}
-    for key, value in part("optimiser").items():
+    for key, value in _part(tensors, "optimiser").items():
         number, _, name = key.partition(".")
         values.setdefault(int(number), {})[name] = value
     whole = run.optimiser.state_dict()
@@ -278,7 +289,7 @@ def _go_through(
 ) -> tuple[NDArray[np.float32], float]:
     """Learn from a chunk; return how wrong each page was, and the mean loss."""
     maps, wanted = _prepared(pages, settings, place)
-    if run.steps == 0:
+    if run.steps == 0 and settings.start is None:
         run.network.begin(maps[: settings.batch])
         run.average.load_state_dict(run.network.state_dict())
     wrong = np.zeros(len(pages), np.float32)

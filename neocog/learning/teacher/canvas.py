@@ -24,6 +24,7 @@ _CELL = 4  # pixels of a cell of the map of what is taken
 _LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
 _GROWN = {"/": (1.0, 1.5), ",": (1.0, 2.6), ".": (1.0, 1.0), "-": (0.5, 1.4)}
 _BARS = 0.25  # of the ones, written as one straight stroke
+_UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
     return Hand(
         pool=pool,
         scans=scans,
-        slant=float(rng.normal(0, 0.15)),
+        slant=float(rng.normal(0, 0.15) if rng.random() < _UPRIGHT else rng.uniform(-0.4, 0.9)),
         turn=float(rng.normal(0, 0.05)),
         wide=float(np.exp(rng.normal(0, 0.16))),
         unsteady=float(rng.uniform(0.02, 0.1)),
@@ -148,7 +149,8 @@ class Canvas:
         return float(off.mean()) > max(_LEAST_STEP, _LEAST_OVER_TEXTURE * float(place.std()))
 
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
-              angle: float = 0.0, *, left: bool = False) -> Box | None:  # fmt: skip
+              angle: float = 0.0, *, left: bool = False,
+              bars: float = _BARS) -> Box | None:  # fmt: skip
         """Write a digit whose middle is at (x, y); return its box, or None where none was written.
 
         Parameters
@@ -161,6 +163,8 @@ class Canvas:
             Of the line that it stands on, in radians.
         left : bool
             Whether x is where the digit begins instead.
+        bars : float
+            Share of the ones that are one straight stroke.
         """
         rng = self.rng
         if len(hand.scans) and high < 130:
@@ -171,7 +175,7 @@ class Canvas:
         else:
             index = self._one_of(hand.pool, self.bank.labels, label)
             points, cuts = self.bank.strokes(index)
-            if self.bank.labels[index] == 1 and rng.random() < _BARS:
+            if self.bank.labels[index] == 1 and rng.random() < bars:
                 points, cuts = _bar(rng), [0, 3]
             lines = self._placed(points, cuts, x, y, high, hand, angle)
             if left:

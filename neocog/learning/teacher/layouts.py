@@ -1,13 +1,15 @@
 """Where digits stand: lines, scattered, one large, forms with boxes, amounts and dates, sums."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import cv2
 import numpy as np
 
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
-from neocog.learning.teacher.pen import Pen, ink
+from neocog.learning.teacher.paper import fine_pattern
+from neocog.learning.teacher.pen import Pen, ink, rounded
 
 FORMATS = """
     ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
@@ -19,6 +21,13 @@ FORMATS = """
 """.split()
 """What amounts, dates, times and sums look like; # is a digit."""
 
+AMOUNTS = """
+    ### #### ##### ###### ####### #.### ##.### ###.### #.###.### ##,## #00 #000 ##00 #0000 ##000
+    #00000 #.000 ##.000 ##.#00 ###.000 #.000.000 ##0.000 #0.000 ##00= #.000= *##.000* -##.###- #####.-
+    =##.###= #000.- ###.###= //##.### ##.###// =#.#00= *###.###*
+""".split()
+"""What is written into the field of a cheque's amount."""
+
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Layout = Callable[[Canvas, Hand, Pen, float], None]
@@ -26,21 +35,26 @@ Layout = Callable[[Canvas, Hand, Pen, float], None]
 
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
                pen: Pen, *, gap: float, angle: float = 0.0,
-               restless: float = 0.05) -> float:  # fmt: skip
+               restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
     """Write characters from (x, y) on, y the middle of the line; return where it ends.
 
     Parameters
     ----------
     text : str
-        ``#`` is a digit of any kind, a space is a gap; the rest are signs and letters.
+        ``#`` is a digit of any kind, 0 a zero, a space is a gap; the rest are signs and letters.
     gap : float
         Between two marks, as a share of the height; below 0 they touch.
     restless : float
         Standard deviation of heights and rows, as a share of the height.
+    joined : float
+        Probability that strokes join some of the digits.
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)
-    joined = rng.random() < _JOINED
+    joins = rng.random() < joined
+    quick = rng.random() < joined  # small flat zeros, strokes that end far out
+    zero, flat = (rng.uniform(0.4, 1.0), rng.uniform(0.9, 1.9)) if quick else (1.0, 1.0)
+    low = rng.uniform(-0.3, 1.0)
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -49,10 +63,17 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
         level = y + slope * (x - begin) + rng.normal(0, restless * high)
         if x > canvas.side + high:
             break
-        if letter == "#":
-            box = canvas.digit(None, x, level, own, hand, pen, angle, left=True)
+        if letter in "#0":
+            tool = hand
+            if letter == "0" and quick:
+                tool = replace(hand, wide=hand.wide * flat, scans=hand.scans[:0])
+                level, own = level + 0.5 * low * (1 - zero) * own, own * zero
+            label = 0 if letter == "0" else None
+            box = canvas.digit(label, x, level, own, tool, pen, angle, left=True)
             wide = box[2] if box else 0.0
-            if joined and box and rng.random() < 0.5:
+            if quick and box and rng.random() < 0.12:
+                _flourish(canvas, box, own, pen)
+            if joins and box and rng.random() < 0.5:
                 _join(canvas, box, own, pen)
         else:
             wide = canvas.shape(letter, x, level, own, hand, pen, angle, letter="#" not in text)
@@ -72,6 +93,19 @@ def _join(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
     canvas.lay(cover, left, top, pen.contrast)
 
 
+def _flourish(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
+    """A stroke that goes on far beyond the digit, from its top to the right or from its foot."""
+    rng = canvas.rng
+    x, y, wide, tall = box
+    up = rng.random() < 0.7
+    begin = np.array([x + 0.8 * wide, y + 0.1 * tall] if up else [x + 0.3 * wide, y + 0.9 * tall])
+    way = np.array([rng.uniform(0.3, 1.3), rng.uniform(-0.7, 0.2)]) * (1 if up else -1) * high
+    middle = begin + way / 2 + rng.normal(0, 0.12 * high, 2)
+    lines = [rounded(np.array([begin, middle, begin + way], np.float32), 2)]
+    cover, left, top = ink(lines, max(pen.width * high, 0.4), pen, rng)
+    canvas.lay(cover, left, top, pen.contrast)
+
+
 def _gap(canvas: Canvas) -> float:
     """Space between digits: most stand apart, some nearly touch, some do."""
     rng = canvas.rng
@@ -83,9 +117,10 @@ def _gap(canvas: Canvas) -> float:
 def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Lines of numbers, at times with words and signs between them."""
     rng, side = canvas.rng, canvas.side
-    angle = rng.normal(0, 0.03) if rng.random() < 0.7 else rng.normal(0, 0.22)
+    kind = rng.random()
+    angle = rng.normal(0, 0.03 if kind < 0.7 else 0.22) if kind < 0.92 else rng.uniform(-0.8, 0.8)
     gap, restless = _gap(canvas), rng.uniform(0.02, 0.12)
-    words, formats = rng.random() < 0.2, rng.random() < 0.4
+    words, formats = rng.random() < 0.2, rng.random() < 0.5
     y = rng.uniform(0.3, 1.2) * high + (rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0)
     for _ in range(int(rng.integers(1, 9))):
         if y - 0.3 * high > side:
@@ -106,6 +141,28 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             if rng.random() < 0.35:
                 break
         y += high * rng.uniform(1.15, 2.4)
+
+
+def amount(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
+    """One line across a patterned field, quickly written: most digits touch, many are joined."""
+    rng, side = canvas.rng, canvas.side
+    text, gap = str(rng.choice(AMOUNTS)), rng.uniform(-0.25, 0.15)
+    high = float(np.clip(high, 14, max(18, 1.8 * side / len(text))))
+    fine_pattern(canvas.image, rng)
+    angle = rng.normal(0, 0.05)
+    if rng.random() < 0.4:
+        hand = replace(hand, slant=float(rng.uniform(0.1, 1.0)), scans=hand.scans[:0])
+    y = side * rng.uniform(0.3, 0.7)
+    x = max(0.0, side / 2 - 0.35 * high * len(text)) * rng.uniform(0.2, 1)
+    x = write_line(canvas, text, (x, y), high, hand, pen, gap=gap, angle=angle, joined=0.5,
+                   restless=rng.uniform(0.02, 0.2))  # fmt: skip
+    if rng.random() < 0.4:  # dashes and flourishes behind it, so that nothing can be added
+        at = np.array([x, y]) + high * rng.uniform([0, -0.4], [0.4, 0.4])
+        count = int(rng.integers(2, 6))
+        step = high * np.stack([rng.uniform(0.1, 0.6, count), rng.normal(0, 0.25, count)], axis=1)
+        path = rounded((at + np.cumsum(step, axis=0)).astype(np.float32), int(rng.integers(0, 3)))
+        cover, left, top = ink([path], max(pen.width * high, 0.4), pen, rng)
+        canvas.lay(cover, left, top, pen.contrast)
 
 
 def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -129,15 +186,16 @@ def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
-    """One digit, or two, over most of the picture."""
+    """One digit, or two, of any size; mostly the picture is cut around it."""
     rng, side = canvas.rng, canvas.side
-    own = float(np.clip(high, 0.25 * side, 0.85 * side))
+    own = float(np.clip(high, 12, 0.85 * side))
     x, y = np.clip(rng.normal(0.5, 0.12, 2), 0.2, 0.8) * side
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         own *= 0.6
         write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
     else:
-        canvas.digit(1 if rng.random() < 0.2 else None, x, y, own, hand, pen)
+        one = rng.random() < 0.3
+        canvas.digit(1 if one else None, x, y, own, hand, pen, bars=0.5)
 
 
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -255,7 +313,7 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
 def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Words by hand or in a typeface, no digits."""
     rng, side = canvas.rng, canvas.side
-    printed = canvas.bank.faces > 0 and rng.random() < 0.55
+    printed = canvas.bank.faces > 0 and rng.random() < 0.45
     cursive = rng.random() < 0.4
     high = min(max(high, 11 if printed else 16), side / 3)
     face = int(rng.integers(canvas.bank.faces)) if printed else 0
@@ -288,11 +346,12 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.33),
-    "scattered": (scattered, 0.17),
-    "single": (single, 0.08),
-    "forms": (forms, 0.19),
-    "letters": (letters, 0.13),
-    "nothing": (nothing, 0.1),
+    "lines": (lines, 0.24),
+    "amount": (amount, 0.14),
+    "scattered": (scattered, 0.12),
+    "single": (single, 0.1),
+    "forms": (forms, 0.15),
+    "letters": (letters, 0.17),
+    "nothing": (nothing, 0.08),
 }
 """Each layout and the share of pages that have it."""

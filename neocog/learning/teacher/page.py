@@ -23,7 +23,8 @@ SMALLEST, LARGEST = 10.0, 215.0
 
 _FADED = 14  # grey levels between ink and paper below which nobody sees a mark
 _SMALLEST_PICTURE = 40  # pixels of a side
-_TIGHT = 0.35  # of the pictures that are cut, just around what is written
+_CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28: a part is shown
+_TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what is written
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 
 
@@ -160,13 +161,13 @@ def _cut(
 
     The finder reads large pictures much reduced, and people photograph one digit in a strip.
     """
-    if rng.random() > (0.6 if style.layout == "single" else 0.28):
+    if rng.random() > _CUT.get(style.layout, 0.28):
         return 0, 0, side, side
     long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
     short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
     wide, high = (long, short) if rng.random() < 0.5 else (short, long)
     x, y = rng.uniform(0, side, 2)
-    if marks and rng.random() < _TIGHT:
+    if marks and rng.random() < _TIGHT.get(style.layout, 0.35):
         boxes = np.array([mark[1:] for mark in marks])
         low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
         x, y = (low + high_edge) / 2

@@ -22,7 +22,7 @@ def blank_paper(side: int, rng: Rng) -> Image:
     if kind < 0.12:
         _flecks(image, rng)
     elif kind < 0.28:
-        _pattern(image, rng)
+        fine_pattern(image, rng)
     return image
 
 
@@ -39,8 +39,8 @@ def _flecks(image: Image, rng: Rng) -> None:
         cv2.polylines(image, [points.astype(np.int32)], False, level, 1, cv2.LINE_AA)
 
 
-def _pattern(image: Image, rng: Rng) -> None:
-    """Waves of security paper, or a weave."""
+def fine_pattern(image: Image, rng: Rng) -> None:
+    """Print the waves of security paper, or a weave."""
     side = len(image)
     line = np.arange(side, dtype=np.float32)
     fx, fy = rng.uniform(0.05, 0.9, 2)

@@ -1,0 +1,209 @@
+"""Writes a model's card from measurements: accuracy, confusion, robustness, risk and coverage.
+
+    python -m experiments.accuracy.cards DATA models/*.safetensors [--device cuda]
+        [--reports DIR] [--jobs N]
+
+DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is
+going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
+its id stay the same, and so does what the card holds of learning and of thresholds. A file that
+lacks them gets --name, --recipe, --learned-from and --command (the command that makes it again).
+With --reports each model's report goes to DIR/NAME. --parts digits or --parts pictures measures one
+half and keeps the other, if it was measured on the same model: for a machine that has a GPU but no
+pictures, say. The tables of docs/models.md are made from results/models.json, where rows of models
+that are not measured stay (--output).
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from experiments.harness.record import write_results
+from experiments.harness.spread import spread
+from experiments.learning.ship import LEARNED_FROM, write_sums
+from neocog.batch.reader import Reader
+from neocog.evaluation.report import Sets, find_sets, measure, write
+from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
+from neocog.network.registry import SUMS, find_model
+
+RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
+LARGEST = 4 * 2**20
+#: What the card calls the sets.
+_SETS = {"mnist": "test", "usps": "usps", "sklearn": "sklearn"}
+_PICTURES = ("n", "n_digits", "cer", "exact")
+_ABOUT = ("model", "date", "neocog", "device", "precision", "min_p")
+#: Entries of the card that each half of the measurements fills.
+PARTS = {
+    "digits": ("accuracy", "forced", "confusion", "risk_coverage", "calibration",
+               "fixed_on_validation", "robustness", "marks"),
+    "pictures": ("pictures",),
+}  # fmt: skip
+
+
+def measured(facts: dict[str, Any]) -> dict[str, Any]:
+    """The part of a card that comes from a report."""
+    digits = facts["digits"]
+    about = {key: facts[key] for key in _ABOUT}
+    card: dict[str, Any] = {"measured": {part: about for part in PARTS if facts[part]}}
+    if facts["pictures"]:
+        card["pictures"] = {
+            name: {key: own[key] for key in _PICTURES} for name, own in facts["pictures"].items()
+        }
+    if not digits:
+        return card
+    card["accuracy"] = {_SETS[name]: own["accuracy"] for name, own in digits.items()}
+    card["forced"] = {_SETS[name]: own["forced"] for name, own in digits.items()}
+    if facts["validation"]:
+        card["accuracy"]["validation"] = facts["validation"]["accuracy"]
+    if "mnist" in digits:
+        test = digits["mnist"]
+        card["confusion"] = test["confusion"]
+        card["risk_coverage"] = [_row(row) for row in test["error_at_coverage"]]
+        card["calibration"] = {key: round(test[key], 6) for key in ("ece", "aurc")}
+    card["fixed_on_validation"] = [
+        {"wanted": row["wanted"], **_row(row["test"]), "marks": round(row["marks"], 5)}
+        for row in facts["fixed_on_validation"]
+        if row["fixed_at"] == "coverage"
+    ]
+    if facts["corruptions"]:
+        own = facts["corruptions"]
+        means = {name: round(mean, 5) for name, mean in own["means"].items()}
+        card["robustness"] = {**means, "mean": round(own["mean"], 5)}
+    if facts["marks"]:
+        marks = facts["marks"]
+        card["marks"] = {"n": marks["n"], "read_as_digits": round(marks["read_as_digits"], 5)}
+    return card
+
+
+def with_measured(card: dict[str, Any], model: str, new: dict[str, Any]) -> dict[str, Any]:
+    """A card with new measurements; old ones stay if they are of this model and not made anew."""
+    before = card.get("measured", {})
+    kept = {
+        part: about
+        for part, about in before.items()
+        if part in PARTS and part not in new["measured"] and about.get("model") == model
+    }
+    stale = {key for part, keys in PARTS.items() if part not in kept for key in keys}
+    rest = {key: value for key, value in card.items() if key not in stale}
+    return {**rest, **new, "measured": {**kept, **new["measured"]}}
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    return {"p": row["threshold"], "coverage": round(row["coverage"], 6),
+            "error": round(row["risk"], 6), "wrong": row["wrong"]}  # fmt: skip
+
+
+def result(model: Model, size: int) -> dict[str, Any]:
+    """A row of the result file, from a card."""
+    card = model.card
+    row: dict[str, Any] = {
+        "model": model.id,
+        "name": model.name,
+        "planes": "/".join(map(str, (len(model.s[0].reference), *model.planes))),
+        "bytes": size,
+        "size": f"{size / 2**20:.2f} MiB",
+        **{name: card.get("accuracy", {}).get(own) for name, own in _SETS.items()},
+        "corruptions": card.get("robustness", {}).get("mean"),
+        "marks": card.get("marks", {}).get("read_as_digits"),
+        "robustness": card.get("robustness", {}),
+        "risk_coverage": card.get("risk_coverage", []),
+        "fixed": card.get("fixed_on_validation", []),
+        "confusion": card.get("confusion", []),
+        "measured": card["measured"],
+    }
+    for name, own in card.get("pictures", {}).items():
+        row |= {f"{name}_{key}": own[key] for key in ("cer", "exact")}
+    return row
+
+
+def write_card(
+    path: Path,
+    sets: Sets,
+    *,
+    device: str = "auto",
+    precision: Precision = "fp16",
+    limit: int | None = None,
+    about: dict[str, str] | None = None,
+    name: str | None = None,
+    reports: Path | None = None,
+) -> Model:
+    """Measure a model file as it is going to be shipped, and write it with its card.
+
+    ``about`` holds what the card says of the making; what is not among it stays as it is.
+    """
+    old = load_model(path)
+    named = replace(old, name=name or old.name)
+    shipped = from_bytes(to_bytes(named, precision=precision), source=str(path))
+    report = measure(Reader(shipped, device=device), sets, limit=limit)
+    if reports is not None:
+        write(report, reports / shipped.name)
+    card = {"data": LEARNED_FROM, **shipped.card, **(about or {})}
+    card = with_measured(card, shipped.id, measured(report.facts))
+    saved = replace(shipped, card=card).save(path, precision=precision)
+    if path.stat().st_size > LARGEST:
+        print(f"{path}: {path.stat().st_size} bytes, more than {LARGEST}", file=sys.stderr)
+    return saved
+
+
+def _row_of(path: Path, **how: Any) -> dict[str, Any]:
+    """Write a model's card; its row of the result file."""
+    return result(write_card(path, **how), path.stat().st_size)
+
+
+def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with those of other models that a result file holds already."""
+    kept = json.loads(path.read_text())["rows"] if path.is_file() else []
+    new = {row["name"]: row for row in rows}
+    together = {row["name"]: row for row in kept} | new
+    return [together[name] for name in sorted(together)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+", help="model files, or names of shipped ones")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
+    parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
+    parser.add_argument("--reports", type=Path)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--jobs", type=int, default=1, help="models that are measured at a time")
+    parser.add_argument("--name", help="the model's name from now on")
+    for option in ("recipe", "learned-from", "command"):
+        parser.add_argument(f"--{option}", help="what the card says of it")
+    args = parser.parse_args()
+    given = {"recipe": args.recipe, "data": args.learned_from, "command": args.command}
+    sets = find_sets(args.data, limit=args.limit)
+    if "digits" not in args.parts:
+        sets = replace(sets, digits={}, validation=None)
+    if "pictures" not in args.parts:
+        sets = replace(sets, pictures={})
+    for name, why in sets.missing.items():
+        print(f"{name}: {why}", file=sys.stderr)
+    work = partial(_row_of, sets=sets, device=args.device, precision=args.precision,
+                   limit=args.limit, name=args.name, reports=args.reports,
+                   about={key: words for key, words in given.items() if words})  # fmt: skip
+    rows = []
+    paths = [find_model(named) for named in args.models]
+    for row in spread(work, paths, args.jobs):
+        rows.append(row)
+        print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)
+    for folder in {path.parent for path in paths if (path.parent / SUMS).is_file()}:
+        write_sums(folder)
+    write_results(args.output, merged(args.output, rows), columns={"model": "model"},
+                  gpu=args.device.startswith("cuda"), limit=args.limit,
+                  command="python -m experiments.accuracy.cards DATA models/*.safetensors"
+                          + f" --device {args.device}" * (args.device != "auto")
+                          + f" --limit {args.limit}" * bool(args.limit))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""How models read digits by hands of many countries, each a set that nothing was learned from.
+
+    python -m experiments.accuracy.hands DATA neocog neocog-small fukushima -o RESULT
+
+DATA holds mnist/, hands/free (of which the writers kept apart are read) and, as far as wanted,
+hands/measure and usps/. ``--validation`` reads only what may decide something: the digits kept
+apart of each set that is learned from, and marks held back. Digits stand on their own: no digit is
+the answer at odds of 300 to 1 only, and then a wrong one. --what says what these models are
+("ships", "before", "seed"): tables are made by it. Rows of other models stay in the file.
+"""
+
+import argparse
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.harness.record import write_results
+from experiments.harness.spread import spread
+from experiments.learning.ship import LEARNED
+from neocog.errors import InputError, UsageError
+from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
+from neocog.learning.datasets import Digits, open_digits
+from neocog.learning.negatives import negatives
+from neocog.learning.recipes import score
+from neocog.network.arrays import module_of_device
+from neocog.network.decision import answers
+from neocog.network.model import Model, load_model
+from neocog.network.odds import of_lone_digits
+
+MARKS, SEED = 1000, 33
+REFUSED = 0.005  # share of validation digits refused where marks are counted
+
+COLUMNS = {"model": "model", "set": "set", "digits": "digits", "right": "right",
+           "refused": "refused", "confused": "most frequent mistakes"}  # fmt: skip
+FORMATS = {"right": ".2%", "refused": ".2%"}
+
+
+def kept_apart(data: Path) -> dict[str, Digits]:
+    """Digits of writers that are not learned from, by set."""
+    return {
+        f"{Path(name).name}, kept apart": open_digits(data / name, split="validation")
+        for name in LEARNED
+        if (data / name).is_dir()
+    }
+
+
+def only_measured(data: Path) -> dict[str, Digits]:
+    """Sets that nothing is learned from and that decide nothing."""
+    sets = {"mnist, test": open_digits(data / "mnist", split="test")}
+    folders = sorted((data / "hands" / "measure").glob("*"))
+    sets |= {folder.name: open_digits(folder, split="test") for folder in folders}
+    if (data / "usps").is_dir():
+        sets["usps"] = open_digits(data / "usps", split="train")
+    try:
+        sets["sklearn"] = open_digits("sklearn")
+    except (InputError, UsageError) as error:
+        print(error, file=sys.stderr)
+    return sets
+
+
+def read(model: Model, images: np.ndarray, xp: Any) -> Any:
+    """Answers to digits on their own."""
+    return of_lone_digits(answers(score(model, images, xp), temperature=model.temperature), model)
+
+
+def measure(name: str, *, sets: dict[str, Digits], marks: np.ndarray, gpu: bool) -> Any:
+    """Rows of one model, and the share of marks that pass."""
+    model, xp = load_model(name), module_of_device("cuda" if gpu else "cpu")
+    rows, apart = [], []
+    for key, digits in sets.items():
+        found = read(model, digits.images, xp)
+        confusion = confusion_of(digits.labels, found.label)
+        rows.append({
+            "model": model.id, "set": key, "digits": len(digits),
+            "right": float(np.trace(confusion)) / len(digits),
+            "refused": float(confusion[:, NO_ANSWER].mean() * 10 / len(digits)),
+            "confused": leading(confusion),
+        })  # fmt: skip
+        if key.endswith("kept apart"):
+            apart.append(np.where(found.label < 0, 0, found.p))
+    passed = read(model, marks, xp) if len(marks) else None
+    if passed is None or not apart:
+        return rows, None
+    p = float(np.quantile(np.concatenate(apart), REFUSED, method="higher"))
+    return rows, float(((passed.label >= 0) & (passed.p >= p)).mean())
+
+
+def merged(path: Path, rows: list[dict[str, Any]], passed: dict[str, Any]) -> Any:
+    """Rows and shares of marks with those of other models that a result file holds already."""
+    old = json.loads(path.read_text()) if path.is_file() else {"rows": [], "passed": {}}
+    kept = [row for row in old["rows"] if row["model"] not in passed]
+    return kept + rows, old["passed"] | passed
+
+
+def leading(confusion: np.ndarray, count: int = 3) -> str:
+    """The mistakes that happen most often, the digit written first."""
+    wrong = confusion[:, :NO_ANSWER] * (1 - np.eye(10, dtype=np.int64))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:count]
+    pairs = [(int(i) // 10, int(i) % 10, int(wrong.flat[i])) for i in order]
+    return ", ".join(f"{a} as {b}: {n}" for a, b, n in pairs if n)
+
+
+def main() -> None:
+    """Parse, read, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--what", default="ships", choices=("ships", "before", "seed"))
+    parser.add_argument("--validation", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
+    parser.add_argument("--jobs", type=int, default=1, help="models at a time, on a CPU")
+    args = parser.parse_args()
+    apart = kept_apart(args.data)
+    sets = apart if args.validation else apart | only_measured(args.data)
+    sets = {name: digits[: args.limit] for name, digits in sets.items()}
+    first = next(iter(apart.values()))
+    marks, _, _ = negatives(min(MARKS, args.limit or MARKS), first.images, first.labels,
+                            seed=SEED, held=True)  # fmt: skip
+    work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
+    rows, passed = [], {}
+    for own, marks_passed in spread(work, args.models, args.jobs):
+        rows += [row | {"what": args.what} for row in own]
+        passed[own[0]["model"]] = marks_passed
+        for row in own:
+            print(f"{row['model']:30} {row['set']:24} {row['digits']:6} right {row['right']:.2%}  "
+                  f"refused {row['refused']:.2%}  {row['confused']}", flush=True)  # fmt: skip
+        kept = [row["right"] for row in own if row["set"].endswith("kept apart")]
+        print(f"{own[0]['model']:30} mean of those kept apart {np.mean(kept):.3%}, marks that pass "
+              f"{marks_passed:.2%}", flush=True)  # fmt: skip
+    rows, passed = merged(args.output, rows, passed)
+    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, passed=passed, gpu=args.gpu)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Measures rejection: errors against coverage, and how many marks that are no digits get one.
+
+    python -m experiments.accuracy.reject DATA -o RESULT [MODEL ...] [--gpu]
+
+DATA holds mnist/. Thresholds come from the table in a model's card, that is from the validation
+digits alone: the highest one that answers 99 % of them, and the highest one that answers 99.65 %.
+Errors and question marks are counted on MNIST's test digits, marks among 2 000 of kinds and fonts
+that nothing was learned from (``neocog/learning/marks/held.py``; matplotlib's fonts are wanted),
+made with pieces of validation digits. --quick reads a tenth.
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.harness.record import write_results
+from experiments.harness.spread import spread
+from neocog.errors import UsageError
+from neocog.learning.calibrate import RiskRow, risk_row, threshold_of
+from neocog.learning.datasets import Digits, open_digits
+from neocog.learning.marks.held import font_files
+from neocog.learning.negatives import negatives
+from neocog.learning.recipes import score
+from neocog.network.arrays import module_of_device
+from neocog.network.decision import Answers, answers
+from neocog.network.engine import cores
+from neocog.network.model import Model, load_model
+from neocog.network.odds import of_lone_digits
+
+MARKS = 2000
+SEED = 31
+SURE = 0.99  # coverage at which errors are counted
+MOST = 0.9965  # coverage at which marks are counted: with it at most 0.5 % of digits may go
+
+COLUMNS = {
+    "model": "model",
+    "p": "threshold at 99 %",
+    "coverage": "test digits answered",
+    "errors": "wrong",
+    "risk": "wrong of those answered",
+    "p_marks": "threshold at 99.65 %",
+    "refused": "test digits refused",
+    "accuracy": "right of all",
+    "passed": "marks that get a digit",
+    "passed_open": "without clouds",
+}
+FORMATS = {"p": ".5f", "coverage": ".2%", "risk": ".3%", "p_marks": ".5f", "refused": ".2%",
+           "accuracy": ".2%", "passed": ".1%", "passed_open": ".1%"}  # fmt: skip
+
+
+def threshold(model: Model, coverage: float) -> float:
+    """The highest threshold of a card's table that answers so many validation digits."""
+    rows = tuple(RiskRow(**row) for row in model.card.get("rejection", {}).get("table", []))
+    if not rows:
+        raise UsageError(
+            f"{model.id}: no table of thresholds; make it with python -m experiments.learning.ship"
+        )
+    return threshold_of(rows, coverage)
+
+
+def read(model: Model, images: np.ndarray, xp: Any) -> Answers:
+    found = answers(score(model, images, xp), temperature=model.temperature)
+    return of_lone_digits(found, model)
+
+
+def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, gpu: bool) -> Any:
+    """One row of the table, and the share of each kind that passes."""
+    model, xp = load_model(name), module_of_device("cuda" if gpu else "cpu")
+    found, other = read(model, digits.images, xp), read(model, marks, xp)
+    labels = digits.labels.astype(np.int64)
+    sure: RiskRow = risk_row(threshold(model, SURE), found, labels)
+    most = risk_row(threshold(model, MOST), found, labels, other)
+    passed = (other.label >= 0) & (other.p >= most.p)
+    row = {
+        "model": model.id, "p": sure.p, "coverage": sure.coverage, "errors": sure.errors,
+        "risk": sure.errors / max(sure.answered, 1), "p_marks": most.p,
+        "refused": 1 - most.coverage, "accuracy": (most.answered - most.errors) / len(labels),
+        "passed": float(passed.mean()), "passed_open": float(passed[kinds != "cloud"].mean()),
+    }  # fmt: skip
+    return row, {str(kind): float(passed[kinds == kind].mean()) for kind in np.unique(kinds)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="*", default=["neocog", "neocog-small"])
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--jobs", type=int, default=cores(), help="models at a time, on a CPU")
+    args = parser.parse_args()
+    if not font_files():
+        raise SystemExit("matplotlib's fonts are held back to measure with: install matplotlib")
+    digits = open_digits(args.data / "mnist", split="test")
+    kept = open_digits(args.data / "mnist", split="validation")
+    count = MARKS // 10 if args.quick else MARKS
+    digits = digits[:: 10 if args.quick else 1]
+    marks, kind, names = negatives(
+        count, kept.images, kept.labels.astype(np.int64), seed=SEED, held=True
+    )
+    work = partial(measure, digits=digits, marks=marks, kinds=np.array(names)[kind], gpu=args.gpu)
+    rows, by_kind = [], []
+    for row, kinds in spread(work, args.models, 1 if args.gpu else args.jobs):
+        rows.append(row)
+        by_kind.append({"model": row["model"], **kinds})
+        print(row, kinds, flush=True)
+    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, kinds=by_kind,
+                  marks=count)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

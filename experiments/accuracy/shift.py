@@ -1,0 +1,178 @@
+"""Measures how much a shift of the digit costs: models, and LeNets of similar size beside them.
+
+    python -m experiments.accuracy.shift DATA -o RESULT [--models neocog]
+        [--shifts 4 8] [--limit 1000] [--lenet-device cuda] [--no-lenet]
+
+DATA holds mnist/. The picture is shifted in the plane of U0, 65 x 65, in eight directions; what
+leaves the plane is lost, paper comes in. Everyone sees the same shifted picture, the LeNets at half
+its resolution (32 x 32, LeNet-5's own field). The LeNets learn from MNIST's first 55 000 training
+digits: once as they are, once with the changes that fine-tuning uses (shifts of up to 8 pixels
+among them). They need PyTorch; a GPU takes a minute for each.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+import numpy as np
+
+from experiments.harness.record import write_results
+from neocog.learning.datasets import Digits, open_digits
+from neocog.network.decision import Decision
+from neocog.network.engine import AnyEngine, Layers, Shares, one_blas_thread, open_engine
+from neocog.network.model import Model, load_model
+from neocog.network.u0 import u0_from_digits
+
+#: rows and columns of each direction
+DIRECTIONS = {
+    "up": (-1, 0), "up right": (-1, 1), "right": (0, 1), "down right": (1, 1),
+    "down": (1, 0), "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
+}  # fmt: skip
+COLUMNS = {
+    "network": "network", "parameters": "parameters", "changed": "learned from digits",
+    "shift": "shift, pixels of 65", "unshifted": "not shifted", "mean": "mean of 8 directions",
+    "worst": "worst", "direction": "to", "drop": "worst drop, points",
+}  # fmt: skip
+FORMATS = {"parameters": ",", "unshifted": ".2%", "mean": ".2%", "worst": ".2%", "drop": ".2f"}
+_AT_ONCE = 256  # pictures that an engine takes at a time
+
+Reading = Callable[[np.ndarray, int, int], np.ndarray]
+"""Labels of digits (N, 28, 28) that are shifted by so many rows and columns of U0."""
+
+
+def parameters(model: Model) -> int:
+    """Numbers that a neocognitron has learned or was given."""
+    arrays = [array for layer in model.s for array in (layer.reference, layer.c)]
+    return sum(array.size for array in (*arrays, *model.blurs))
+
+
+def shifted(pictures: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Pictures (N, H, W) moved down and right by whole pixels; 0 comes in."""
+    out = np.zeros_like(pictures)
+    high, wide = pictures.shape[1:]
+    to_r, to_c = (
+        slice(max(rows, 0), high + min(rows, 0)),
+        slice(max(columns, 0), wide + min(columns, 0)),
+    )
+    from_r = slice(max(-rows, 0), high + min(-rows, 0))
+    from_c = slice(max(-columns, 0), wide + min(-columns, 0))
+    out[:, to_r, to_c] = pictures[:, from_r, from_c]
+    return out
+
+
+def of_engine(engine: AnyEngine) -> Reading:
+    """What a model reads on its engine.
+
+    On the CPU the layers are taken as the engine takes them; elsewhere the engine is asked for
+    its maps, of which only US4 is used.
+    """
+    decide = Decision(engine.model)
+    layers, shares = Layers(engine.model), Shares()
+
+    def us4(u0: np.ndarray) -> np.ndarray:
+        if engine.device == "cpu":
+            return np.concatenate(shares.map(layers, shares.cut(u0)))
+        return np.ascontiguousarray(engine.maps(u0)["US4"].transpose(0, 2, 3, 1))
+
+    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        u0 = shifted(u0_from_digits(digits), rows, columns)
+        with one_blas_thread():
+            parts = [decide(us4(u0[i : i + _AT_ONCE])).label for i in range(0, len(u0), _AT_ONCE)]
+        return np.concatenate(parts)
+
+    return read
+
+
+def of_lenet(network: Any, device: str) -> Reading:
+    """What a LeNet reads."""
+    from experiments.accuracy.lenet import labels_of
+
+    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
+        return labels_of(network, shifted(u0_from_digits(digits), rows, columns), device=device)
+
+    return read
+
+
+def measure(read: Reading, digits: Digits, shifts: list[int]) -> list[dict[str, Any]]:
+    """One row for each shift: accuracy by direction, mean, worst."""
+    right = float((read(digits.images, 0, 0) == digits.labels).mean())
+    rows = []
+    for shift in shifts:
+        by = {name: float((read(digits.images, shift * r, shift * c) == digits.labels).mean())
+              for name, (r, c) in DIRECTIONS.items()}  # fmt: skip
+        worst = min(by, key=by.__getitem__)
+        rows.append({"shift": shift, "unshifted": right, "mean": float(np.mean(list(by.values()))),
+                     "worst": by[worst], "direction": worst, "drop": 100 * (right - by[worst]),
+                     "by_direction": by})  # fmt: skip
+    return rows
+
+
+def lost(digits: Digits, shift: int) -> dict[str, float]:
+    """Share of digits that lose more than a hundredth of their ink beyond U0, by direction."""
+    u0 = u0_from_digits(digits.images)
+    ink = u0.sum(axis=(1, 2))
+    return {name: float((shifted(u0, shift * r, shift * c).sum(axis=(1, 2)) < 0.99 * ink).mean())
+            for name, (r, c) in DIRECTIONS.items()}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--models", nargs="+", default=["neocog"])
+    parser.add_argument("--device", default="cpu", help="of the models")
+    parser.add_argument("--lenet-device", help="cpu or cuda [default: cuda if it is there]")
+    parser.add_argument("--shifts", nargs="+", type=int, default=[4, 8])
+    parser.add_argument("--limit", type=int, help="test digits, evenly spread [default: all]")
+    parser.add_argument("--epochs", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=100, help="at most for each LeNet")
+    parser.add_argument("--changes", nargs="*", default=["none", "scans"])
+    parser.add_argument("--no-lenet", action="store_true")
+    args = parser.parse_args()
+    digits = open_digits(args.data / "mnist", split="test")
+    if args.limit:
+        from neocog.evaluation.measures import spread
+
+        digits = spread(digits, args.limit)
+    table: list[dict[str, Any]] = []
+
+    def keep(about: dict[str, Any], read: Reading) -> None:
+        for row in measure(read, digits, args.shifts):
+            table.append(about | row)
+            print({k: v for k, v in table[-1].items() if k != "by_direction"}, flush=True)
+
+    sizes: dict[str, int] = {}
+    for name in args.models:
+        model = load_model(name)
+        sizes[name] = parameters(model)
+        learned = model.card.get("finetuning")
+        about = {"network": model.id, "parameters": sizes[name],
+                 "changed": "changed" if learned else "as they are"}  # fmt: skip
+        keep(about, of_engine(open_engine(model, device=args.device)))
+    if not args.no_lenet:
+        import torch
+
+        from experiments.accuracy.lenet import as_large_as, learn
+
+        device = args.lenet_device or ("cuda" if torch.cuda.is_available() else "cpu")
+        learning = open_digits(args.data / "mnist", split="learning")
+        for size in dict.fromkeys(sizes.values()):
+            for how in args.changes:
+                network = as_large_as(size)
+                spent = learn(network, learning.images, learning.labels, how=how,
+                              epochs=args.epochs, seconds=args.seconds, device=device)  # fmt: skip
+                about = {"network": "LeNet", "parameters": network.parameters_held, **spent,
+                         "changed": "as they are" if how == "none" else "changed"}  # fmt: skip
+                keep(about, of_lenet(network, device))
+    write_results(args.output, table, columns=COLUMNS, formats=FORMATS,
+                  gpu=args.device.startswith("cuda"), digits=len(digits),
+                  lost={str(s): lost(digits, s) for s in args.shifts})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Archives that attack their reader: bombs of every packer, members that overlap or lead out."""
+
+import bz2
+import gzip
+import io
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from experiments.attacks.pictures import Case, whole, zeros
+
+_BLOCK = 2**21  # bytes that one chunk of LZMA2 stands for at most
+_PACKERS = {"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress}
+
+
+def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:
+    """Yield so many archives of three pictures, each kind in turn, with bits flipped or cut off."""
+    random = np.random.default_rng(seed)
+    kinds = {"zip": zip_of([(f"{name}.png", whole("PNG")) for name in "abc"])}
+    plain = tar_of([(f"{name}.png", whole("PNG")) for name in "abc"])
+    kinds |= {kind: pack(plain) for kind, pack in _PACKERS.items()}
+    for number in range(count):
+        kind = list(kinds)[number % len(kinds)]
+        data = bytearray(kinds[kind])
+        if random.random() < 0.3:
+            del data[random.integers(1, len(data)) :]
+        for _ in range(random.integers(0, 6)):
+            data[random.integers(len(data))] ^= 1 << random.integers(8)
+        yield f"{number:04}.{kind}", bytes(data)
+
+
+def hostile() -> Iterator[Case]:
+    """Yield archives that were made to do harm; each has a picture or something like one."""
+    picture = whole("PNG")
+    yield "overlap.zip", _overlapping(20_000)
+    yield "ratio.zip", zip_of([("a.png", picture)], deflated={"b.png": 2**28})
+    yield "many.zip", zip_of([(f"{number}.png", b"") for number in range(5_000)])
+    yield (
+        "lies.zip",
+        zip_of([("a.png", picture)]).replace(
+            struct.pack("<I", len(picture)), struct.pack("<I", 2**32 - 2)
+        ),
+    )
+    yield "inner.zip", zip_of([("a.zip", zip_of([("a.png", picture)])), ("b.png", picture)])
+    yield "names.zip", zip_of([(name, picture) for name in hostile_names()])
+    yield "names.tar", tar_of([(name, picture) for name in hostile_names()])
+    yield "links.tar", _links(picture)
+    yield "holes.tar", _holes()
+    yield "long.tar.gz", gzip.compress(_long_names(2**27), 1)
+    header = _tar_header("a.png", 2**33)
+    yield "bomb.tar.gz", gzip.compress(header) + 40 * gzip.compress(bytes(2**26), 1)
+    yield "bomb.tar.bz2", bz2.compress(header) + 40 * bz2.compress(bytes(2**26), 9)
+    yield "bomb.tar.xz", xz_bomb(header, 2**31)
+    yield "skip.tar.xz", xz_bomb(_tar_header("notes.txt", 2**33), 2**31)
+
+
+def hostile_names() -> list[str]:
+    """Names that lead elsewhere, that a terminal obeys, or that a spreadsheet calculates."""
+    return ["../up.png", "/etc/root.png", "a/../../b.png", "..\\up.png", "C:\\a.png",
+            "\x1b]0;x\x07.png", "\x1b[2J.png", "line\nend.png", "\u202egnp.png", "=cmd().png",
+            "+1.png", "-o.png", "@list.png", "\x9b31m.png", "\u2066a\u2069.png", "'a'.png",
+            "$(id).png", "a;b.png", "%s%n.png", "x" * 250 + ".png"]  # fmt: skip
+
+
+def zip_of(members: list[tuple[str, bytes]], deflated: dict[str, int] | None = None) -> bytes:
+    """A zip archive of some members, and of others that are so many zeros."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in members:
+            archive.writestr(zipfile.ZipInfo(name), data)
+        for name, count in (deflated or {}).items():
+            with archive.open(name, "w", force_zip64=True) as member:
+                for _ in range(count >> 20):
+                    member.write(bytes(2**20))
+    return stream.getvalue()
+
+
+def tar_of(members: list[tuple[str, bytes]]) -> bytes:
+    """A tar archive of some members."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in members:
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def _tar_header(name: str, size: int) -> bytes:
+    about = tarfile.TarInfo(name)
+    about.size = size
+    return about.tobuf(tarfile.GNU_FORMAT)
+
+
+def _overlapping(count: int) -> bytes:
+    """So many names for one member that unpacks to 5 MB."""
+    packed, name = zeros(5_000_000, -15), b"0.png"
+    crc = zlib.crc32(bytes(5_000_000))
+    sizes = struct.pack("<III", crc, len(packed), 5_000_000)
+    local = b"PK\3\4" + struct.pack("<5H", 20, 0, 8, 0, 33) + sizes
+    local += struct.pack("<2H", len(name), 0) + name + packed
+    entries = []
+    for number in range(count):
+        own = b"%d.png" % number
+        entries.append(b"PK\1\2" + struct.pack("<6H", 20, 20, 0, 8, 0, 33) + sizes
+                       + struct.pack("<5H2I", len(own), 0, 0, 0, 0, 0, 0) + own)  # fmt: skip
+    directory = b"".join(entries)
+    end = struct.pack("<4H2IH", 0, 0, count, count, len(directory), len(local), 0)
+    return local + directory + b"PK\5\6" + end
+
+
+def _links(picture: bytes) -> bytes:
+    """Members that are links to files outside, pipes and devices, with names of pictures."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE):
+            for target in ("/etc/passwd", "../../a.png", "self.png"):
+                about = tarfile.TarInfo(f"self{kind.decode()}.png")
+                about.type, about.linkname = kind, target
+                archive.addfile(about)
+        about = tarfile.TarInfo("a.png")
+        about.size = len(picture)
+        archive.addfile(about, io.BytesIO(picture))
+    return stream.getvalue()
+
+
+def _holes() -> bytes:
+    """A member that is a hole of 8 GiB but for its last bytes."""
+    about = tarfile.TarInfo("a.png")
+    about.size, about.type = 512, tarfile.GNUTYPE_SPARSE
+    head = bytearray(about.tobuf(tarfile.GNU_FORMAT))
+    head[386:410] = b"%011o\0%011o\0" % (2**33 - 513, 512)
+    head[483:495] = b"%011o\0" % (2**33 - 1)
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head) + b"x" * 512 + bytes(1024)
+
+
+def _long_names(size: int) -> bytes:
+    about = tarfile.TarInfo("././@LongLink")
+    about.size, about.type = size, tarfile.GNUTYPE_LONGNAME
+    return about.tobuf(tarfile.GNU_FORMAT) + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
+
+
+def xz_bomb(head: bytes, count: int) -> bytes:
+    """An .xz file of ``head`` and so many zeros whose dictionary is as large as all of it.
+
+    A chunk that stands for 2 MiB of zeros is there again and again; each but the first only
+    resets the state, so that the decoder has to keep everything.
+    """
+
+    def chunks(data: bytes) -> bytes:
+        filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 2**22}]
+        return lzma.compress(data, lzma.FORMAT_RAW, filters=filters)[:-1]
+
+    again = bytearray(chunks(bytes(_BLOCK)))
+    again[0] = again[0] & 0x1F | 0xC0
+    packed = chunks(head) + bytes(again) * (count // _BLOCK) + b"\0"
+    dictionary = bytes([0, 0x21, 1, 38, 0, 0, 0])  # one filter, LZMA2, a dictionary of 2 GiB
+    block = bytes([len(dictionary) // 4 + 1]) + dictionary
+    block += struct.pack("<I", zlib.crc32(block))
+    flags = b"\0\0"  # no check
+    index = (
+        b"\0\1" + _number(len(block) + len(packed)) + _number(len(head) + count // _BLOCK * _BLOCK)
+    )
+    index += bytes(-len(index) % 4)
+    index += struct.pack("<I", zlib.crc32(index))
+    foot = struct.pack("<I", len(index) // 4 - 1) + flags
+    head = b"\xfd7zXZ\0" + flags + struct.pack("<I", zlib.crc32(flags))
+    packed += bytes(-len(packed) % 4)
+    return head + block + packed + index + struct.pack("<I", zlib.crc32(foot)) + foot + b"YZ"
+
+
+def _number(value: int) -> bytes:
+    """A number as .xz files hold it: seven bits a byte."""
+    data = bytearray()
+    while value >= 0x80:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])

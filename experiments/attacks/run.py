@@ -1,0 +1,192 @@
+"""Attacks the commands with made files, names, surroundings and signals, and counts what held.
+
+    python -m experiments.attacks.run [-o RESULT] [--seed 0] [--kinds KIND ...]
+
+Everything is made from the seed; nothing real is needed. What must hold of every run is told in
+``watch.py``, what is promised in docs/security.md. Exit code 1 if anything did not
+hold.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from experiments.attacks import archives as attack_archives
+from experiments.attacks import models as attack_models
+from experiments.attacks import pictures as attack_pictures
+from experiments.attacks import streams as attack_streams
+from experiments.attacks import surroundings as attack_surroundings
+from experiments.attacks.pictures import Case
+from experiments.attacks.watch import Outcome, one_record_each, watched
+from experiments.harness.record import write_results
+from tests.support import tiny_model
+
+RESULTS = Path(__file__).resolve().parent / "results" / "attacks.json"
+Attack = Callable[[Path, str], Outcome]
+
+
+def written(folder: Path, cases: Iterable[Case]) -> list[str]:
+    """Write files, and return their paths."""
+    folder.mkdir()
+    paths = []
+    for name, data in cases:
+        (folder / name).write_bytes(data)
+        paths.append(str(folder / name))
+    return paths
+
+
+def pictures(
+    folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float
+) -> Outcome:
+    """Pictures in one folder, read by one command."""
+    outcome = Outcome(kind)
+    paths = written(folder / "pictures", cases)
+    done = watched(["read", str(folder / "pictures"), "--model", model, "--format", "jsonl",
+                    "--workers", "2"], folder, limit=limit)  # fmt: skip
+    broken = one_record_each(paths, done.out)
+    outcome.add(done, len(paths), broken)
+    return outcome
+
+
+def few(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float) -> Outcome:
+    """Each picture read by a command of its own, as most people do."""
+    outcome = Outcome(kind)
+    for path in written(folder / "few", cases):
+        done = watched(["read", path, "--model", model, "--format", "jsonl"], folder,
+                       name=Path(path).name, limit=limit)  # fmt: skip
+        outcome.add(done, 1, one_record_each([path], done.out))
+    return outcome
+
+
+def archives(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float,
+             together: bool) -> Outcome:  # fmt: skip
+    """Archives, named one by one or all together."""
+    outcome = Outcome(kind)
+    paths = written(folder / "archives", cases)
+    for own in [paths] if together else [[path] for path in paths]:
+        done = watched(["read", *own, "--model", model, "--format", "jsonl"], folder,
+                       name="" if together else Path(own[0]).name, limit=limit)  # fmt: skip
+        broken = [f"{Path(path).name} has no record" for path in own if path not in done.out]
+        outcome.add(done, len(own), broken)
+    return outcome
+
+
+def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
+    """Model files, verified by one command; shipped files with a bit flipped."""
+    outcome = Outcome("model files")
+    paths = written(folder / "models", [*attack_models.damaged(count, seed=seed),
+                                        *attack_models.hostile()])  # fmt: skip
+    done = watched(["models", "verify", *paths], folder, name="verify")
+    lines = done.out.splitlines()
+    told = [line for line in lines if line.startswith(("ok ", "broken "))]
+    broken = [] if len(told) == len(lines) == len(paths) else ["not one line for each file"]
+    outcome.add(done, len(paths), broken)
+    whole, sums = Path(model).read_bytes(), []
+    shipped = folder / "shipped"
+    shipped.mkdir()
+    for number in range(count):
+        data = bytearray(whole)
+        data[(number * 7919 + seed) % len(data)] ^= 1 << number % 8
+        (shipped / f"{number}.safetensors").write_bytes(data)
+        sums.append(f"{_digest(whole)}  {number}.safetensors\n")
+    (shipped / "SHA256SUMS").write_text("".join(sums))
+    done = watched(
+        ["models", "verify", *map(str, shipped.glob("*.safetensors"))], folder, name="bits"
+    )
+    missed = count - done.out.count("not as it was shipped")
+    outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
+    return outcome
+
+
+def _digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
+    """Every kind of attack; ``quick`` leaves out what takes longer than a few seconds."""
+    around = attack_surroundings
+    found: dict[str, Attack] = {
+        "pictures": partial(pictures, kind="damaged pictures", limit=60.0,
+                            cases=attack_pictures.damaged(420, seed=seed)),
+        "archives": partial(archives, kind="damaged archives", limit=60.0, together=True,
+                            cases=attack_archives.damaged(60, seed=seed)),
+        "models": partial(models, count=50, seed=seed),
+        "names": around.names,
+    }  # fmt: skip
+    if quick:
+        return found
+    return found | {
+        "picture-bombs": partial(pictures, kind="picture bombs", limit=120.0,
+                                 cases=attack_pictures.bombs()),
+        "few": partial(few, kind="picture bombs, one by one", limit=120.0,
+                       cases=attack_pictures.bombs()),
+        "archive-bombs": partial(archives, kind="archives made to do harm", limit=120.0,
+                                 together=False, cases=attack_archives.hostile()),
+        "lists": around.lists,
+        "folder": around.hostile_folder,
+        "odd": around.odd,
+        "limits": around.limits,
+        "outputs": around.outputs,
+        "kills": around.kills,
+        "live": partial(attack_streams.live, seed=seed),
+    }  # fmt: skip
+
+
+def run(name: str, attack: Attack, model: str) -> Outcome:
+    """Make the files of one kind of attack, and attack."""
+    with tempfile.TemporaryDirectory(prefix=f"attack-{name}-") as folder:
+        return attack(Path(folder), model)
+
+
+def save(path: Path, rows: list[dict[str, object]]) -> None:
+    """Write the rows that there are."""
+    columns = {
+        "kind": "what was tried",
+        "tried": "attacks",
+        "held": "held",
+        "peak_mb": "largest process, MB",
+        "seconds": "seconds",
+    }
+    write_results(path, rows, columns=columns)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    rows = []
+    if args.kinds and args.output.exists():
+        rows = json.loads(args.output.read_text())["rows"]
+    with tempfile.TemporaryDirectory() as place:
+        model = str(Path(place, "tiny.safetensors"))
+        tiny_model().save(model)
+        for name, attack in attacks(args.seed).items():
+            if args.kinds and name not in args.kinds:
+                continue
+            outcome = run(name, attack, model)
+            for line in outcome.broken:
+                print(f"{name}: {line}", flush=True)
+            rows = [row for row in rows if row["kind"] != outcome.kind] + [outcome.row()]
+            save(args.output, rows)
+            print(
+                f"{name}: {outcome.tried} tried, {outcome.held} held, "
+                f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",
+                flush=True,
+            )
+    return 1 if any(row["broken"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,432 @@
+"""Measures reading many pictures: rates and their stages, memory, and that nothing is ever lost.
+
+    python -m experiments.batch.measure DATA -o FILE [--sections NAME ...]
+
+DATA holds mnist/. Sections:
+
+isolated   10 000 digits of MNIST's test set as PNG files: accuracy and rate beside eval and timing
+archive    digits in a zip archive in memory: the rate of a warm run, and which stage takes what
+memory     photo-sized pictures: how far memory grows
+kill       ended by SIGKILL at random moments, resumed: the same records
+malformed  200 malformed files among 200 good ones
+shards     the records of two shares together
+cluster    two actors of a local Ray cluster, one killed, beside one process
+
+Rows of other sections that FILE holds already stay in it. What takes long is done with less by
+``--count`` (digits of archive) and ``--photos``; ``--gpus 1 2 4`` reads the archive on so many.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from experiments.batch.malformed import write_malformed
+from experiments.harness.processes import Memory, end_one
+from experiments.harness.record import machine, write_results
+from neocog.batch.forms import Form
+from neocog.batch.pool import LANES
+from neocog.batch.reader import Reader
+from neocog.batch.request import Request, read_all
+from neocog.batch.run import Tally
+from neocog.batch.tasks import Block
+from neocog.evaluation.evaluate import evaluate_digits
+from neocog.evaluation.timing import measure
+from neocog.learning.datasets import Digits, open_digits
+from neocog.network.engine import cores
+
+COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",
+           "machine": "machine", "model": "model"}  # fmt: skip
+BATCHES = {"cpu": (8, 32), "cuda": (256, 1024, 4096)}
+SHARE_OF_BEST = 0.8  # of the best batch rate that timing measures
+RATE_WANTED = 20_000  # isolated digits a second on an H200 with 16 cores
+GROWTH_WANTED = 300  # MB
+PAGES = 60  # made pages of the sections kill, shards and cluster
+KILLS = 10
+PHOTO = (4000, 3000)
+SHARED = 2000  # bytes of a digit's file and its record, amply
+KINDS = ("plain", "one_digit", "squared", "hand_shadow")
+
+Row = dict[str, Any]
+
+
+class Bench:
+    """What all sections share."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self.args, self.folder = args, folder
+        self.device: str = args.device
+        self.command = [sys.executable, "-m", "neocog", "read", "--model", args.model]
+        self.command += ["--device", args.device]
+        if args.workers is not None:
+            self.command += ["--workers", str(args.workers)]
+        self._reader: Reader | None = None
+        self._pages: Path | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """What reads in this process; it answers however doubtful, as eval does."""
+        if self._reader is None:
+            self._reader = Reader(self.args.model, device=self.device, min_p=0.0)
+        return self._reader
+
+    @property
+    def workers(self) -> int:
+        return cores() if self.args.workers is None else int(self.args.workers)
+
+    def digits(self, split: str) -> Digits:
+        return open_digits(self.args.data / "mnist", split=split)
+
+    def pages(self) -> Path:
+        """A folder of made pages, some of them in a TIFF, one broken."""
+        if self._pages is None:
+            from neocog.learning.pages.write import write_pages
+
+            self._pages = self.folder / "pages"
+            digits = self.digits("validation")
+            write_pages(self._pages, digits, conditions=KINDS, count=PAGES, seed=7)
+            files = sorted(self._pages.glob("*.png"))
+            first, *more = (Image.open(file) for file in files[:4])
+            first.save(self._pages / "pages.tif", save_all=True, append_images=more)
+            files[5].write_bytes(files[5].read_bytes()[:999])
+        return self._pages
+
+    def run(self, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run ``neocog read``."""
+        command = [*self.command, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != code:
+            sys.exit(f"{command}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        return done
+
+
+# --- rates ------------------------------------------------------------------------------------
+
+
+def best_rate(bench: Bench) -> tuple[float, int]:
+    """Digits a second at the best batch size, and that size."""
+    sizes = BATCHES["cpu" if bench.reader.engine.device == "cpu" else "cuda"]
+    rates = {batch: rate_at(bench, batch) for batch in sizes}
+    batch = max(rates, key=lambda n: rates[n])
+    return rates[batch], batch
+
+
+def rate_at(bench: Bench, batch: int) -> float:
+    """Digits a second, as timing measures them."""
+    return 1e3 / measure(bench.reader.engine, batch=batch, seconds=1.0).per_digit()
+
+
+class Watch:
+    """Notes when blocks come: the rate of a run without its start."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.counts: list[int] = []
+
+    def __call__(self, block: Block) -> None:
+        self.times.append(time.perf_counter())
+        self.counts.append(block.inputs)
+
+    @property
+    def rate(self) -> float:
+        """Inputs a second from the first block to the last."""
+        return sum(self.counts[1:]) / max(1e-9, self.times[-1] - self.times[0])
+
+
+def timed(bench: Bench, source: Path, output: Path) -> tuple[Tally, Watch, float, float]:
+    """Read isolated digits; also wall seconds, and processor seconds of this process."""
+    request = Request(
+        (str(source),), Form("jsonl"), str(output), isolated=True, workers=bench.workers
+    )
+    watch, start, spent = Watch(), time.perf_counter(), time.process_time()
+    tally = read_all(request, bench.reader, watch=watch)
+    return tally, watch, time.perf_counter() - start, time.process_time() - spent
+
+
+def isolated(bench: Bench) -> Iterator[Row]:
+    digits = bench.digits("test")
+    folder = bench.folder / "digits"
+    folder.mkdir()
+    for number, digit in enumerate(digits.images):
+        Image.fromarray(digit).save(folder / f"{number:05}.png")
+    best, batch = best_rate(bench)
+    output = bench.folder / "digits.jsonl"
+    tally, watch, wall, _ = timed(bench, folder, output)
+    best = (best + rate_at(bench, batch)) / 2  # the machine may have other work: before and after
+    texts = {}
+    with output.open(encoding="utf-8") as stream:
+        for record in map(json.loads, stream):
+            texts[int(Path(record["source"]).stem)] = max_label(record)
+    found = float(np.mean([texts[n] == label for n, label in enumerate(digits.labels)]))
+    wanted = evaluate_digits(bench.reader.engine, digits, batch=batch).accuracy
+    yield row("isolated", f"accuracy of {len(digits)} PNG files", f"{found:.2%}",
+              f"{wanted:.2%}, as eval", abs(found - wanted) < 5e-5)  # fmt: skip
+    rate = len(digits) / wall
+    yield row("isolated", "digits a second, start and end of workers included", f"{rate:.0f}",
+              f"{SHARE_OF_BEST:.0%} of {best:.0f} (timing, batch {batch})",
+              rate >= SHARE_OF_BEST * best, share=rate / best)  # fmt: skip
+    yield row("isolated", "digits a second once it runs", f"{watch.rate:.0f}", "", None,
+              share=watch.rate / best)  # fmt: skip
+    yield row("isolated", "share of the time that the network was at work",
+              f"{tally.seconds['network'] / wall:.0%}", "", None)  # fmt: skip
+
+
+def max_label(record: Row) -> int:
+    """The label of an isolated digit, -1 where it was rejected."""
+    return int(record["text"]) if record["text"].isdigit() else -1
+
+
+def archive(bench: Bench) -> Iterator[Row]:
+    if len(bench.args.gpus) > 1:
+        yield from on_each(bench)
+        return
+    count: int = bench.args.count
+    gpus = bench.args.gpus[0] if bench.args.gpus else None
+    on = "" if gpus is None else f" on {gpus} GPU{'s' * (gpus > 1)}"
+    place = Path("/dev/shm")
+    if not os.access(place, os.W_OK) or shutil.disk_usage(place).free < SHARED * count:
+        place = bench.folder  # just written, it is in the page cache
+    with tempfile.TemporaryDirectory(dir=place, prefix="neocog-") as name:
+        small, large = Path(name) / "small.zip", Path(name) / "large.zip"
+        write_archive(bench.digits("validation"), small, min(8192, count))
+        write_archive(bench.digits("validation"), large, count)
+        best, batch = best_rate(bench)
+        timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
+        tally, watch, wall, own = timed(bench, large, Path(name) / "large.jsonl")
+    rate, workers = watch.rate, bench.workers
+    yield row("archive", f"digits a second of {count} in a zip, once it runs{on}", f"{rate:.0f}",
+              f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
+              rate=rate, rate_with_start=count / wall, workers=workers, best=best,
+              batch=batch, gpus=gpus)  # fmt: skip
+    threads = LANES * workers
+    busy = {
+        "decode, share of the workers' threads": tally.seconds["decode"] / threads,
+        "records, share of the workers' threads": tally.seconds["write"] / threads,
+        "waiting for the network, share of the workers' threads": tally.seconds["recognise"]
+        / threads,
+        "network, share of its thread": tally.seconds["network"],
+        "output, share of the writing thread": tally.seconds["output"],
+        "processor time of the process that gathers and writes, in cores": own,
+    }
+    for stage, seconds in busy.items():
+        yield row("archive", stage + on, f"{seconds / wall:.0%}", "", None, gpus=gpus)
+
+
+def on_each(bench: Bench) -> Iterator[Row]:
+    """The section on 1, 2, ... GPUs, each in a process that sees no others."""
+    for gpus in bench.args.gpus:
+        output = bench.folder / f"archive{gpus}.json"
+        seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))}
+        words = ["--sections", "archive", "--gpus", gpus, "--count", bench.args.count]
+        words += ["--model", bench.args.model, "--device", "cuda"]
+        if bench.args.workers is not None:
+            words += ["--workers", bench.args.workers]
+        command = [sys.executable, "-m", "experiments.batch.measure", bench.args.data]
+        command += ["-o", output, *words]
+        subprocess.run([*map(str, command)], env=os.environ | seen, check=True)
+        yield from json.loads(output.read_text())["rows"]
+
+
+def write_archive(digits: Digits, path: Path, count: int) -> None:
+    """Pack digits as PNG files, again and again until there are enough."""
+    import io
+
+    files = []
+    for digit in digits.images[:count]:
+        stream = io.BytesIO()
+        Image.fromarray(digit).save(stream, "PNG")
+        files.append(stream.getvalue())
+    with zipfile.ZipFile(path, "w") as packed:
+        for number in range(count):
+            packed.writestr(f"{number:07}.png", files[number % len(files)])
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def watched(bench: Bench, words: list[str | Path]) -> tuple[int, Memory, float]:
+    """Run ``neocog read``; its exit code, its memory, and seconds."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [*bench.command, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    memory = Memory(process.pid)
+    memory.start()
+    code = process.wait()
+    memory.stop()
+    return code, memory, time.perf_counter() - start
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    count: int = bench.args.photos
+    folder = bench.folder / "photos"
+    folder.mkdir()
+    pages = sorted(bench.pages().glob("*.png"))[KINDS.index("one_digit") + 8 :: len(KINDS)]
+    for number, file in enumerate(pages):
+        Image.open(file).convert("RGB").resize(PHOTO).save(folder / f"photo{number}.jpg")
+    photos = sorted(folder.iterdir())
+    for number in range(len(photos), count):
+        os.link(photos[number % len(photos)], folder / f"photo{number}.jpg")
+    code, sizes, wall = watched(bench, [folder, "-o", bench.folder / "photos.jsonl"])
+    begun = max(sizes.samples[: len(sizes.samples) // 10])
+    growth = max(sizes.samples) - begun
+    megapixels = PHOTO[0] * PHOTO[1] / 1e6
+    yield row("memory", f"MB more than in the first tenth, {count} pictures of {megapixels:.0f} "
+              "megapixels", f"{growth:.0f}", f"at most {GROWTH_WANTED}",
+              code == 0 and growth <= GROWTH_WANTED, highest=max(sizes.samples))  # fmt: skip
+    yield row("memory", "pictures a second", f"{count / wall:.1f}", "", None)
+
+
+# --- nothing is lost --------------------------------------------------------------------------
+
+
+def lines(path: Path) -> list[bytes]:
+    return sorted(path.read_bytes().splitlines())
+
+
+def kill(bench: Bench) -> Iterator[Row]:
+    whole, out = bench.folder / "whole.jsonl", bench.folder / "killed.jsonl"
+    bench.run(bench.pages(), "-o", whole, code=1)
+    random = np.random.default_rng(0)
+    kept = []
+    for left in range(KILLS, 0, -1):
+        have = records_in(out)
+        more = int(random.integers(0, max(2, 2 * (PAGES - have) // (left + 1))))
+        process = subprocess.Popen(
+            [*bench.command, str(bench.pages()), "-o", str(out), "--resume"],
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and more and records_in(out) < have + more:
+            time.sleep(0.005)
+        time.sleep(random.uniform(0.0, 0.3))
+        process.kill()
+        process.wait()
+        kept.append(records_in(out))
+    bench.run(bench.pages(), "-o", out, "--resume", code=1)
+    same = lines(out) == lines(whole)
+    yield row("kill", f"{KILLS} times SIGKILL, each resumed: records as of one run",
+              "the same" if same else "others", "the same", same, records=kept)  # fmt: skip
+
+
+def records_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def malformed(bench: Bench) -> Iterator[Row]:
+    folder = bench.folder / "malformed"
+    bad = write_malformed(folder, 200)
+    for number, file in enumerate(sorted(bench.pages().glob("*.png"))[6:56] * 4):
+        os.link(file, folder / f"good{number:03}.png")
+    out = bench.folder / "malformed.jsonl"
+    code, sizes, wall = watched(bench, [folder, "-o", out])
+    records = [json.loads(line) for line in out.read_bytes().splitlines()]
+    failed = {Path(r["source"]).name for r in records if r["error"] is not None}
+    unclear = sorted({r["error"] for r in records if "please report" in (r["error"] or "")})
+    reasons = {re.sub(r" \(\d+ bytes.*", "", r["error"]) for r in records if r["error"]}
+    right = (len(records), failed, code) == (400, bad, 1) and not unclear
+    found = f"{len(records)}; {len(failed)}; {code}"
+    yield row("malformed", "records; errors; exit code", found, "400; 200; 1", right,
+              reasons=sorted(reasons))  # fmt: skip
+    largest = f"{sizes.worst:.0f}"
+    yield row("malformed", "MB of the largest process", largest, "", None, seconds=wall)
+
+
+def shards(bench: Bench) -> Iterator[Row]:
+    whole = bench.folder / "one.jsonl"
+    bench.run(bench.pages(), "-o", whole, code=1)
+    parts = [bench.folder / f"shard{number}.jsonl" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        command = [*bench.command, str(bench.pages()), "-o", str(part), "--shard", f"{number}/2"]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+    same = sorted(lines(parts[0]) + lines(parts[1])) == lines(whole)
+    sizes = " + ".join(str(len(lines(part))) for part in parts)
+    sizes += ", the same" if same else ", others"
+    yield row("shards", "records of two shares together", sizes, "as of one run", same)
+
+
+def cluster(bench: Bench) -> Iterator[Row]:
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        yield row("cluster", "Ray is not installed", "", "", None)
+        return
+    whole, out = bench.folder / "alone.jsonl", bench.folder / "cluster.jsonl"
+    bench.run(bench.pages(), "-o", whole, "--workers", "0", code=1)
+    for killed in (False, True):
+        words = ["--workers", "2", "--ray", "local"]
+        process = subprocess.Popen(
+            [*bench.command, str(bench.pages()), "-o", str(out), *words], stderr=subprocess.DEVNULL
+        )
+        ended = 0
+        while killed and process.poll() is None and not ended:
+            time.sleep(0.05)
+            if records_in(out) > PAGES // 5:
+                ended = end_one(b"ray::Finder")
+        code = process.wait()
+        same = code == 1 and lines(out) == lines(whole)
+        yield row("cluster", "two actors of Ray" + (", one killed" if ended else "") + ": records",
+                  "the same" if same else "others", "as of one process", same)  # fmt: skip
+        out.unlink()
+
+
+SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "isolated": isolated,
+    "archive": archive,
+    "memory": memory,
+    "kill": kill,
+    "malformed": malformed,
+    "shards": shards,
+    "cluster": cluster,
+}
+
+
+def row(section: str, what: str, found: str, wanted: str, met: bool | None, **more: Any) -> Row:
+    out = {"section": section, "what": what, "found": found, "wanted": wanted}
+    return out | {"met": "" if met is None else "yes" if met else "no"} | more
+
+
+def main() -> None:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--model", default="neocog")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--count", type=int, default=200_000)
+    parser.add_argument("--photos", type=int, default=1000)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[])
+    args = parser.parse_args()
+    rows: list[Row] = []
+    if args.output.exists():  # sections that are not measured anew stay
+        before = json.loads(args.output.read_text())["rows"]
+        rows = [found for found in before if found["section"] not in args.sections]
+    with tempfile.TemporaryDirectory(prefix="neocog-") as name:
+        bench = Bench(args, Path(name))
+        gpu = bench.reader.engine.device != "cpu"
+        about = {"machine": machine(gpu), "model": bench.reader.model.id, "cores": cores()}
+        for section in args.sections:
+            for found in SECTIONS[section](bench):
+                rows.append(about | found)
+                print(json.dumps(rows[-1]), flush=True)
+            rows.sort(key=lambda found: list(SECTIONS).index(found["section"]))
+            write_results(args.output, rows, columns=COLUMNS, gpu=gpu)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""Checks and times the network on one GPU, PyTorch beside it in the same run.
+
+    python -m experiments.gpu.measure DATA -o RESULT [SECTION ...] [options]
+
+Sections: ``decisions`` (all MNIST test digits against the CPU engine, which decides as float64
+does), ``errors`` (each step fed with the float64 reference's maps, and the whole pass), ``speed``
+(passes beside PyTorch), ``s`` (versions of the S-layers), ``c`` (C-layers beside PyTorch's ways),
+``start`` (first answer of a new process). All by default. The file is written after every row; a
+section that fails is noted and the next begins.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from experiments.gpu.steps import Run, c_layers, errors, failed, s_versions
+from experiments.harness.record import commit, without_places, write_results
+from experiments.network.gpu import PEERS, compare_on_gpu
+from neocog.network.engine import Engine, cores
+
+COLUMNS = {
+    "model": "model",
+    "batch": "batch",
+    "precision": "precision",
+    "digits": "digits",
+    "neocog": "us a digit",
+    "torch": "PyTorch",
+    "compile": "torch.compile",
+    "ratio": "times as fast as the better",
+    "difference": "largest difference of a score",
+}
+FORMATS = dict.fromkeys(("neocog", "torch", "compile", "ratio"), ".2f") | {"difference": ".1e"}
+
+#: Digits of 10 000 whose decision may change in 16 bits or TF32.
+MAY_CHANGE = 5
+Rows = list[dict[str, Any]]
+
+
+def decisions(run: Run) -> Iterator[dict[str, Any]]:
+    """Decisions of all test digits, those of the CPU engine beside them."""
+    from neocog.cuda.engine import CudaEngine
+    from neocog.learning.datasets import open_digits
+
+    test = open_digits(run.args.data / "mnist", split="test")
+    for name, model in run.models.items():
+        cpu = Engine(model).recognise(test.images, batch=64 * cores())
+        run.say(f"{name}: {len(test)} digits on {cores()} cores")
+        for precision in run.args.precisions:
+            for plan in run.args.plans:
+                engine = CudaEngine(model, device="cuda:0", precision=precision, plan=plan)
+                got = engine.recognise(test.images)
+                changed = np.flatnonzero(got.label != cpu.label)
+                most = 0 if precision == "fp32" else MAY_CHANGE
+                yield {
+                    "model": model.id,
+                    "precision": precision,
+                    "plan": plan,
+                    "digits": len(test),
+                    "same": len(test) - len(changed),
+                    "accuracy": float((got.label == test.labels).mean()),
+                    "score_difference": float(np.abs(got.score - cpu.score).max()),
+                    "largest_margin_changed": float(cpu.margin[changed].max(initial=0.0)),
+                    "passed": len(changed) <= most,
+                }
+
+
+def speed(run: Run) -> Iterator[dict[str, Any]]:
+    """Whole passes by batch, precision and plan, PyTorch beside them."""
+    for batch in run.args.batches:
+        for precision in run.args.precisions:
+            peers = list(run.args.peers)
+            if run.late:
+                peers = [peer for peer in peers if PEERS[peer] is None]
+            try:
+                found = compare_on_gpu(
+                    run.main,
+                    batch=batch,
+                    precision=precision,
+                    plans=run.args.plans,
+                    peers=peers,
+                    rounds=run.args.rounds,
+                    host=batch <= 8,
+                    digits=None if run.args.made else run.digits,
+                    log=run.say,
+                )
+            except Exception as failure:
+                traceback.print_exc()
+                yield failed(failure, run.main, precision, "pass", f"batch {batch}")
+                continue
+            for line in found.lines():
+                run.say("  " + line)
+            facts = found.to_dict()
+            ours = {k: v for k, v in facts["us_per_digit"].items() if k.startswith("neocog")}
+            others = {k: v for k, v in facts["us_per_digit"].items() if k not in ours}
+            best = min(ours, key=lambda name: ours[name], default=None)
+            row = {
+                "model": facts["model"],
+                "batch": batch,
+                "precision": precision,
+                "neocog": ours.get(best),
+                **others,
+                "ratio": min(facts["ratio"].values(), default=None),
+                "plan": best,
+                "difference": facts["difference"].get(best),
+                "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
+                "digits": "made" if run.args.made else "MNIST, test",
+                "ratios": facts["ratio"],
+                "differences": facts["difference"],
+            }
+            yield {**row, **{key: value for key, value in facts.items() if key not in row}}
+
+
+_FIRST = """
+import time
+start = time.perf_counter()
+import sys
+import numpy as np
+from neocog.cuda.engine import CudaEngine
+from neocog.network.model import load_model
+engine = CudaEngine(load_model(sys.argv[1]), device="cuda:0", precision=sys.argv[2])
+ready = time.perf_counter()
+engine.recognise(np.zeros((1, 28, 28), np.uint8))
+print(ready - start, time.perf_counter() - ready)
+"""
+
+
+def start(run: Run) -> Iterator[dict[str, Any]]:
+    """Seconds until a new process has its first answer, builds not there yet and there."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "NEOCOG_CACHE": folder}
+        for cache_state in ("empty", "warm", "warm"):
+            begin = time.perf_counter()
+            words = [sys.executable, "-c", _FIRST, run.args.models[0], "fp16"]
+            found = subprocess.run(
+                words, env=variables, capture_output=True, text=True, check=False, timeout=300
+            )
+            if found.returncode:
+                raise RuntimeError((found.stderr.strip().splitlines() or ["it failed"])[-1])
+            ready, first = map(float, found.stdout.split())
+            yield {
+                "cache": cache_state,
+                "engine_s": ready,
+                "first_answer_s": first,
+                "process_s": time.perf_counter() - begin,
+            }
+
+
+SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
+    "decisions": decisions,
+    "errors": errors,
+    "speed": speed,
+    "s": s_versions,
+    "c": c_layers,
+    "start": start,
+}
+
+
+def show(name: str, rows: Rows) -> None:
+    """Print a section's rows as a table, numbers short."""
+    print(f"\n== {name}: {len(rows)} rows")
+    for row in rows:
+        cells = (f"{key} {_short(value)}" for key, value in row.items() if _wanted(key))
+        print("  " + "  ".join(cells))
+
+
+def _wanted(key: str) -> bool:
+    return key not in {"model", "us", "us_p95", "us_per_digit", "notes", "differences", "digits"}
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def parse() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument(
+        "--models", nargs="+", default=["neocog-small", "neocog", "fukushima"],
+        help="all are checked, the first is timed",
+    )  # fmt: skip
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 1024, 4096])
+    parser.add_argument("--step-batches", nargs="+", type=int, default=[1, 8, 256])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "tf32", "fp16"])
+    parser.add_argument(
+        "--plans", nargs="+", default=["default", "card"], help="the first is shown beside others"
+    )
+    parser.add_argument("--peers", nargs="*", default=["torch", "compile"], choices=list(PEERS))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--compile-until", type=float, default=300.0,
+        help="seconds after which torch.compile takes no further part",
+    )  # fmt: skip
+    parser.add_argument(
+        "--made", action="store_true",
+        help="speed of made digits instead of MNIST's (PyTorch errs too much on those with some "
+        "models in fp16)",
+    )  # fmt: skip
+    args = parser.parse_args()
+    unknown = set(args.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"no section {sorted(unknown)[0]}; choose {', '.join(SECTIONS)}")
+    return args
+
+
+def main() -> None:
+    """Run the sections; write the file after each."""
+    args = parse()
+    run = Run(args)
+    words = without_places(sys.argv[1:])
+    found: dict[str, Any] = {}
+    if args.output.is_file():  # sections of earlier runs stay until they are run again
+        found = json.loads(args.output.read_text()).get("sections", {})
+    done: dict[str, Rows] = {}
+    failures: dict[str, str] = {}
+
+    def write() -> None:
+        write_results(
+            args.output,
+            found.get("speed", {}).get("rows", []),
+            columns=COLUMNS,
+            formats=FORMATS,
+            gpu=True,
+            sections=found,
+            failures=failures,
+        )
+
+    for name in args.sections or SECTIONS:
+        run.say(f"section {name}")
+        rows: Rows = []
+        done[name] = rows
+        found[name] = {"commit": commit(), "options": words, "rows": rows}
+        try:
+            for row in SECTIONS[name](run):
+                rows.append(row)
+                run.say(json.dumps({k: v for k, v in row.items() if _wanted(k)}, default=str))
+                write()
+        except Exception as error:
+            traceback.print_exc()
+            failures[name] = f"{type(error).__name__}: {error}"
+        write()
+    for name, rows in done.items():
+        show(name, rows)
+    for name, failure in failures.items():
+        print(f"section {name} FAILED: {failure}")
+    wrong = [r for rows in done.values() for r in rows if r.get("passed") is False or "failed" in r]
+    if wrong or failures:
+        print(f"{len(wrong)} checks and {len(failures)} sections failed")
+    else:
+        print("all checks passed")
+    sys.exit(1 if wrong or failures else 0)
+
+
+if __name__ == "__main__":
+    main()

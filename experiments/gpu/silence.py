@@ -1,0 +1,50 @@
+"""How many cells of each S-layer hear nothing on real digits, and how many may respond.
+
+python -m experiments.gpu.silence DIGITS [--model neocog-small] [--count 64]
+
+A cell hears nothing if its v is 0. It cannot respond if the bound of ``kernels/s_tensor.cu`` says
+so: sum |a| |u| <= theta v, norms over the planes before, |a| the largest of any plane at each tap.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from neocog.learning.datasets import open_digits
+from neocog.network.engine import Engine
+from neocog.network.layers import s_constants
+from neocog.network.model import load_model
+from neocog.network.registry import find_model
+from neocog.network.u0 import u0_from_digits
+
+
+def main() -> None:
+    """Print the shares of cells, layer by layer, in the first training digits."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("digits", type=Path)
+    parser.add_argument("--model", default="neocog-small")
+    parser.add_argument("--count", type=int, default=64)
+    arguments = parser.parse_args()
+    model = load_model(find_model(arguments.model))
+    digits = open_digits(arguments.digits, split="train").images[: arguments.count]
+    maps = Engine(model).maps(u0_from_digits(digits))
+    for i, (spec, weights) in enumerate(zip(model.spec.s, model.s, strict=True)):
+        before = np.linalg.norm(maps[f"UC{i}" if i else "UG"].astype(np.float64), axis=1)
+        rim = (spec.padding, spec.padding)
+        windows = sliding_window_view(
+            np.pad(before, ((0, 0), rim, rim)), (spec.kernel, spec.kernel), axis=(1, 2)
+        )
+        a, theta, _ = s_constants(weights)
+        v = np.sqrt(np.einsum("bhwyx,yx->bhw", windows**2, weights.c))
+        most = np.einsum("bhwyx,yx->bhw", windows, np.linalg.norm(a, axis=1).max(axis=0))
+        responds = (maps[f"US{i + 1}"] > 0).any(axis=1)
+        print(
+            f"US{i + 1}: of {v.size // len(digits)} cells {(v == 0).mean():.1%} hear nothing, "
+            f"{(most > theta * v).mean():.1%} may respond, {responds.mean():.1%} do"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Which tiling of the tensor-core S-layers is quickest on this GPU: tries those that rank best.
+
+    python -m experiments.gpu.tune OUT.json --digits mnist [--batches 8 128] [--best 24]
+    python -m experiments.gpu.tune OUT.json --ship
+
+Each is checked against float64, on the digits of several blocks, before it is timed. With
+``--ship`` the quickest per layer, precision and batch of OUT.json go into
+``neocog/cuda/tuned.json``, in place of those of the same shape and batch there, and the three best
+of each into ``experiments/gpu/results/tilings.json``. What is in OUT.json stays there.
+"""
+
+import argparse
+import datetime
+import itertools
+import json
+import multiprocessing
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, astuple, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neocog.cuda import tuned
+from neocog.cuda.kernel import Kernel, Launch, Layout
+from neocog.cuda.s_tensor import TensorS, bf16
+from neocog.cuda.steps import layouts
+from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
+from neocog.evaluation.machine import commit
+from neocog.learning.datasets import open_digits
+from neocog.network.engine import Engine, cores
+from neocog.network.layers import s_constants
+from neocog.network.model import Model, load_model
+from neocog.network.registry import find_model
+from neocog.network.u0 import u0_from_digits
+
+_TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
+_LAUNCHES = 20
+RESULTS = Path(__file__).with_name("results") / "tilings.json"
+_ALIKE = 3  # tilings tried that differ in depth and compactness alone
+
+
+def stored(maps: dict[str, Any], step: TensorS, batch: int, xp: Any) -> Any:
+    """Return the layer's real maps as the step reads them, with their silent border."""
+    layout = step.source
+    u = np.zeros(layout.shape(batch), dtype=np.float32)
+    inner = slice(layout.border, layout.border + layout.size)
+    real = maps[step.reads][:batch].transpose(0, 2, 3, 1)
+    u[:, inner, inner, : layout.planes] = real
+    if layout.dtype == "bfloat16":
+        return xp.asarray(bf16(u))
+    return xp.asarray(u.astype(layout.storage))
+
+
+def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
+    """Return the response to maps by the plain equations, float64 (B, out, out, K)."""
+    a, theta, silence = (xp.asarray(x, dtype=xp.float64) for x in s_constants(model.s[layer]))
+    c = xp.asarray(model.s[layer].c, dtype=xp.float64)
+    k, planes = c.shape[0], a.shape[1]
+    u = maps[..., :planes].astype(xp.float64)
+    e, v = 0.0, 0.0
+    for y in range(k):
+        for x in range(k):
+            seen = u[:, y : y + out, x : x + out]
+            e = e + seen @ a[:, :, y, x].T
+            v = v + c[y, x] * (seen * seen).sum(axis=3)
+    v = xp.sqrt(v)[..., None]
+    return xp.maximum(0, e - theta * v) / (v + silence)
+
+
+def timed(launch: Launch, machine: Any) -> float:
+    """Return the microseconds of one launch in a graph of many."""
+    cupy = machine.xp
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        machine.launch(launch)
+        stream.synchronize()
+        stream.begin_capture()
+        for _ in range(_LAUNCHES):
+            machine.launch(launch)
+        graph = stream.end_capture()
+        times = []
+        for _ in range(7):
+            start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(stream)
+            graph.launch(stream)
+            stop.record(stream)
+            stop.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3 / _LAUNCHES)
+    return float(np.median(times[2:]))
+
+
+def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
+    """Return the layouts of a model's maps."""
+    k2, k3, k4 = (len(s.reference) for s in model.s[1:])
+    return layouts(model.spec, (k2, k3, k4), precision)
+
+
+def shape_of(machine: Any, model: Model, layer: int, precision: Any) -> Shape:
+    """Return what a layer asks of the kernel."""
+    return TensorS(machine, model, layer, model_layouts(model, precision), precision).shape
+
+
+def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
+    """Return the tilings that rank best, half of them with ``wgmma``, and the present one."""
+    ranked = sorted(
+        candidates(step.shape, batch, machine.arch),
+        key=lambda t: estimate(step.shape, t, batch, machine.processors),
+    )
+    chosen = [step.tiling(batch)]
+    for wgmma in (False, True):
+        alike: Counter[Tiling] = Counter()
+        for t in ranked:
+            base = replace(t, depth=1, compact=False)
+            if t.wgmma != wgmma or t in chosen:
+                continue
+            if alike[base] < _ALIKE and alike.total() < best // 2:
+                alike[base] += 1
+                chosen.append(t)
+    return chosen
+
+
+def tune(
+    machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any
+) -> Any:
+    """Return the tilings tried with their microseconds, quickest first; ``real`` are maps."""
+    xp = machine.xp
+    lay = model_layouts(model, precision)
+    rows = []
+    step = TensorS(machine, model, layer, lay, precision)
+    shape = step.shape
+    maps = stored(real, step, batch, xp)
+    target = lay[step.writes]
+    # more digits than a block has, from both ends
+    picked = xp.asarray(sorted({*range(min(batch, 21)), *range(max(0, batch - 10), batch)}))
+    truth = expected(model, layer, maps[picked].astype(xp.float32), target.size, xp)
+    for t in promising(machine, step, batch, best):
+        step = TensorS(machine, model, layer, lay, precision, {batch: t})
+        out = xp.full(target.shape(batch), 7, dtype=target.storage)
+        scratch = {n: xp.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
+        (launch,) = step.launches(batch, maps, out, scratch)
+        row: dict[str, Any] = {
+            "tiling": asdict(t),
+            "estimate_us": round(estimate(shape, t, batch, machine.processors) / 1755, 2),
+        }
+        rows.append(row)
+        try:
+            machine.launch(launch)
+            got = out[picked][..., : target.planes].astype(xp.float64)
+            row["error"] = float(xp.abs(got - truth).max() / truth.max())
+            if row["error"] < _TOLERANCE[precision] and bool((out[-1] != 7).any()):
+                row["us"] = round(timed(launch, machine), 3)
+        except Exception as error:  # one that fails must not lose the others
+            row["failed"] = str(error)[:200]
+    return sorted(rows, key=lambda r: r.get("us", 1e9))
+
+
+def precompile(kernels: list[Kernel], arch: int) -> None:
+    """Compile into the cache on all cores."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores(), mp_context=context) as pool:
+        for failure in pool.map(partial(_attempt, arch=arch), kernels, chunksize=4):
+            if failure:
+                print(failure, file=sys.stderr)
+
+
+def _attempt(kernel: Kernel, arch: int) -> str | None:
+    from neocog.cuda.compiler import build
+
+    try:
+        built = build(kernel, arch)
+    except Exception as error:  # the others go on
+        return str(error)[:300]
+    return f"{kernel}: {built.spills} bytes spilled" if built.spills else None
+
+
+def ship(rows: list[Any]) -> None:
+    """Write the quickest tilings where the package finds them, and the three best as results."""
+    keep(rows)
+    held = tuned.read(TUNED)
+    for row in rows:
+        if "us" in row["tried"][0]:
+            tiling = Tiling(**row["tried"][0]["tiling"])
+            held.append(tuned.row(Shape(*row["shape"]), tiling, batch=row["batch"]))
+    shapes = [field for field in held[0] if field.startswith("shape.")]
+    table = {(*(row[field] for field in shapes), row["batch"]): row for row in held}
+    best = [table[key] for key in sorted(table)]
+    TUNED.write_text(tuned.text(best, "python -m benchmarks.tune OUT.json --ship"))
+
+
+def keep(rows: list[Any]) -> None:
+    """Write the three best of each row in place of those of the same layer in the results."""
+
+    def place(row: Any) -> tuple[Any, ...]:
+        return row["model"], row["layer"], row["precision"], row["batch"]
+
+    held = json.loads(RESULTS.read_text())
+    for row in rows:
+        facts = {key: row[key] for key in ("model", "layer", "precision", "batch")}
+        best = [{**facts, **tried} for tried in row["tried"][:3] if "us" in tried]
+        held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
+        held["tried"] += row.get("count", len(row["tried"]))
+    held["rows"].sort(key=place)
+    held |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit()}
+    lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
+    head = json.dumps(held, indent=1).removesuffix("\n}")
+    RESULTS.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n')
+
+
+def main() -> None:
+    """Tune what the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--digits", type=Path, default=Path("mnist"), help="folder of digits")
+    parser.add_argument("--models", nargs="+", default=["neocog-small"])
+    parser.add_argument("--batches", nargs="+", type=int, default=[8, 128])
+    parser.add_argument("--precisions", nargs="+", default=["fp16", "tf32", "fp32"])
+    parser.add_argument("--layers", nargs="+", type=int, default=[0, 1, 2, 3])
+    parser.add_argument("--best", type=int, default=24)
+    parser.add_argument("--ship", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.ship:
+        ship(json.loads(arguments.out.read_text()))
+        return
+    from neocog.cuda.launcher import Gpu
+
+    machine = Gpu(0, programmatic=False)
+    models = [load_model(find_model(name)) for name in arguments.models]
+    jobs = list(
+        itertools.product(models, arguments.precisions, arguments.batches, arguments.layers)
+    )
+    kernels: list[Kernel] = []
+    for model, precision, batch, layer in jobs:
+        step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
+        kernels += [step.kernel(t) for t in promising(machine, step, batch, arguments.best)]
+    precompile(list(dict.fromkeys(kernels)), machine.arch)
+    digits = open_digits(arguments.digits, split="train").images[: max(arguments.batches)]
+    maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
+    rows: list[Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
+    for model, precision, batch, layer in jobs:
+        tried = tune(machine, model, layer, precision, batch, arguments.best, maps[model.name])
+        rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
+        rows[-1]["shape"] = astuple(shape_of(machine, model, layer, precision))
+        rows[-1]["tried"] = tried
+        print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
+        arguments.out.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

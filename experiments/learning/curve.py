@@ -1,0 +1,172 @@
+"""What each way of learning reaches on MNIST, from 400 to 55 000 digits, without gradients.
+
+    python -m experiments.learning.curve DATA -o RESULT [--gpu] [--parts a,b]
+
+DATA holds mnist/ and usps/. Learning uses the first 55 000 training digits; the last 5 000 set
+the temperatures and decide between settings (part ``sizes``, which never sees the test set).
+Every part runs in a process of its own, all at once with --gpu.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.harness.record import write_results
+from neocog.learning.datasets import open_digits
+from neocog.learning.recipes import RECIPES, Recipe, score, train_family
+from neocog.network.decision import labels_of
+from neocog.network.model import Model
+
+SIZES = (400, 3000, 10_000, 55_000)
+COLUMNS = {
+    "recipe": "recipe",
+    "rule": "read by",
+    "digits": "learned from",
+    "planes": "K2/K3/K4",
+    "bytes_fp16": "bytes (fp16)",
+    "validation": "validation",
+    "test": "MNIST test",
+    "usps": "USPS, unseen",
+    "sklearn": "scikit-learn, unseen",
+}
+SETS = ("validation", "test", "usps", "sklearn")
+FORMATS = dict.fromkeys(SETS, ".2%")
+
+
+def rules(name: str, *wanted: str) -> tuple[Recipe, ...]:
+    """One recipe, read by several rules."""
+    return tuple(replace(RECIPES[name], rule=rule) for rule in wanted)  # type: ignore[arg-type]
+
+
+def sweep(limits: tuple[int, int] | None, *per_label: int) -> tuple[Recipe, ...]:
+    """Compact recipes of several sizes of US4, each read by three rules."""
+    base = replace(RECIPES["neocog"], limits=limits)
+    return tuple(
+        replace(base, per_label=n, rule=rule)
+        for n in per_label
+        for rule in ("strongest", "pairs", "triples")
+    )
+
+
+#: part -> (recipes of one family, digits to learn from, sets to read)
+PARTS: dict[str, list[tuple[tuple[Recipe, ...], tuple[int, ...], tuple[str, ...]]]] = {
+    "every": [(rules("nearest", "strongest", "pairs", "triples"), SIZES, SETS)],
+    "silent": [((RECIPES["silent"],), (3000, 55_000), SETS)],
+    "2003": [((RECIPES["fukushima2003"],), SIZES, SETS)],
+    "delta": [((RECIPES["delta"],), (3000, 55_000), SETS)],
+    "neocog": [((RECIPES["neocog"],), SIZES, SETS)],
+    "small": [((RECIPES["neocog-small"],), SIZES, SETS)],
+    "fukushima": [((RECIPES["fukushima"],), (3000, 55_000), SETS)],
+    "sizes": [
+        (sweep((26, 78), 7, 15, 25, 30), (55_000,), ("validation",)),
+        (sweep((40, 110), 7, 10, 15, 20), (55_000,), ("validation",)),
+        (sweep((60, 160), 8, 10), (55_000,), ("validation",)),
+    ],
+}
+
+
+def read_sets(data: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    """The labelled digits of each set."""
+    where = {
+        "validation": lambda: open_digits(data / "mnist", split="validation"),
+        "test": lambda: open_digits(data / "mnist", split="test"),
+        "usps": lambda: open_digits(data / "usps"),
+        "sklearn": lambda: open_digits("sklearn"),
+    }
+    return {name: where[name]() for name in names}
+
+
+def weights_bytes(model: Model) -> int:
+    """Bytes of the learned weights in fp16."""
+    return 2 * sum(layer.reference.size + layer.c.size for layer in model.s)
+
+
+def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
+    """Learn and read; one row per model."""
+    learning = open_digits(data / "mnist", split="learning")
+    for recipes, sizes, names in PARTS[part]:
+        sets = read_sets(data, tuple({*names, "validation"}))
+        kept = sets["validation"]
+        for n in sizes:
+            start = time.perf_counter()
+            models = train_family(
+                recipes,
+                learning.images[:n],
+                learning.labels[:n],
+                validation=(kept.images, kept.labels),
+                table=False,
+                xp=xp,
+            )
+            for recipe, model in zip(recipes, models, strict=True):
+                row: dict[str, Any] = {
+                    "part": part,
+                    "recipe": recipe.name,
+                    "rule": recipe.rule,
+                    "digits": n,
+                    "planes": "/".join(map(str, model.planes)),
+                    "bytes_fp16": weights_bytes(model),
+                    "per_label": recipe.per_label,
+                    "limits": recipe.limits,
+                    "validation": model.card["validation_accuracy"],
+                    "temperature": model.temperature,
+                }
+                for name in names:
+                    if name != "validation":
+                        found = labels_of(score(model, sets[name].images, xp))
+                        row[name] = round(float(np.mean(found == sets[name].labels)), 5)
+                row["seconds"] = round(time.perf_counter() - start, 1)
+                yield row
+
+
+def main() -> None:
+    """Parse, run, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--gpu", action="store_true", help="learn on CuPy arrays")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.only:
+        if args.gpu:
+            import cupy as xp
+        else:
+            xp = np
+        for row in run_part(args.only, args.data, xp):
+            with args.output.open("a") as stream:
+                stream.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+        return
+    jobs = []
+    for part in args.parts.split(","):
+        rows = args.output.with_suffix(f".{part}.jsonl")
+        rows.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "experiments.learning.curve", str(args.data)]
+        command += ["-o", str(rows), "--only", part]
+        job = subprocess.Popen(command + ["--gpu"] * args.gpu)
+        jobs.append((job, rows))
+        if not args.gpu:
+            job.wait()
+    for job, _ in jobs:
+        job.wait()
+    found = [
+        json.loads(line)
+        for _, rows in jobs
+        if rows.exists()
+        for line in rows.read_text().splitlines()
+    ]
+    write_results(args.output, found, columns=COLUMNS, formats=FORMATS, gpu=args.gpu)
+    for _, rows in jobs:
+        rows.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Learns a guide: a plain convolutional network, on what the neocognitrons learn from.
+
+    python -m experiments.learning.guide DATA -o OUT --sets mnist:5 ... --pools POOLS.npz \
+        --seconds 440 [--cycles 150 300]
+
+Each cycle of the rate leaves OUT/guide-N.safetensors, as good as its validation digits say.
+"""
+
+import argparse
+import copy
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional
+
+from experiments.learning.finetune import mix_of
+from experiments.learning.pools import load_pools
+from neocog.learning.augment import augment
+from neocog.learning.guide import Convolutional, Guide, save_network
+from neocog.learning.lessons import Lessons
+from neocog.learning.settings import PRESETS, Settings, augmentation
+from neocog.network.spec import LABELS
+
+Answer = tuple[list[float], float, float]
+
+
+def measured(network: Convolutional, lessons: Lessons, device: torch.device) -> Answer:
+    """Share right of each set kept apart if a digit must be answered, marks that pass, and loss."""
+    network = copy.deepcopy(network)
+    guide, generator = Guide([network], device), torch.Generator(device=device)
+
+    def shown(pictures: torch.Tensor) -> np.ndarray:
+        parts = [
+            guide(augment(part, PRESETS["none"], generator)).exp().cpu()
+            for part in pictures.split(1000)
+        ]
+        found: np.ndarray = torch.cat(parts).numpy()
+        return found
+
+    p = shown(lessons.shown)
+    right = p[:, :LABELS].argmax(axis=1) == lessons.answers
+    sets = lessons.validation.means(right)
+    least = np.quantile(p[:, :LABELS].max(axis=1), 0.005)
+    passed = float((shown(lessons.held)[:, :LABELS].max(axis=1) >= least).mean())
+    loss = -np.log(np.maximum(p[np.arange(len(p)), lessons.answers], 1e-9)).mean()
+    return [round(100 * s, 2) for s in sets], round(100 * passed, 2), round(float(loss), 5)
+
+
+def cycle(
+    network: Convolutional,
+    lessons: Lessons,
+    args: argparse.Namespace,
+    seconds: float,
+    number: int,
+    first: int,
+) -> tuple[Convolutional, int]:
+    """One cycle of the rate; returns the running mean of the network and the next step."""
+    mean = copy.deepcopy(network).requires_grad_(False)
+    decay = [p for p in network.parameters() if p.ndim > 1]
+    plain = [p for p in network.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.SGD(
+        [{"params": decay, "weight_decay": 1e-4}, {"params": plain, "weight_decay": 0.0}],
+        lr=args.rate, momentum=0.9, nesterov=True,
+    )  # fmt: skip
+    compiled = torch.compile(network) if args.compile else network
+    device, begun, step, told, losses = torch.device(args.device), time.monotonic(), first, 0.0, []
+    while (passed := time.monotonic() - begun) < seconds:
+        part = passed / seconds
+        bend = min(part / 0.05, 0.5 * (1 + math.cos(math.pi * part)))
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * (0.6 if number else 1.0) * max(bend, 0.01)
+        u0, labels = lessons.batch(step)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits = compiled(u0)
+        loss = functional.cross_entropy(logits.float(), labels, label_smoothing=args.smoothing)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        step += 1
+        keep = min(0.998, (1 + step - first) / (10 + step - first))
+        with torch.no_grad():
+            for own, new in ((mean.parameters(), network.parameters()),):
+                torch._foreach_lerp_(list(own), list(new), 1 - keep)
+            for own, new in zip(mean.buffers(), network.buffers(), strict=True):
+                own.lerp_(new, 1 - keep) if own.is_floating_point() else own.copy_(new)
+        if step % 20 == 0:
+            losses.append(float(loss.detach()))
+            if passed - told > 25 or told == 0.0:
+                told = passed
+                print(f"{args.name} {number}: step {step} {passed:.0f} s "
+                      f"loss {np.mean(losses):.4f} {measured(mean, lessons, device)}",
+                      flush=True)  # fmt: skip
+                losses.clear()
+    return mean, step
+
+
+def main() -> int:
+    """Parse, learn each cycle, write its network."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", required=True)
+    parser.add_argument("--pools", type=Path, required=True)
+    parser.add_argument("--cycles", type=float, nargs="+", default=[150.0, 300.0], help="seconds")
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--start", type=Path, help="a network to go on from")
+    parser.add_argument("--least", type=float, default=0.0,
+                        help="percent right of the sets kept apart that a guide needs")  # fmt: skip
+    parser.add_argument("--name", default="guide")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--smoothing", type=float, default=0.0)
+    parser.add_argument("--marks", type=float, default=0.27)
+    parser.add_argument("--variants", type=float, default=0.25)
+    parser.add_argument("--varied", type=float, default=0.5)
+    parser.add_argument("--augmentation", default="scans")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--compile", action="store_true")
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    torch.backends.cudnn.benchmark = True
+    settings = Settings(
+        seed=args.seed, batch=args.batch, marks=args.marks, variants=args.variants,
+        varied=args.varied, augmentation=augmentation(args.augmentation),
+    )  # fmt: skip
+    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    device = torch.device(args.device)
+    pools = load_pools(args.pools)
+    lessons = Lessons(mix, kept, settings, marks=True, device=device, pools=pools)
+    network = Convolutional(LABELS + 1, args.width).to(device)
+    if args.start:
+        network.load_state_dict(load_file(args.start))
+    network = network.to(memory_format=torch.channels_last)
+    step, results = 0, []
+    for number, seconds in enumerate(args.cycles):
+        mean, step = cycle(network, lessons, args, seconds, number, step)
+        results.append((step, *measured(mean, lessons, device)))
+        print(f"{args.name} {number} ends: {results[-1]}", flush=True)
+        good = float(np.mean(results[-1][1])) >= args.least
+        name = f"{args.name}-{number}" + ("" if good else "-too-weak")
+        save_network(mean, args.output / f"{name}.safetensors")
+    (args.output / f"{args.name}.json").write_text(json.dumps(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Makes a model file that ships of one that was learned: fp16, named, thresholds set.
+
+    python -m experiments.learning.ship DATA MODEL.safetensors -o models --name neocog \
+        --command "..."
+
+The temperature and the table of thresholds are set on the digits kept apart of all sets that were
+learned from (DATA/mnist and those of DATA/hands/free), with the numbers that the file holds.
+``accuracy/cards.py`` then measures it. Both write the digests of all model files of the folder
+into its SHA256SUMS, with which ``neocog models verify`` compares.
+"""
+
+import argparse
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from neocog.files import atomic_write
+from neocog.learning.calibrate import calibrated
+from neocog.learning.mix import open_mix
+from neocog.network.arrays import module_of_device
+from neocog.network.model import from_bytes, load_model, to_bytes
+from neocog.network.registry import SUFFIX, SUMS
+
+#: Sets that the shipped models learn from, and how often each is shown.
+LEARNED = {"mnist": 5.0, "hands/free/pendigits": 2.5, "hands/free/swiss": 2.5,
+           "hands/free/bhmsds": 0.6, "hands/free/optdigits": 0.5}  # fmt: skip
+#: What their cards say of these, and whom they thank.
+LEARNED_FROM = (
+    "MNIST (LeCun, Cortes, Burges); Pen-Based Recognition of Handwritten Digits (Alpaydin, "
+    "Alimoglu; UCI, CC BY 4.0); kensanata/numbers (CC0); BHMSDS (wblachowski/bhmsds, MIT); Optical "
+    "Recognition of Handwritten Digits (Alpaydin, Kaynak; UCI, CC BY 4.0). Kept apart for choices "
+    "and thresholds: the last 5 000 training digits of MNIST, the last fifth of the others' writers"
+)
+
+
+def write_sums(folder: Path) -> None:
+    """Write the digests of a folder's model files, as ``sha256sum *.safetensors`` prints them."""
+    with atomic_write(folder / SUMS) as stream:
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            stream.write(f"{digest}  {path.name}\n".encode())
+
+
+def main() -> None:
+    """Parse, round, calibrate, save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--command", required=True, help="what makes the model again")
+    parser.add_argument("--gpu", action="store_true")
+    args = parser.parse_args()
+    model = load_model(args.model)
+    about = {"data": LEARNED_FROM, "command": args.command}
+    named = replace(model, name=args.name, card=model.card | about)
+    rounded = from_bytes(to_bytes(named, precision="fp16"), source=args.name)
+    kept = open_mix([str(args.data / name) for name in LEARNED], split="validation")
+    xp = module_of_device("cuda" if args.gpu else "cpu")
+    path = args.output / f"{args.name}.safetensors"
+    saved = calibrated(rounded, kept, xp=xp).save(path, precision="fp16")
+    write_sums(args.output)
+    print(saved.id, saved.planes, saved.temperature)
+
+
+if __name__ == "__main__":
+    main()

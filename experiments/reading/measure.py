@@ -1,0 +1,312 @@
+"""Measures how pictures are read, and how long that takes: every figure of docs/reading.md.
+
+    python -m experiments.reading.measure DATA -o RESULT [--jobs N] [--every K]
+
+DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
+write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
+`neocog.learning.pages.letters`). What is missing is left out. The reader is the one users have;
+``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
+first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
+tesseract read some of the same pictures where they are installed (``--peers N``, of each set).
+"""
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import cv2
+import numpy as np
+
+from experiments.harness.record import write_results
+from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
+from neocog.batch.reader import Picture, Reader
+from neocog.batch.records import REJECTED, DigitReading, PageReading
+from neocog.learning.finder.boxes import compared, overlaps
+from neocog.network.engine import cores
+from neocog.vision.decode import to_grey
+from neocog.vision.finder import Finding
+
+Row = dict[str, Any]
+COLUMNS = {
+    "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
+    "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "too many",
+    "misread": "misread", "refused": "?", "out_of_order": "out of order",
+    "any": "pictures with any digit", "printed": "printed as digits", "letters": "letters",
+    "signs_kept": "pages without a sign as a digit", "as_upright": "read as upright",
+    "turned": "turned", "left_out": "left out",
+}  # fmt: skip
+
+
+class Guesses(Reader):
+    """Reads what the finder takes its digits for."""
+
+    def recognise(self, lines: Any, *, scale: float = 1.0) -> tuple[DigitReading, ...]:
+        """The finder's guesses, none rejected."""
+        places = [place for line in lines for place in line.digits]
+        boxes = [tuple(round(v / scale) for v in place.box) for place in places]
+        return tuple(DigitReading(str(place.kind), place.score, 0.0, box)
+                     for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
+
+
+# --- what came of it ---------------------------------------------------------------------------
+
+_STATE: dict[str, Any] = {}
+
+
+def prepare(make: Callable[[], Reader], data: Path, threads: int) -> None:
+    if hasattr(os, "sched_setaffinity") and threads > 1:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    cv2.setNumThreads(threads)
+    _STATE.update(reader=make(), data=data)
+
+
+def look(task: Task) -> Row:
+    """Read one picture and compare it with what is written."""
+    one, reader = sample(task, _STATE["data"]), _STATE["reader"]
+    row: Row = {"set": task.set, "kind": task.kind, "name": one.name, "written": one.text}
+    picture: Any = one.picture
+    if task.set == "turned":
+        upright = reader.read(picture)
+        picture = np.ascontiguousarray(np.rot90(picture, -int(task.kind) // 90))
+    reading = reader.read(picture)
+    read = digits_of(reading.text)
+    row |= {"read": read, "turn": reading.turn, "left_out": reading.left_out,
+            "printed": sum(mark.char.isdigit() for mark in reading.digits),
+            "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
+            "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
+    if task.set == "turned":
+        row["as_upright"] = reading.text == upright.text
+    if task.set not in ("letters", "blank"):
+        row |= faults(read, one.text)
+    if one.marks is not None:
+        row |= placed(reading, one.marks)
+    if task.peers:
+        row["peers"] = {name: digits_of(text) for name, text in peers(picture, task).items()}
+    return row
+
+
+def faults(read: str, written: str) -> dict[str, int]:
+    """Count the errors of the cheapest alignment by kind."""
+    cost = np.zeros((len(read) + 1, len(written) + 1), int)
+    cost[:, 0], cost[0] = np.arange(len(read) + 1), np.arange(len(written) + 1)
+    for i, char in enumerate(read):
+        for j, wanted in enumerate(written):
+            least = min(cost[i, j + 1], cost[i + 1, j]) + 1
+            cost[i + 1, j + 1] = min(cost[i, j] + (char != wanted), least)
+    i, j, found = len(read), len(written), Counter[str]()
+    while i or j:
+        if i and j and cost[i, j] == cost[i - 1, j - 1] + (read[i - 1] != written[j - 1]):
+            i, j = i - 1, j - 1
+            kind = "refused" if read[i] == REJECTED else "misread"
+            found[kind] += read[i] != written[j]
+        elif i and cost[i, j] == cost[i - 1, j] + 1:
+            i -= 1
+            found["refused" if read[i] == REJECTED else "extra"] += 1
+        else:
+            j -= 1
+            found["missed"] += 1
+    wrong = int(cost[-1, -1])
+    mixed = wrong > 0 and sorted(read) == sorted(written)
+    return {"wrong": wrong, **+found, **({"out_of_order": 1} if mixed else {})}
+
+
+def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
+    """Count digits that were printed where one stands, elsewhere, and where a sign stands."""
+    printed = [mark.box for mark in reading.digits if mark.char.isdigit()]
+    boxes = np.array(printed, np.float32).reshape(-1, 4)
+    told = Finding(boxes, np.ones(len(boxes), np.float32), np.zeros(len(boxes), np.int64))
+    known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
+    signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
+    alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < 0.4
+    over = overlaps(signs, boxes[alone])[1].max(axis=1, initial=0) > 0.5
+    _, right, false, *_ = compared(told, marks).tolist()
+    return {"found": right, "false": false, "signs_printed": int(over.sum()), "signs": len(signs)}
+
+
+# --- beside others -----------------------------------------------------------------------------
+
+
+@cache
+def rapidocr() -> Any:
+    try:
+        from rapidocr_onnxruntime import RapidOCR
+    except ImportError:
+        return None
+    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
+
+
+def peers(picture: Any, task: Task) -> dict[str, str]:
+    """What other programs read, those that are installed."""
+    pixels = cv2.imread(str(picture)) if isinstance(picture, Path) else picture
+    read: dict[str, str] = {}
+    if rapidocr() is not None:
+        strip = {"use_det": False, "use_cls": False} if task.set == "strings" else {}
+        found, _ = rapidocr()(pixels, **strip)
+        read["rapidocr"] = "".join(line[0] if strip else line[1] for line in found or [])
+    if program := shutil.which("tesseract"):
+        mode = "7" if task.set == "strings" else "6"
+        command = [program, "stdin", "stdout", "--psm", mode]
+        command += ["-c", "tessedit_char_whitelist=0123456789"]
+        _, file = cv2.imencode(".png", pixels)
+        done = subprocess.run(command, input=file.tobytes(), capture_output=True, check=False,
+                              env={**os.environ, "OMP_THREAD_LIMIT": "1"})  # fmt: skip
+        read["tesseract"] = re.sub(r"\D", "", done.stdout.decode())
+    return read
+
+
+# --- sums --------------------------------------------------------------------------------------
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """One row for each kind of each set, and one for all of it."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        for kind in dict.fromkeys(("all", row["kind"])):
+            groups.setdefault((row["set"], kind), []).append(row)
+    kinds = Counter(name for name, _ in groups)
+    return [
+        {"set": name, "kind": kind, **summed(name, some)}
+        for (name, kind), some in groups.items()
+        if kinds[name] > 2 or kind == "all"
+    ]
+
+
+def summed(name: str, some: list[Row]) -> Row:
+    def total(key: str) -> int:
+        return sum(row.get(key, 0) for row in some)
+
+    line: Row = {"pictures": len(some), "left_out": total("left_out"), "printed": total("printed"),
+                 "turned": sum(row["turn"] != 0 for row in some)}  # fmt: skip
+    if name == "letters":
+        line["letters"] = sum(map(str.isalpha, "".join(row["written"] for row in some)))
+        return line
+    if name == "blank":
+        return line | {"any": sum(row["printed"] > 0 for row in some)}
+    digits = max(1, sum(len(row["written"]) for row in some))
+    line |= {"digits": digits, "cer": total("wrong") / digits}
+    line["exact"] = sum(not row["wrong"] for row in some)
+    for key in ("missed", "extra", "misread", "refused", "out_of_order"):
+        line[key] = total(key)
+    if "found" in some[0]:
+        line |= {"recall": total("found") / digits, "false": total("false")}
+        if total("signs"):
+            line["signs_kept"] = sum(not row["signs_printed"] for row in some)
+    if name == "turned":
+        line["as_upright"] = total("as_upright")
+    for peer in sorted({peer for row in some for peer in row.get("peers", ())}):
+        own = [row for row in some if peer in row.get("peers", ())]
+        wrong = [faults(row["peers"][peer], row["written"])["wrong"] for row in own]
+        line |= {f"{peer}_pictures": len(own), f"{peer}_exact": wrong.count(0)}
+        line[f"{peer}_cer"] = sum(wrong) / max(1, sum(len(row["written"]) for row in own))
+    return line
+
+
+def risk(rows: list[Row]) -> list[Row]:
+    """What is left of the errors of strings where "?" is allowed, by the least probability."""
+    some = [row for row in rows if row["set"] == "strings" and row["kind"] == "odd"]
+    out = []
+    for least in (0.0, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995) if some else ():
+        sure = [row["wrong"] > 0 for row in some
+                if row["p"] >= least and row["read"] and REJECTED not in row["read"]]  # fmt: skip
+        out.append({"min_p": least, "strings": len(some), "answered": len(sure),
+                    "wrong": sum(sure), "risk": sum(sure) / max(len(sure), 1)})  # fmt: skip
+    return out
+
+
+def times(data: Path) -> list[Row]:
+    """Milliseconds on two cores, decoding apart, each the better of two; memory at the end."""
+    reader = _STATE["reader"]
+    out: list[Row] = []
+    read: list[tuple[str, Picture]] = []
+    for name, folder, step in (("photographs", "photos", 1), ("strings", "strings", 10)):
+        if (data / folder).is_dir():
+            read += [(name, file) for file in labelled(data / folder).files[::step]]
+    pages = [sample(Task("conditions", kind, 0), data).picture
+             for kind in ("plain", "squared", "fifty_small", "stained", "desk_edge")]  # fmt: skip
+    for wide, high in ((640, 480), (1280, 960), (4000, 3000), (5656, 4242)):
+        for page in pages:
+            large = cv2.resize(np.asarray(page), (wide, high), interpolation=cv2.INTER_CUBIC)
+            read.append((f"page {wide}x{high}", cv2.imencode(".jpg", large)[1].tobytes()))
+    reader.read(np.asarray(pages[0]))  # opens the networks
+    spent: dict[str, list[tuple[float, float]]] = {}
+    for name, picture in read:
+        both = [reader.read(picture).ms for _ in range(2)]
+        best = min((sum(ms.values()) - ms["decode"], ms["decode"]) for ms in both)
+        spent.setdefault(name, []).append(best)
+    for page in pages:
+        grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
+        begin = time.perf_counter()
+        for _ in range(5):
+            reader.find(grey)
+        took = 1e3 * (time.perf_counter() - begin) / 5
+        spent.setdefault("finding in a frame 640x480", []).append((took, 0.0))
+    for name, some in spent.items():
+        ms, decoding = zip(*some, strict=True)
+        figures = {"median_ms": median(ms), "worst_ms": max(ms), "decode_ms": median(decoding)}
+        rounded = {key: round(value, 1) for key, value in figures.items()}
+        out.append({"kind": name, "pictures": len(some), **rounded})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [*out, {"kind": "the process, at the end", "peak_mb": round(peak)}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--model", help="of the digits; the shipped one by default")
+    parser.add_argument("--finder", help="a file of weights; the shipped one by default")
+    parser.add_argument("--alone", action="store_true", help="print the finder's own guesses")
+    default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
+    parser.add_argument("--sets", default=default, help=f"by default {default}")
+    parser.add_argument("--every", type=int, default=1, help="read one picture of so many")
+    parser.add_argument("--peers", type=int, default=0, help="pictures of a set that others read")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
+    args = parser.parse_args()
+    sets = args.sets.split(",")
+    make = partial(Guesses if args.alone else Reader, args.model, device="cpu", finder=args.finder)
+    spawn, timed = get_context("spawn"), []
+    if "time" in sets:
+        sets.remove("time")
+        with ProcessPoolExecutor(1, spawn, prepare, (make, args.data, 2)) as pool:
+            timed = pool.submit(times, args.data).result()
+    todo = list(tasks(args.data, sets, args.every, args.peers))
+    order = np.random.default_rng(SEED).permutation(len(todo))  # slow ones are spread
+    with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, args.data, 1)) as pool:
+        mixed = pool.map(look, [todo[k] for k in order], chunksize=2)
+        rows = [row for _, row in sorted(zip(order, mixed, strict=True), key=lambda one: one[0])]
+    lines = summary(rows)
+    for line in [*timed, *lines]:
+        if line["kind"] in ("all", "even", "odd") or line in timed:
+            values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
+            print(", ".join(f"{key} {value}" for key, value in values))
+    reader = make()
+    others = {key: f"{name} {what}" for name in ("rapidocr", "tesseract")
+              for key, what in ((f"{name}_cer", "error rate"), (f"{name}_exact", "exact"),
+                                (f"{name}_pictures", "pictures"))}  # fmt: skip
+    write_results(
+        args.output, lines, columns=COLUMNS | others, model=reader.model.id,
+        finder=reader.finder.model.id, times=timed, risk=risk(rows),
+        formats={"cer": ".1%", "rapidocr_cer": ".1%", "tesseract_cer": ".1%"},
+        wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
+               or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
