@@ -188,7 +188,7 @@ def ship(rows: list[Any]) -> None:
     shapes = [field for field in held[0] if field.startswith("shape.")]
     table = {(*(row[field] for field in shapes), row["batch"]): row for row in held}
     best = [table[key] for key in sorted(table)]
-    TUNED.write_text(tuned.text(best, "python -m benchmarks.tune OUT.json --ship"))
+    TUNED.write_text(tuned.text(best, "python -m experiments.gpu.tune OUT.json --ship"))
 
 
 def keep(rows: list[Any]) -> None:
