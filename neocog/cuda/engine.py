@@ -32,12 +32,13 @@ _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 class CudaEngine:
     """A model, ready to recognise on one or several GPUs.
 
-    An engine may be used by one thread after another; for threads at once each takes its own.
+    An engine may be used by one thread after another; for threads at once each takes its own. A
+    DeviceError says if the device is not there or cannot be used, a UsageError if precision or plan
+    make no sense there.
 
     Parameters
     ----------
     model : Model
-        What to recognise with.
     device : str
         ``"cuda"``: every GPU, from the first on; ``"cuda:N"``: that one.
     precision : {"fp32", "tf32", "fp16", "bf16"}, optional
@@ -46,13 +47,6 @@ class CudaEngine:
         As :func:`neocog.cuda.plan.parse_plan`.
     programmatic : bool, optional
         As :class:`neocog.cuda.launcher.Gpu`.
-
-    Raises
-    ------
-    DeviceError
-        If the device is not there or cannot be used.
-    UsageError
-        If precision or plan make no sense there.
     """
 
     def __init__(
@@ -178,22 +172,7 @@ class CudaEngine:
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :meth:`neocog.network.engine.Engine.maps`.
 
-        Parameters
-        ----------
-        u0 : array_like, shape (B, 65, 65)
-            Ink 1 on paper 0.
-
-        Returns
-        -------
-        dict
-            ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
-
-        Raises
-        ------
-        InputError
-            If they have another shape or hold what is no number.
-        DeviceError
-            If the device fails.
+        ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
         """
         u = pictures(u0)
         with self._failing(), self._lock:
@@ -210,13 +189,6 @@ class CudaEngine:
         ``total`` is the pass as the device makes it, from upload to download; the stages add up
         to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger than a chunk is
         measured by the chunk and counted as so many chunks.
-
-        Raises
-        ------
-        InputError
-            If the digits have another shape or type.
-        DeviceError
-            If the device fails.
         """
         from neocog.cuda.measure import stage_times
 

@@ -41,23 +41,11 @@ _KEPT = 4  # sizes of pictures whose graphs are kept
 
 
 class Frame:
-    """Arrays and launches for pictures of one size.
+    """Arrays and launches for pictures of one size, (rows, columns).
 
-    Parameters
-    ----------
-    network : FinderNetwork
-    shape : (int, int)
-        Rows and columns of the picture.
-    settings : FinderSettings
-
-    Attributes
-    ----------
-    grey : array of uint8, shape (H, W)
-        The picture on the device.
-    best : array of float32, shape (most + 1, 8)
-        Marks in their order: left, top, width, height, score, and as whole numbers kind, order,
-        whether it is none that a better one overlaps; the last row's kind is how many came.
-    launches : list of Launch
+    ``grey`` is the picture on the device; ``best`` (most + 1, 8) the marks in their order: left,
+    top, width, height, score, and as whole numbers kind, order, whether it is none that a better
+    one overlaps; the last row's kind is how many came.
     """
 
     def __init__(
@@ -149,21 +137,11 @@ def finding(best: NDArray[np.float32]) -> Finding:
 
 
 class CudaFinder:
-    """The finder on one GPU, in halves; sums are float32.
+    """The finder on one GPU (``"cuda"``: the first), in halves; sums are float32.
 
-    Parameters
-    ----------
-    nodes, tensors
-        Of a :class:`neocog.vision.finder_model.FinderModel`.
-    device : str
-        ``"cuda"`` (the first GPU) or ``"cuda:N"``.
-
-    Raises
-    ------
-    DeviceError
-        If the device cannot be used.
-    ModelError
-        If the network has what the kernels do not know.
+    ``nodes`` and ``tensors`` are those of a :class:`neocog.vision.finder_model.FinderModel`. A
+    DeviceError says that the device cannot be used, a ModelError that the network has what the
+    kernels do not know.
     """
 
     def __init__(

@@ -18,16 +18,12 @@ from neocog.jsontext import to_json
 class Tiling:
     """How the cells, planes and window of a layer are dealt to blocks and warps.
 
+    A block computes ``rows`` of cells of ``group`` digits with ``wm``, ``wn``, ``wk`` warps along
+    cells, planes and window, each of which holds ``mt`` x ``nt`` tiles of 16 cells x 8 planes;
+    ``ksplit`` blocks share a window (it divides the kernel's rows).
+
     Attributes
     ----------
-    group, rows : int
-        Digits, and rows of cells of each, that a block computes.
-    wm, wn, wk : int
-        Warps along cells, planes and window.
-    mt, nt : int
-        Tiles of 16 cells x 8 planes that a warp holds.
-    ksplit : int
-        Blocks that share a window; divides the kernel's rows.
     stage : int
         Taps (see :meth:`Shape.taps`) of weights in shared memory at a time.
     chunks : int
@@ -176,12 +172,7 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     """Return the tiling measured for about this batch on a device like this, else the best guess.
 
     Between measured batches the least :func:`estimate` counts, among the tilings measured on
-    either side and the one that ranks best of all.
-
-    Raises
-    ------
-    UsageError
-        If no tiling fits the device's shared memory.
+    either side and the one that ranks best of all. A UsageError if none fits the device.
     """
     measured: dict[int, Tiling] = {}
     if tuned.serves(arch, processors):
