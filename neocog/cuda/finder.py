@@ -149,9 +149,7 @@ class CudaFinder:
     ) -> None:
         self._gpu = gpu(numbers(device)[0])
         self._lock = threading.Lock()
-        self._frames: OrderedDict[tuple[tuple[int, int], FinderSettings], _FrameLane] = (
-            OrderedDict()
-        )
+        self._frames: OrderedDict[_Key, _FrameLane] = OrderedDict()
         with self._at_work():
             self._network = FinderNetwork(self._gpu, nodes, tensors)
 

@@ -21,7 +21,6 @@ Weights = NDArray[np.float32]
 
 FILE = "finder_network.cu"
 ROWS, ACROSS = 4, 16  # places of a tile
-TILE_WORDS = 8
 _WIDEST = 256  # planes of two products whose sums a warp can hold
 _POINTWISE = {"Relu": 1, "Sqrt": 2, "Add": 3, "Mul": 4, "Div": 5, "Concat": 6}
 _COPY = 0
