@@ -43,7 +43,7 @@ def row(shape: Any, tiling: Any, **more: Any) -> dict[str, Any]:
     """Return a row of two dataclasses."""
     parts = {"shape": asdict(shape), "tiling": asdict(tiling)}
     named = {f"{name}.{field}": v for name, own in parts.items() for field, v in own.items()}
-    return {**more, **named}
+    return {**more, **{k: list(v) if isinstance(v, tuple) else v for k, v in named.items()}}
 
 
 def serves(arch: int, processors: int) -> bool:
