@@ -28,12 +28,7 @@ _LINGERS = 5.0  # seconds that a process may take to end once its connection is 
 class ForkServer:
     """The process that others are forked from; it is started when the first is wanted.
 
-    Parameters
-    ----------
-    modules : sequence of str
-        What is loaded before.
-    variables : mapping, optional
-        Of the environment, beside those of this process.
+    ``modules`` are loaded before; ``variables`` are added to the environment.
     """
 
     def __init__(self, *modules: str, variables: Mapping[str, str] | None = None) -> None:
@@ -45,11 +40,7 @@ class ForkServer:
         """Fork a process; return a connection to it, and its number.
 
         It waits for what `pack` gives, to be sent over the connection with ``send_bytes``.
-
-        Raises
-        ------
-        EndedEarly
-            If that cannot be done, though the server was started anew.
+        EndedEarly if that cannot be done, though the server was started anew.
         """
         for again in (True, False):
             try:

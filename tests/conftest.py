@@ -7,6 +7,25 @@ from pathlib import Path
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the whole suite in several processes, each file in one of them.
+
+    A file that is named on the command line, tests for a GPU and the debugger run in this process.
+    """
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 4)
+    if (
+        cores > 1
+        and config.pluginmanager.hasplugin("xdist")
+        and not hasattr(config, "workerinput")  # of a worker
+        and config.option.numprocesses is None
+        and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        and "not gpu" in config.option.markexpr
+        and not config.option.usepdb
+    ):
+        config.option.dist = "loadfile"
+        config.option.tx = ["popen"] * cores
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of the real sets (mnist, usps, photos, strings), named by NEOCOG_DATA."""

@@ -4,12 +4,13 @@ import os
 import re
 import signal
 import time
+from typing import Any
 
-from neocog.batch.forms import Form
+from neocog.batch.formats import Format
 from neocog.batch.worker import MEMORY
 
 
-class Faulty(Form):
+class Faulty(Format):
     """Does to the process that writes a record what the name of the picture says."""
 
     def render(self, reading: object) -> str:
@@ -30,3 +31,22 @@ def _do(name: str) -> None:
         raise KeyboardInterrupt
     if "large" in name:
         bytearray(MEMORY + 2**28)
+
+
+class GpuFinder:
+    """Stands for a finder on a GPU: only the process that made it can find."""
+
+    device, asked = "cuda:0", 0
+
+    def __init__(self, finder: Any) -> None:
+        self.model, self._on_cpu = finder.model, finder
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model}
+
+    def find(self, grey: Any, settings: Any) -> Any:
+        """Find marks, and count the pages."""
+        from neocog.vision.finder import find
+
+        self.asked += 1
+        return find(grey, self._on_cpu, settings)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.batch.device import choose_device, learning_module
-from neocog.batch.overlays import OverlayFolder, StepFolder
+from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.records import PageReading
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
 from tests.support import page, save_page, tiny_model
@@ -185,27 +185,38 @@ def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_device("auto") == "cpu"  # nothing reads on CUDA yet
 
 
+def overlays(folder: Path, *pictures: Path) -> PictureFolder:
+    inputs = [(str(picture), picture.as_posix()) for picture in pictures]
+    return PictureFolder(folder, "--save-overlay", overlay, inputs=inputs)
+
+
 def test_overlays_never_share_a_name(reader: Reader, tmp_path: Path) -> None:
-    folder = OverlayFolder(tmp_path / "seen")
-    for name in ("x", "y"):
+    for name in ("x", "y", "z"):
         (tmp_path / name).mkdir()
-        folder.save(reader.read(save_page(tmp_path / name / "a.png", "12")))
+    pictures = [save_page(tmp_path / name, "12") for name in ("x/a.png", "y/a.png", "z/b.png")]
+    folder = overlays(tmp_path / "seen", *pictures)
+    for picture in pictures:
+        folder.save(reader.read(picture))
     folder.save(PageReading("gone.png", error="missing"))
-    other = f"a-{sha256(str(tmp_path / 'y' / 'a.png').encode()).hexdigest()[:8]}.read.png"
+    both = [f"a-{sha256(str(p).encode()).hexdigest()[:8]}.read.png" for p in pictures[:2]]
     saved = sorted(path.name for path in (tmp_path / "seen").iterdir())
-    assert saved == [other, "a.read.png"]
-    with Image.open(tmp_path / "seen" / "a.read.png") as image:
+    assert saved == [*sorted(both), "b.read.png"]
+    with Image.open(tmp_path / "seen" / "b.read.png") as image:
         assert image.mode == "RGB"
         assert len(image.getcolors(1 << 20) or ()) > 100  # the page, and colour on it
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--save-overlay"):
-        OverlayFolder(tmp_path / "file")
+        overlays(tmp_path / "file")
 
 
 def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
-    folder = StepFolder(tmp_path / "steps", reader)
-    folder.save(reader.read(save_page(tmp_path / "a.png", "12")))
-    folder.save(reader.read(save_page(tmp_path / "b.png", "")))
+    pictures = [
+        save_page(tmp_path / f"{name}.png", text) for name, text in (("a", "12"), ("b", ""))
+    ]
+    inputs = [(str(picture), picture.as_posix()) for picture in pictures]
+    folder = PictureFolder(tmp_path / "steps", "--debug", steps(reader), inputs=inputs)
+    for picture in pictures:
+        folder.save(reader.read(picture))
     saved = sorted(path.name for path in (tmp_path / "steps").iterdir())
     assert saved == [f"{name}-{step}.png" for name in "ab" for step in ("1-boxes", "2-digits")]
     with Image.open(tmp_path / "steps" / "a-2-digits.png") as image:
@@ -216,15 +227,11 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     picture = save_page(tmp_path / "a.png", "12")
     reading = reader.read(picture)
     before = picture.read_bytes()
-    OverlayFolder(tmp_path).save(reading)
+    overlays(tmp_path, picture).save(reading)
     assert picture.read_bytes() == before
     assert (tmp_path / "a.read.png").is_file()
     with pytest.raises(UsageError, match="one of the inputs; give another --save-overlay"):
-        OverlayFolder(tmp_path, sources=[tmp_path / "a.read.png"]).save(reading)
-    step = save_page(tmp_path / "a-2-digits.png", "3")
-    with pytest.raises(UsageError, match="give another --debug"):
-        StepFolder(tmp_path, reader, sources=[picture, step]).save(reading)
-    assert reader.read(step).text == "3"
+        overlays(tmp_path, picture, tmp_path / "a.read.png").save(reading)
 
 
 def test_pages_are_decoded_once_for_their_overlays(
@@ -237,6 +244,6 @@ def test_pages_are_decoded_once_for_their_overlays(
     made, make = [], decode._page
     monkeypatch.setattr(decode, "_page", lambda *a: made.append(a[1]) or make(*a))
     readings = [PageReading(str(tmp_path / "a.tif"), number) for number in range(5)]
-    OverlayFolder(tmp_path / "seen").save(*readings, PageReading("", 5, error="broken"))
+    overlays(tmp_path / "seen").save(*readings, PageReading("", 5, error="broken"))
     assert made == [0, 1, 2, 3, 4]
     assert len(list((tmp_path / "seen").iterdir())) == 5

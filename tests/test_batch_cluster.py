@@ -12,10 +12,10 @@ import pytest
 
 from neocog import Reader
 from neocog.batch.cluster import Cluster
-from neocog.batch.forms import Form
+from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.run import reading
-from neocog.batch.work import Job
+from neocog.batch.tasks import Job
 from neocog.errors import DeviceError, UsageError
 from tests.support import save_page, tiny_model
 
@@ -26,7 +26,7 @@ def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="one at least"):
         Cluster("auto", workers=0)
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
-    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     with pytest.raises(UsageError, match=r"pip install \"neocog\[cluster\]\""):
         Cluster("auto").reading(job, []).__enter__()
 
@@ -38,7 +38,7 @@ def test_a_dead_address_is_told_at_once(address: str, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
     monkeypatch.setattr(sys.modules["ray"], "shutdown", lambda: None, raising=False)
     monkeypatch.setattr("neocog.batch.cluster.os.environ", {})
-    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     with pytest.raises(UsageError, match=r"no cluster there .*refused"):
         Cluster(address.format(port)).reading(job, []).__enter__()
 
@@ -52,7 +52,7 @@ def test_actors_take_nothing_from_the_folder(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(os.path.isabs, sys.path)))
     (tmp_path / "cv2.py").write_text("open('ran', 'w')")
     save_page(tmp_path / "1.png", "1")
-    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     cluster = Cluster("local", device="cpu", workers=1)
     with cluster.reading(job, find_inputs(["1.png"])) as blocks:
         assert [json.loads(block.text)["text"] for block in blocks] == ["1"]
@@ -80,7 +80,7 @@ def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
     for number in range(30):
         save_page(tmp_path / f"{number:02}.png", str(number))
     (tmp_path / "bad.png").write_bytes(b"")
-    job = Job(Reader(tiny_model(), device="cpu"), Form("jsonl"))
+    job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     with reading(job, find_inputs([tmp_path]), workers=0) as blocks:
         alone = "".join(block.text for block in blocks)
     with pytest.raises(DeviceError, match="no node"):

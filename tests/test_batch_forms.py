@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from neocog.batch.forms import Form, kind_of
+from neocog.batch.formats import Format, kind_of
 from neocog.batch.inputs import Item
 from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
@@ -146,7 +146,7 @@ def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> No
 
 
 def test_text_of_one_file_has_no_name() -> None:
-    form = Form("text", names=False)
+    form = Format("text", names=False)
     pages = [PageReading("a.tif", page, text) for page, text in enumerate("123")]
     assert "".join(map(form.render, pages)) == "1\n\n2\n\n3\n"
 
@@ -232,7 +232,7 @@ def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path)
         result = run("read", tmp_path / "one", "--model", model, "--format", kind,
                      "--shard", f"{share}/2", "-o", out)  # fmt: skip
         assert (result.exit_code, result.stderr) == (0, "")
-        assert out.read_text() == Form(kind).head
+        assert out.read_text() == Format(kind).head
         out.write_text("of another day")
 
 
@@ -317,12 +317,12 @@ def test_a_page_that_fails_has_one_card(tmp_path: Path) -> None:
 def test_no_spreadsheet_runs_a_cell() -> None:
     names = ["=1+1", "+1+1", "-1+1", "@x", "'x", "-5", "+5.5", "07946", "a=b", "", "＝1"]
     readings = [PageReading(name, text=name, model=name, error=name) for name in names]
-    rows = list(csv.DictReader(Form("csv").head.splitlines() + [
-        line for reading in readings for line in Form("csv").render(reading).splitlines()
+    rows = list(csv.DictReader(Format("csv").head.splitlines() + [
+        line for reading in readings for line in Format("csv").render(reading).splitlines()
     ]))  # fmt: skip
     for column in ("source", "text", "model", "error"):
         cells = [row[column] for row in rows]
         assert [cell.removeprefix("'") for cell in cells] == names
         assert [cell for cell in cells if cell[:1] in "=+-@＝"] == ["-5", "+5.5", ""]
-    assert "'" not in Form("table").render(readings[0])
-    assert json.loads(Form("jsonl").render(readings[0]))["source"] == "=1+1"
+    assert "'" not in Format("table").render(readings[0])
+    assert json.loads(Format("jsonl").render(readings[0]))["source"] == "=1+1"

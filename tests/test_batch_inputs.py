@@ -21,7 +21,7 @@ import pytest
 
 from neocog.batch import archives
 from neocog.batch.archives import MAX_BYTES
-from neocog.batch.forms import Form
+from neocog.batch.formats import Format
 from neocog.batch.inputs import MAX_NAME, Item, count_inputs, find_inputs, is_one_file
 from neocog.batch.request import Request
 from neocog.batch.resume import Done
@@ -276,7 +276,7 @@ def test_tasks_are_bounded_by_bytes_too() -> None:
     heavy = [item._replace(data=bytes(2**23)) for item in light]
     tasks = list(into_tasks(heavy, 256))
     assert [len(task.items) for task in tasks] == [3, 3, 3, 1]
-    assert [task.place.number for task in tasks] == [0, 1, 2, 3]
+    assert [task.first for task in tasks] == [0, 3, 6, 9]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX pipes")
@@ -612,7 +612,7 @@ def test_an_archive_is_compared_with_the_output_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = pack(tmp_path / "a.zip", "zip", {f"{n}.png": b"" for n in range(50)})
-    request = Request((str(path), str(path), str(tmp_path / "b.png")), Form("text"), "out.txt")
+    request = Request((str(path), str(path), str(tmp_path / "b.png")), Format("text"), "out.txt")
     asked = []
     monkeypatch.setattr(Files, "__contains__", lambda _, place: bool(asked.append(place)))
     assert len(list(request.items(Done()))) == 101

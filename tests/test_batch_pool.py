@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import queue
 import random
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,16 @@ from PIL import Image
 
 from neocog import Reader
 from neocog.batch import worker
-from neocog.batch.dispatch import Dispatch
-from neocog.batch.forms import Form
-from neocog.batch.gather import Gatherer
+from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.formats import Format
 from neocog.batch.inputs import Item, find_inputs
+from neocog.batch.pool import Pool
 from neocog.batch.run import Tally, reading, usual_workers
-from neocog.batch.steady import SteadyEngine
-from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
-from neocog.batch.work import Job
+from neocog.batch.scheduler import Scheduler
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.forkserver import ForkServer
-from tests.faults import Faulty
+from tests.faults import Faulty, GpuFinder
 from tests.support import digits_of, save_page, tiny_model
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
@@ -62,7 +61,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options: object) -> str:
-    job = Job(reader, Form("jsonl"), isolated=isolated)
+    job = Job(reader, Format("jsonl"), isolated=isolated)
     with reading(job, find_inputs([folder]), **options) as blocks:  # type: ignore[arg-type]
         return "".join(block.text for block in blocks)
 
@@ -112,24 +111,18 @@ def test_nothing_to_read_is_said_through_workers(reader: Reader, tmp_path: Path)
 
 
 def test_a_network_that_fails_ends_the_run(reader: Reader, scans: Path) -> None:
-    class Failing(SteadyEngine):
+    class Failing(FixedBatches):
         def recognise(self, digits: object, *, batch: object = None) -> object:
             raise DeviceError("it fell off")
 
-    from neocog.batch.pool import Pool
-
-    gatherer = Gatherer(Failing(reader.engine))
-    job = Job(without_engine(reader), Form("jsonl"))
-    with Pool(job, gatherer, workers=1) as pool, pytest.raises(DeviceError, match="fell off"):
+    networks = Networks(Failing(reader.engine))
+    with pytest.raises(DeviceError, match="fell off"), pool_of(reader, networks, workers=1) as pool:
         list(pool.run(into_tasks(find_inputs([scans]), 1)))
 
 
-def without_engine(reader: Reader) -> Reader:
-    from copy import copy
-
-    other = copy(reader)
-    other.engine = None  # type: ignore[assignment]
-    return other
+def pool_of(reader: Reader, networks: Networks | None = None, **options: Any) -> Pool:
+    networks = networks or Networks(FixedBatches(reader.engine))
+    return Pool(Job(reader, Format("jsonl")), networks, **options)
 
 
 # --- workers that die -------------------------------------------------------------------------
@@ -137,18 +130,13 @@ def without_engine(reader: Reader) -> Reader:
 
 @posix
 def test_workers_that_are_killed_lose_nothing(reader: Reader, scans: Path) -> None:
-    from neocog.batch.pool import Pool
-
     alone = read_all(reader, scans, workers=0)
-    engine = SteadyEngine(reader.engine)
-    gatherer = Gatherer(engine)
-    with Pool(Job(without_engine(reader), Form("jsonl")), gatherer, workers=2) as pool:
+    with pool_of(reader, workers=2) as pool:
         text = ""
         for count, block in enumerate(pool.run(into_tasks(find_inputs([scans]), 4))):
             text += block.text
             if count == 1:
                 os.kill(pool._workers[0].number, signal.SIGKILL)
-    gatherer.close()
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
 
 
@@ -209,13 +197,6 @@ def test_pictures_that_make_a_worker_silent_become_records(
     assert faults(reader, tmp_path, "stopped", "locked") == {"stopped": why, "locked": why}
 
 
-def pool_of(reader: Reader, **options: Any) -> Any:
-    from neocog.batch.pool import Pool
-
-    gatherer = Gatherer(SteadyEngine(reader.engine))
-    return Pool(Job(without_engine(reader), Form("jsonl")), gatherer, **options)
-
-
 @posix
 def test_workers_that_are_stopped_at_birth_or_idle(reader: Reader, scans: Path) -> None:
     items = list(find_inputs([scans]))
@@ -230,16 +211,13 @@ def test_workers_that_are_stopped_at_birth_or_idle(reader: Reader, scans: Path) 
 
 @posix
 def test_who_waits_for_the_network_or_for_us_is_not_silent(reader: Reader, scans: Path) -> None:
-    class Slow(SteadyEngine):
+    class Slow(FixedBatches):
         def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
             time.sleep(1.0)
             return super().recognise(digits)
 
-    from neocog.batch.pool import Pool
-
     items = list(find_inputs([scans]))[:4]
-    job = Job(without_engine(reader), Form("jsonl"))
-    with Pool(job, Gatherer(Slow(reader.engine)), workers=1, patience=0.6) as pool:
+    with pool_of(reader, Networks(Slow(reader.engine)), workers=1, patience=0.6) as pool:
         first = pool._workers[0]
         for block in pool.run(into_tasks(items, 1)):
             time.sleep(1.0)  # nobody takes what it has to say
@@ -276,29 +254,28 @@ def test_workers_that_cannot_be_had_end_the_run(
 def test_records_that_are_missing_are_an_error(
     reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from neocog.batch import request
+    from neocog.batch import request, run
 
     monkeypatch.setattr(
-        Job, "do", lambda self, task, beat=None: Block(task.place, inputs="03" not in str(task))
+        Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
-    wanted = request.Request((str(scans),), Form("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
+    wanted = request.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match="24 inputs were found, and records came of 23"):
-        request.read_all(wanted, reader)
+        run.read_all(wanted, reader)
 
 
-def test_one_lane_works_while_the_other_waits_for_the_network() -> None:
+def test_one_thread_works_while_the_other_waits_for_the_network(reader: Reader) -> None:
     own, theirs = multiprocessing.Pipe()
-    link = worker.Link(theirs)
     at_work, most = [0], [0]
 
-    class Counting:
+    class Counting(Job):
         """Works, asks the network, and works again."""
 
-        def do(self, task: Task, *, beat: object) -> Block:
+        def do(self, task: Task, *, beat: object = None) -> Block:
             self.work()
-            worker._ask(link, np.zeros((1, 28, 28), np.uint8))
+            self.reader.engine.recognise(np.zeros((1, 28, 28), np.uint8))
             self.work()
-            return Block(task.place)
+            return Block(task.first)
 
         def work(self) -> None:
             at_work[0] += 1
@@ -306,15 +283,12 @@ def test_one_lane_works_while_the_other_waits_for_the_network() -> None:
             time.sleep(0.02)
             at_work[0] -= 1
 
-    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    turn = threading.Lock()
-    for _ in range(2):
-        worker._Lane(Counting(), link, tasks, turn).start()  # type: ignore[arg-type]
+    inside = worker.Worker(theirs, Counting(copy(reader), Format("jsonl")), 2, 1.0)
     for number in range(2):
-        tasks.put(Task(Place(number), ()))
+        inside._tasks.put(Task(number, ()))
     asked = [own.recv()[1] for _ in range(2)]  # the second while nobody has answered the first
     for number in asked:
-        link.answer(number, None)  # type: ignore[arg-type]
+        inside._waiting.pop(number).set_result(None)
     assert [own.recv()[0] for _ in range(2)] == [worker.BLOCK] * 2
     assert most == [1]
 
@@ -331,7 +305,7 @@ def test_no_more_workers_than_there_are_files_for(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 4096))
     with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
         read_all(reader, scans, workers=9)
-    monkeypatch.setattr("neocog.network.engine.cores", lambda: 64)
+    monkeypatch.setattr("neocog.network.parallel.cores", lambda: 64)
     assert usual_workers() == 4
 
 
@@ -342,7 +316,7 @@ class Hand:
     """A worker that only takes."""
 
     def __init__(self) -> None:
-        self.tasks: dict[Place, Task] = {}
+        self.tasks: dict[int, Task] = {}
         self.proven = self.open = True
 
     def give(self, task: Task) -> None:
@@ -352,23 +326,27 @@ class Hand:
 def some_tasks(count: int, taken: list[int]) -> Iterator[Task]:
     for number in range(count):
         taken.append(number)
-        yield Task(Place(number), (Item(str(number), str(number)), Item("x", "x")))
+        yield Task(2 * number, (Item(str(number), str(number)), Item("x", "x")))
 
 
-def deal(dispatch: Dispatch) -> None:
+def deal(scheduler: Scheduler) -> None:
     for _ in range(5):  # the thread that makes tasks needs a moment
-        dispatch.deal()
+        scheduler.deal()
         time.sleep(0.02)
 
 
 def test_no_more_is_begun_than_can_be_done() -> None:
     taken: list[int] = []
     hands = [Hand(), Hand()]
-    dispatch = Dispatch(some_tasks(1000, taken), hands, depth=3)
-    deal(dispatch)
+    scheduler = Scheduler(some_tasks(1000, taken), hands, depth=3)
+    deal(scheduler)
     assert [len(hand.tasks) for hand in hands] == [3, 3]
     assert len(taken) <= 6 + 4 + 1
-    dispatch.stop()
+    scheduler.stop()
+
+
+class Heavy(Task):
+    held = 2**28  # type: ignore[assignment]
 
 
 def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
@@ -377,94 +355,93 @@ def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
     def heavy() -> Iterator[Task]:
         for number in range(20):
             made.append(number)
-            yield Task(Place(number), (Item("x", "x"),), held=2**28)
+            yield Heavy(number, (Item("x", "x"),))
 
     hands = [Hand(), Hand(), Hand(), Hand()]
-    dispatch = Dispatch(heavy(), hands, depth=3)
-    deal(dispatch)
-    assert len(dispatch.under_way()) == 2
+    scheduler = Scheduler(heavy(), hands, depth=3)
+    deal(scheduler)
+    assert len(scheduler.under_way()) == 2
     assert len(made) <= 2 + 4
     for hand in hands:
         hand.tasks.clear()
-    deal(dispatch)
-    assert len(dispatch.under_way()) == 2
-    dispatch.stop()
+    deal(scheduler)
+    assert len(scheduler.under_way()) == 2
+    scheduler.stop()
 
 
 def test_nothing_is_given_to_who_is_not_there() -> None:
     hands = [Hand(), Hand()]
     hands[0].open = False
-    dispatch = Dispatch(some_tasks(9, []), hands, depth=2)
-    deal(dispatch)
+    scheduler = Scheduler(some_tasks(9, []), hands, depth=2)
+    deal(scheduler)
     assert [len(hand.tasks) for hand in hands] == [0, 2]
     dead, hands[1] = hands[1], Hand()
-    dispatch.died(dead, "was ended")
-    deal(dispatch)
+    scheduler.died(dead, "was ended")
+    deal(scheduler)
     assert [len(hand.tasks) for hand in hands] == [0, 1]
-    dispatch.stop()
+    scheduler.stop()
 
 
 def test_order_bounds_what_waits() -> None:
     hands = [Hand(), Hand()]
-    dispatch = Dispatch(some_tasks(1000, []), hands, depth=9, window=4)
-    deal(dispatch)
-    assert sorted(task.place.number for task in dispatch.under_way()) == [0, 1, 2, 3]
-    hand = next(hand for hand in hands if Place(1) in hand.tasks)
-    del hand.tasks[Place(1)]
-    deal(dispatch)
-    assert len(dispatch.under_way()) == 3  # 0 is not done
-    dispatch.stop()
+    scheduler = Scheduler(some_tasks(1000, []), hands, depth=9, window=8)
+    deal(scheduler)
+    assert sorted(task.first for task in scheduler.under_way()) == [0, 2, 4, 6]
+    hand = next(hand for hand in hands if 2 in hand.tasks)
+    del hand.tasks[2]
+    deal(scheduler)
+    assert len(scheduler.under_way()) == 3  # 0 is not done
+    scheduler.stop()
 
 
 def test_what_a_dead_worker_had_is_tried_alone() -> None:
     hands = [Hand(), Hand()]
-    dispatch = Dispatch(some_tasks(50, []), hands, depth=1)
-    deal(dispatch)
+    scheduler = Scheduler(some_tasks(50, []), hands, depth=1)
+    deal(scheduler)
     dead = hands[0]
     (lost,) = dead.tasks.values()
     hands[0] = Hand()
-    dispatch.died(dead, "was ended")
-    deal(dispatch)
+    scheduler.died(dead, "was ended")
+    deal(scheduler)
     (again,) = hands[0].tasks.values()
     assert again.items == lost.items[:1]
-    assert again.place == Place(lost.place.number, 0, 2)
-    assert again.deaths == 1
+    assert (again.first, again.deaths) == (lost.first, 1)
     fresh = Hand()
     fresh.proven = False
-    dispatch.died(fresh, "x")
-    dispatch.died(fresh, "x")
+    scheduler.died(fresh, "x")
+    scheduler.died(fresh, "x")
     with pytest.raises(EndedEarly, match="cannot be started"):
-        dispatch.died(fresh, "x")
-    dispatch.stop()
+        scheduler.died(fresh, "x")
+    scheduler.stop()
 
 
 def test_false_starts_count_in_succession() -> None:
     hands = [Hand()]
-    dispatch = Dispatch(some_tasks(50, []), hands, depth=1)
+    scheduler = Scheduler(some_tasks(50, []), hands, depth=1)
     fresh = Hand()
     fresh.proven = False
     for _ in range(9):
-        deal(dispatch)
-        dispatch.finished(hands[0], next(iter(hands[0].tasks)))
-        dispatch.died(fresh, "was ended")
-    dispatch.died(fresh, "was ended")
+        deal(scheduler)
+        scheduler.finished(hands[0], next(iter(hands[0].tasks)))
+        scheduler.died(fresh, "was ended")
+    scheduler.died(fresh, "was ended")
     with pytest.raises(EndedEarly, match="cannot be started"):
-        dispatch.died(fresh, "was ended")
-    dispatch.stop()
+        scheduler.died(fresh, "was ended")
+    scheduler.stop()
 
 
-def test_parts_of_a_task_come_in_order() -> None:
-    places = [Place(0), Place(1, 0, 3), Place(1, 1, 3), Place(1, 2, 3), Place(2), Place(3, 0, 1)]
+def test_blocks_are_put_in_order() -> None:
+    blocks = [Block(0, inputs=1), Block(1, inputs=3), Block(4, inputs=2), Block(6, inputs=1)]
     for seed in range(20):
-        mixed = random.Random(seed).sample(places, len(places))
-        assert [block.place for block in in_order(Block(place) for place in mixed)] == places
+        mixed = random.Random(seed).sample(blocks, len(blocks))
+        assert [block.first for block in in_order(mixed)] == [0, 1, 4, 6]
 
 
 # --- passes -----------------------------------------------------------------------------------
 
 
 def test_answers_do_not_depend_on_the_company(reader: Reader) -> None:
-    engine = SteadyEngine(reader.engine)
+    engine = FixedBatches(reader.engine)
     digits = digits_of("0123456789" * 3)
     whole = engine.recognise(digits)
     assert len(whole) == 30
@@ -476,7 +453,7 @@ def test_answers_do_not_depend_on_the_company(reader: Reader) -> None:
             np.testing.assert_array_equal(answers.p, whole.p[some])
 
 
-class Slow(SteadyEngine):
+class Slow(FixedBatches):
     """An engine that is at work until ``busy`` is set; remembers how many digits came at a time."""
 
     def __init__(self, engine: Any) -> None:
@@ -491,36 +468,44 @@ class Slow(SteadyEngine):
         return super().recognise(digits)
 
 
-def test_digits_are_gathered_while_the_network_is_busy(reader: Reader) -> None:
+def test_digits_share_a_pass_while_the_network_is_busy(reader: Reader) -> None:
     slow = Slow(reader.engine)
-    gatherer = Gatherer(slow)  # type: ignore[arg-type]
+    networks = Networks(slow)
     digits = digits_of("0123456789")
     came: dict[int, np.ndarray] = {}
     for number in range(10):
-        gatherer.submit(
-            digits[number : number + 1],
-            lambda answers, number=number: came.__setitem__(number, answers.label),  # type: ignore[misc]
+        networks.submit(
+            (digits[number : number + 1],),
+            lambda answers, number=number: came.__setitem__(number, answers.label),
         )
         slow.begun.wait(5.0)
     slow.busy.set()
-    assert gatherer.recognise(digits[3:5]).label.tolist() == [3, 4]
-    gatherer.close()
+    assert networks.ask(digits[3:5]).label.tolist() == [3, 4]
+    networks.close()
     assert slow.sizes[0] == 1
     assert len(slow.sizes) <= 3
-    assert gatherer.digits == sum(slow.sizes) == 12
+    assert networks.digits.answered == sum(slow.sizes) == 12
     assert [came[number].tolist() for number in range(10)] == [[number] for number in range(10)]
 
 
 def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
     slow = Slow(reader.engine)
-    gatherer = Gatherer(slow)  # type: ignore[arg-type]
-    many = digits_of("0" * gatherer._engine.batch)
+    networks = Networks(slow)
+    many = digits_of("0" * slow.batch)
     for _ in range(5):
-        gatherer.submit(many, lambda answers: None)
+        networks.submit((many,), lambda answers: None)
     slow.begun.wait(5.0)
     threading.Timer(0.1, slow.busy.set).start()
-    gatherer.close()
+    networks.close()
     assert len(slow.sizes) == 1
+
+
+def test_workers_ask_for_the_finder_of_a_gpu(reader: Reader, scans: Path) -> None:
+    other = copy(reader)
+    other.finder = finder = GpuFinder(reader.finder)  # type: ignore[assignment]
+    texts = read_all(other, scans, workers=2, ordered=True)
+    assert finder.asked >= 23
+    assert texts == read_all(reader, scans, workers=0)
 
 
 # --- as a process -----------------------------------------------------------------------------

@@ -50,11 +50,9 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for got, want in zip(found.s, tiny_model().s, strict=True):
         np.testing.assert_array_equal(got.reference, want.reference.astype(np.float16))
 
-    again = write_card(path, sets, device="cpu", limit=10)
-    assert again.id == found.id
-    assert again.card["command"] == about["command"]
-
     pictures = write_card(path, replace(sets, digits={}, validation=None), device="cpu")
+    assert pictures.id == found.id
+    assert pictures.card["command"] == about["command"]
     assert pictures.card["accuracy"] == found.card["accuracy"]  # measured before, the same model
     assert set(pictures.card["measured"]) == {"digits", "pictures"}
     replace(pictures, temperature=0.01).save(path)
@@ -64,7 +62,7 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert list(other_model.card["measured"]) == ["pictures"]
     assert result(other_model, 1)["mnist"] is None
 
-    row = result(again, path.stat().st_size)
+    row = result(found, path.stat().st_size)
     other = tmp_path / "accuracy" / "results" / "models.json"
     other.parent.mkdir(parents=True)
     other.write_text(json.dumps({"rows": [row | {"name": "a", "mnist": 0.5}, row | {"mnist": 0}]}))

@@ -125,6 +125,8 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--save-overlay", "{file}"), 2, "--save-overlay"),
         (("--model", "no-such"), 4, "no-such"),
         (("--model", "{file}"), 4, "wanted a safetensors file"),
+        (("--finder", "{file}"), 4, "cannot be used"),
+        (("--finder", "no-such"), 4, "no-such"),
     ],
 )
 def test_exit_codes_of_read(
@@ -148,12 +150,9 @@ def test_nothing_to_read(tmp_path: Path, model: str) -> None:
     assert (tmp_path / "out.jsonl").read_text() == "dear"
 
 
-def test_no_input_is_written_over(tmp_path: Path, model: str) -> None:
+def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:
     picture = save_page(tmp_path / "a.png", "7")
     before = picture.read_bytes()
-    result = run("read", tmp_path, "-o", picture, "--model", model)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert said(result) == f"neocog: {picture}: is one of the inputs; give another -o"
     assert run("read", picture, "--save-overlay", tmp_path, "--model", model).exit_code == 0
     assert picture.read_bytes() == before
     overlay = tmp_path / "a.read.png"
@@ -389,7 +388,7 @@ def test_doctor_advises_what_the_readme_does(monkeypatch: pytest.MonkeyPatch) ->
     result = run("doctor", "--json")
     assert result.exit_code == 1
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
-    libraries = re.findall(r"apt-get install .*?((?: lib\S+)+)$", README, re.MULTILINE)[0]
+    libraries = re.findall(r"apt-get install .*?((?: lib[\w.-]+)+)", README)[0]
     assert checks["opencv"]["level"] == "fail"
     assert checks["opencv"]["advice"].endswith(libraries)
 
@@ -437,23 +436,6 @@ def test_readme_names_commands_and_options_that_exist() -> None:
 COMMAND = [sys.executable, "-m", "neocog"]
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path, model: str) -> None:
-    for number in range(20):
-        save_page(tmp_path / f"{number:02}.png", "1")
-    process = subprocess.Popen(
-        [*COMMAND, "read", str(tmp_path), "--model", model],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline().endswith(b": 1\n")
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == b""
-    assert process.wait(60) == 0
-
-
 def test_records_are_utf8_in_any_locale(tmp_path: Path, model: str) -> None:
     picture = save_page(tmp_path / "é½.png", "12")
     done = subprocess.run(
@@ -463,23 +445,6 @@ def test_records_are_utf8_in_any_locale(tmp_path: Path, model: str) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout.decode("utf-8"))["source"] == str(picture)
-
-
-def test_a_full_disk_is_one_line(tmp_path: Path, model: str) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    picture = save_page(tmp_path / "a.png", "1")
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*COMMAND, "read", str(picture), "--model", model],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert done.returncode == 6
-    assert done.stderr == (
-        "neocog: stdout: cannot be written (No space left on device); what was written stands\n"
-    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

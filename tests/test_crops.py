@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neocog.learning import crops as made
+from experiments.learning import crops as made
+from neocog.learning.finder.boxes import overlaps
 from neocog.learning.teacher.bank import Bank
 from neocog.learning.teacher.page import Page
 from neocog.vision.finder import SIGNS, Finding
@@ -38,7 +39,7 @@ def cut(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     def crops_of(page: Page, found: Finding) -> made.Crops:
         monkeypatch.setattr(made, "load_bank", lambda path: bank)
         monkeypatch.setattr(made, "load_finder", lambda path: None)
-        monkeypatch.setattr(made, "open_finder", lambda finder: None)
+        monkeypatch.setattr(made, "OpenCV", lambda finder: None)
         monkeypatch.setattr(made, "draw_page", lambda *args, **more: page)
         monkeypatch.setattr(made, "find", lambda image, network: found)
         monkeypatch.setattr(made, "_between", lambda boxes, rng: boxes[:0])
@@ -76,4 +77,4 @@ def test_boxes_between_digits_leave_both() -> None:
     rng = np.random.default_rng(0)
     one = np.array([[100, 50, 12, 30]], np.float32)
     for _ in range(20):
-        assert made._shared(made._between(one, rng)[0], one).max() < 0.4
+        assert overlaps(made._between(one, rng), one)[0].max(axis=1)[0] < 0.4

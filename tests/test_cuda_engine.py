@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
 from neocog.batch import device as batch_device
+from neocog.batch.device import open_engine
 from neocog.cli import app
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.cuda.lanes import PassLane
@@ -29,7 +30,7 @@ from neocog.cuda.steps import Step, Work
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from neocog.network.decision import Answers, Decision
-from neocog.network.engine import Engine, open_engine
+from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
@@ -290,20 +291,20 @@ def test_failures_of_the_device_are_told_in_a_line(
     monkeypatch.setattr("neocog.cuda.engine.Runner", fail)
     with pytest.raises(DeviceError, match=r"out of luck$"):
         open_engine(tiny_model(), device="cuda")
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     capsys.readouterr()
     for _ in range(2):
         assert open_engine(tiny_model()).device == "cpu"
     said = "neocog: reading on the CPU: device 'cuda' failed: out of luck\n"
     assert capsys.readouterr().err == said
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cuda_fake.install(monkeypatch, emulator)
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
     monkeypatch.setattr(cuda_fake.Device, "compute_capability", "75")
     assert open_engine(tiny_model(), precision="fp32").device == "cuda"
@@ -311,7 +312,7 @@ def test_auto_takes_the_cpu_where_a_step_cannot_be_done(
     why, unused = capsys.readouterr().err.splitlines()
     assert "US1 cannot be done by tensor" in why
     assert "plan 'US1=tensor' is for CUDA" in unused
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 @pytest.mark.parametrize("error", [cuda_fake.CUDAError, cuda_fake.OutOfMemoryError])
@@ -614,7 +615,7 @@ _PROCESS = """
 import time; start = time.perf_counter()
 import json
 from neocog.network.made import made_digits
-from neocog.network.engine import open_engine
+from neocog.batch.device import open_engine
 from neocog.network.model import load_model
 digits = made_digits(8)
 start_of_engine = time.perf_counter()

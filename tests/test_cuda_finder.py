@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from neocog.batch.device import open_finder
 from neocog.cuda import finder
 from neocog.cuda.finder import CudaFinder, Frame, finding, level_shapes
 from neocog.cuda.finder_network import FinderNetwork, fragments
@@ -14,7 +15,7 @@ from neocog.cuda.launcher import Gpu
 from neocog.errors import DeviceError, ModelError
 from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
-from neocog.vision.finder_model import load_finder, open_finder
+from neocog.vision.finder_model import load_finder
 from tests import cuda_fake
 from tests.cuda_support import MODELS, emulator, nvrtc
 from tests.test_cubins import fault

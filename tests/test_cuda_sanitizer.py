@@ -19,7 +19,7 @@ import sys
 import cupy
 import numpy as np
 cupy.cuda.set_allocator(None)
-from neocog.network.engine import open_engine
+from neocog.batch.device import open_engine
 from neocog.network.made import made_digits
 from neocog.network.model import load_model
 name, precision, plan, count = sys.argv[1:]

@@ -12,7 +12,8 @@ from PIL import Image
 from neocog.errors import InputError, UsageError
 from neocog.learning import datasets
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
-from neocog.learning.formats import isolated_digit, read_idx
+from neocog.learning.formats import read_idx
+from neocog.vision.normalise import isolated_digit
 
 Images = NDArray[np.uint8]
 
@@ -62,19 +63,14 @@ def test_idx_folder_has_its_parts(tmp_path: Path, packed: bool) -> None:
 def test_validation_is_the_last_5000_of_60000() -> None:
     everything = Digits(np.zeros((60_000, 28, 28), np.uint8), np.arange(60_000), "")
     validation = datasets._part(everything, "validation")
-    learning = datasets._part(everything, "learning")
     assert validation.labels.tolist() == list(range(55_000, 60_000))
-    assert len(learning) == 55_000
+    assert len(datasets._part(everything, "learning")) == 55_000
 
 
-def test_one_idx_file_brings_its_labels(tmp_path: Path) -> None:
+def test_one_idx_file_brings_its_labels_and_gz_is_known_by_its_content(tmp_path: Path) -> None:
     write_idx(tmp_path, "train", 12)
     digits = open_digits(tmp_path / "train-images-idx3-ubyte.gz")
     assert digits.labels.tolist() == some_digits(12)[1].tolist()
-
-
-def test_gz_is_known_by_its_content(tmp_path: Path) -> None:
-    write_idx(tmp_path, "train", 12)
     for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
         (tmp_path / f"{name}.gz").rename(tmp_path / name)
     assert len(open_digits(tmp_path)) == 12
@@ -115,23 +111,7 @@ def test_usps_parts_are_its_two_files(tmp_path: Path) -> None:
         open_digits(tmp_path, split="validation")
 
 
-def test_folder_per_class(tmp_path: Path) -> None:
-    white_on_black = some_digits(1)[0][0]
-    white_on_black[[0, -1]] = 0
-    white_on_black[:, [0, -1]] = 0
-    for label in (3, 7):
-        (tmp_path / str(label)).mkdir()
-    Image.fromarray(white_on_black).save(tmp_path / "3" / "a.png")
-    Image.fromarray(one_stroke()).save(tmp_path / "7" / "b.png")
-    (tmp_path / "7" / "notes.txt").write_text("not a picture")
-    digits = open_digits(tmp_path)
-    assert digits.labels.tolist() == [3, 7]
-    np.testing.assert_array_equal(digits.images[0], white_on_black)
-    assert digits.images[1][0].max() == 0  # paper became 0
-    assert digits.images[1].max() == 255
-
-
-def test_the_first_of_class_folders_hold_every_label(tmp_path: Path) -> None:
+def test_folders_of_classes_begin_with_every_label(tmp_path: Path) -> None:
     for label, count in ((0, 4), (3, 2), (9, 1)):
         (tmp_path / str(label)).mkdir()
         for number in range(count):
@@ -139,9 +119,13 @@ def test_the_first_of_class_folders_hold_every_label(tmp_path: Path) -> None:
             pixels[0] = 0  # the border is dark: ink on 0
             pixels[:, [0, -1]] = pixels[-1] = 0
             Image.fromarray(pixels).save(tmp_path / str(label) / f"{number}.png")
+    (tmp_path / "3" / "notes.txt").write_text("not a picture")
     digits = open_digits(tmp_path)
     assert digits.labels.tolist() == [0, 3, 9, 0, 3, 0, 0]
     assert digits.images[:, 14, 14].tolist() == [0, 30, 90, 1, 31, 2, 3]
+    Image.fromarray(one_stroke()).save(tmp_path / "9" / "0.png")
+    dark = open_digits(tmp_path).images[2]
+    assert (dark[0].max(), dark.max()) == (0, 255)  # paper became 0
 
 
 def test_a_small_set_has_no_validation_part(tmp_path: Path) -> None:
@@ -160,13 +144,26 @@ def test_isolated_digit_turns_dark_on_light() -> None:
     assert not isolated_digit(np.full((9, 9), 200, np.uint8)).any()
 
 
-def test_labels_csv(tmp_path: Path) -> None:
-    table = "\ufefffile,text,notes\na.png,12|34,\nsub/b.png,no. 5,x\n"
+@pytest.mark.parametrize(
+    ("table", "files", "expected", "left_out"),
+    [
+        ("\ufefffile,text,notes\na.png,12|34,\nsub/b.png,no. 5,x\n", ["a.png", "sub/b.png"],
+         ("1234", "5"), ()),
+        ("file,text,digits\na.png,no. 12,7\n", ["a.png"], ("7",), ()),
+        # rows without a digit are left out, but blank pages are not
+        ("file,text\na.png,none\nb.png,12\nc.png,\n", ["b.png", "c.png"], ("12", ""), ("a.png",)),
+    ],
+)  # fmt: skip
+def test_labels_csv(
+    tmp_path: Path, table: str, files: list[str], expected: tuple[str, ...], left_out: object
+) -> None:
     (tmp_path / "labels.csv").write_text(table, encoding="utf-8")
-    pictures = open_dataset(tmp_path)
-    assert isinstance(pictures, LabelledPictures)
-    assert pictures.expected == ("1234", "5")
-    assert pictures.files == (tmp_path / "a.png", tmp_path / "sub/b.png")
+    for place in (tmp_path, tmp_path / "labels.csv"):
+        pictures = open_dataset(place)
+        assert isinstance(pictures, LabelledPictures)
+        assert pictures.expected == expected
+        assert pictures.files == tuple(tmp_path / name for name in files)
+        assert pictures.left_out == pictures[:1].left_out == left_out
     with pytest.raises(InputError, match="isolated digits are wanted"):
         open_digits(tmp_path)
 
@@ -184,15 +181,6 @@ def test_tables_that_label_nothing(tmp_path: Path, table: str, why: str) -> None
     (tmp_path / "labels.csv").write_text(table)
     with pytest.raises(InputError, match=why):
         open_dataset(tmp_path)
-
-
-def test_rows_without_a_digit_are_left_out_but_blank_pages_are_not(tmp_path: Path) -> None:
-    (tmp_path / "labels.csv").write_text("file,text\na.png,none\nb.png,12\nc.png,\n")
-    pictures = open_dataset(tmp_path)
-    assert isinstance(pictures, LabelledPictures)
-    assert [file.name for file in pictures.files] == ["b.png", "c.png"]
-    assert pictures.expected == ("12", "")
-    assert pictures.left_out == pictures[:1].left_out == ("a.png",)
 
 
 def test_a_set_without_parts_has_no_test_part(tmp_path: Path) -> None:
@@ -216,13 +204,6 @@ def test_a_folder_of_sets_is_not_one(tmp_path: Path) -> None:
     (tmp_path / "usps").mkdir()
     with pytest.raises(InputError, match=r"give .*usps or the like, .* eval .* --report DIR"):
         open_dataset(tmp_path)
-
-
-def test_labels_csv_prefers_the_digits_column(tmp_path: Path) -> None:
-    (tmp_path / "labels.csv").write_text("file,text,digits\na.png,no. 12,7\n")
-    pictures = open_dataset(tmp_path / "labels.csv")
-    assert isinstance(pictures, LabelledPictures)
-    assert pictures.expected == ("7",)
 
 
 def test_sklearn_digits() -> None:

@@ -10,7 +10,7 @@ from support import digits_of, tiny_model
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import patch, reference, s_layer
 from neocog.network.decision import Decision
-from neocog.network.engine import Engine, Layers
+from neocog.network.engine import PART, Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.made import made_digits
 from neocog.network.u0 import u0_from_digits
@@ -62,6 +62,18 @@ def test_batches_and_threads_change_nothing(batch: int, threads: int) -> None:
     got = Engine(tiny_model(), threads=threads).recognise(digits, batch=batch)
     np.testing.assert_allclose(got.score, want.score, atol=1e-5)
     assert (got.label == want.label).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_batch_is_split_evenly(threads: int) -> None:
+    for count in (1, 2, 7, 8, 33):
+        parts, within = Engine(tiny_model(), threads=threads)._split(made_digits(count))
+        sizes = [len(part) for part in parts]
+        assert sum(sizes) == count
+        assert max(sizes) <= PART
+        assert max(sizes) - min(sizes) <= 1
+        assert len(parts) % threads == 0 or len(parts) == count
+        assert within.threads == (threads if len(parts) == 1 else 1)
 
 
 def test_silence_is_no_answer(engine: Engine) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neocog.batch.records import PageReading
-from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, edit_distance, evaluate_digits
+from neocog.edit_distance import edit_distance
+from neocog.evaluation.evaluate import NO_ANSWER, PictureScore, evaluate_digits
 from neocog.evaluation.timing import StageTime, Timing, digit_boxes, made_page, page_times
 from neocog.learning.formats import Digits
 from neocog.network.decision import answers

@@ -194,7 +194,7 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     monkeypatch.setattr(convpool_device, "_MOST_REPEATS", 1)
     monkeypatch.setattr(convpool_device, "_FLUSHED", 1)
     monkeypatch.setattr("experiments.network.peers._WARM_UP", 1)
-    monkeypatch.setattr("neocog.evaluation.machine.machine", lambda gpu, number=0: "a fake")
+    monkeypatch.setattr("experiments.harness.machine.machine", lambda gpu, number=0: "a fake")
     monkeypatch.setattr("experiments.convpool.run.contenders", lambda *a, **more: [SMALL])
     saved: list[Any] = []
     cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]

@@ -188,7 +188,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
-    monkeypatch.setattr("neocog.evaluation.machine.driver", lambda: "1.2")
+    monkeypatch.setattr("experiments.harness.machine.driver", lambda: "1.2")
     monkeypatch.setattr("experiments.slayer.counters.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 

@@ -98,36 +98,31 @@ def test_a_broken_transfer_goes_on_by_range(tmp_path: Path, mirror: Mirror) -> N
     assert mirror.asked == [None, "bytes=120000-", "bytes=240000-"]
 
 
-def test_a_part_of_an_earlier_run_is_used(tmp_path: Path, mirror: Mirror) -> None:
-    (tmp_path / f"{NAME}.part").write_bytes(BYTES[:1000])
+@pytest.mark.parametrize(
+    ("left", "ranges", "asked"),
+    [
+        (BYTES[:1000], True, ["bytes=1000-"]),
+        (BYTES[:1000], False, ["bytes=1000-"]),  # the server sends the whole file
+        (b"?" * 1000, True, ["bytes=1000-", None]),  # what lay there was wrong
+        (b"?" * len(BYTES), True, [None]),
+        (b"?" * (len(BYTES) + 50), True, [None]),
+    ],
+)
+def test_a_part_of_an_earlier_run_is_used_or_thrown_away(
+    tmp_path: Path, mirror: Mirror, left: bytes, ranges: bool, asked: list[str | None]
+) -> None:
+    mirror.ranges = ranges
+    (tmp_path / f"{NAME}.part").write_bytes(left)
     fetch("tiny", to=tmp_path, mirrors=[mirror.address])
     assert (tmp_path / NAME).read_bytes() == BYTES
-    assert mirror.asked == ["bytes=1000-"]
+    assert mirror.asked == asked
 
 
-def test_a_server_without_ranges_starts_again(tmp_path: Path, mirror: Mirror) -> None:
-    mirror.ranges = False
-    (tmp_path / f"{NAME}.part").write_bytes(BYTES[:1000])
-    fetch("tiny", to=tmp_path, mirrors=[mirror.address])
-    assert (tmp_path / NAME).read_bytes() == BYTES
-
-
-@pytest.mark.parametrize("length", [1000, len(BYTES), len(BYTES) + 50])
-def test_a_wrong_part_is_thrown_away(tmp_path: Path, mirror: Mirror, length: int) -> None:
-    (tmp_path / f"{NAME}.part").write_bytes(b"?" * length)
-    fetch("tiny", to=tmp_path, mirrors=[mirror.address])
-    assert (tmp_path / NAME).read_bytes() == BYTES
-
-
-def test_a_damaged_file_is_fetched_again(tmp_path: Path, mirror: Mirror) -> None:
+def test_a_damaged_file_is_fetched_again_from_the_next_mirror(
+    tmp_path: Path, mirror: Mirror
+) -> None:
     (tmp_path / NAME).write_bytes(b"?" * len(BYTES))
-    fetch("tiny", to=tmp_path, mirrors=[mirror.address])
-    assert (tmp_path / NAME).read_bytes() == BYTES
-
-
-def test_the_next_mirror_is_tried(tmp_path: Path, mirror: Mirror) -> None:
-    dead = "http://127.0.0.1:9/"
-    fetch("tiny", to=tmp_path, mirrors=[dead, mirror.address])
+    fetch("tiny", to=tmp_path, mirrors=["http://127.0.0.1:9/", mirror.address])
     assert (tmp_path / NAME).read_bytes() == BYTES
 
 
@@ -175,14 +170,11 @@ def test_from_a_folder(tmp_path: Path) -> None:
     assert (to / NAME).read_bytes() == BYTES
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_what_cannot_be_fetched(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / NAME).write_bytes(BYTES)
     with pytest.raises(InputError, match="give another --to"):
         fetch("tiny", to=tmp_path / "file" / "folder", source=tmp_path)
-
-
-def test_an_unknown_set(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose one of mnist"):
         fetch("emnist", to=tmp_path)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.reading.made import CELLS, make_form
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
-from neocog.learning.pages.forms import CELLS, make_form
 from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
 from neocog.learning.teacher.page import draw_page
 from neocog.learning.teacher.trace import trace

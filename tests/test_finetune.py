@@ -15,18 +15,19 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
+from experiments.network.torch_network import Network  # noqa: E402
 from neocog.errors import ModelError, NeocogError, UsageError  # noqa: E402
 from neocog.learning import finetune, top  # noqa: E402
 from neocog.learning.augment import augment  # noqa: E402
-from neocog.learning.card import id_of  # noqa: E402
+from neocog.learning.checkpoint import id_of  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
+from neocog.learning.recipe import STARTS  # noqa: E402
 from neocog.learning.recipes import score  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
-from neocog.learning.start import STARTS, recipe_of, start_model  # noqa: E402
-from neocog.learning.torch_network import Network  # noqa: E402
+from neocog.learning.start import recipe_of, start_model  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
@@ -102,6 +103,9 @@ def test_a_trainable_network_computes_the_equations(start: Model) -> None:
     shown = made_digits(4)
     with torch.no_grad():
         got = network.us4(network.enlarged(torch.from_numpy(shown))).numpy()
+        u0 = network.enlarged(torch.from_numpy(shown))
+        hard, soft = network(u0), network(u0, soft=1e-4)
+    np.testing.assert_allclose(soft, hard, atol=1e-3)  # a soft maximum is nearly the strongest
     again = network.model()
     want = reference.respond(u0_from_digits(shown), again)["US4"]
     np.testing.assert_allclose(got, want, atol=1e-4)
@@ -109,14 +113,6 @@ def test_a_trainable_network_computes_the_equations(start: Model) -> None:
         assert a.threshold == pytest.approx(b.threshold, abs=1e-6)
         np.testing.assert_allclose(a.c, b.c, rtol=1e-5)
     np.testing.assert_allclose(start.blurs[1], again.blurs[1], atol=1e-6)
-
-
-def test_a_soft_maximum_is_nearly_the_strongest(start: Model) -> None:
-    network = Trainable(start).eval()
-    with torch.no_grad():
-        u0 = network.enlarged(torch.from_numpy(made_digits(4)))
-        hard, soft = network(u0), network(u0, soft=1e-4)
-    np.testing.assert_allclose(soft, hard, atol=1e-3)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -140,7 +136,8 @@ def test_the_loss_falls_and_constraints_hold(
     shown, labels = digits[0][160:], digits[1][160:]
     before = (labels_of(score(start, shown)) == labels).mean()
     assert model.card["validation_accuracy"] > before
-    assert run.accuracy(model, shown, labels) == model.card["validation_accuracy"]
+    right = (labels_of(score(model, shown)) == labels).mean()
+    assert model.card["validation_accuracy"] == pytest.approx(right, abs=0.011)
     from_bytes(to_bytes(model), source="model")  # holds what no neocognitron can have? it raises
     assert all(layer.reference.min() >= 0 and layer.c.min() >= 0 for layer in model.s)
     assert all(0 < layer.threshold < 1 for layer in model.s)
@@ -164,18 +161,12 @@ def test_the_model_reads_in_numpy_as_in_pytorch(
     assert got.shape == (100, 11)
     np.testing.assert_allclose(got, want, atol=1e-4)
     np.testing.assert_array_equal(labels_of(got), labels_of(want))
+    for rule in ("strongest", "pairs"):  # the peer knows planes that reject as well
+        ruled = replace(model, rule=rule)  # type: ignore[arg-type]
+        peer = Network(ruled).freeze()(torch.from_numpy(shown[:20])).numpy()
+        np.testing.assert_allclose(peer, score(ruled, shown[:20]), atol=1e-4)
     half = score(from_bytes(to_bytes(model, precision="fp16"), source="model"), shown)
     assert (labels_of(half) == labels_of(want)).mean() >= 0.98
-
-
-@pytest.mark.parametrize("rule", ["strongest", "pairs"])
-def test_the_peer_network_knows_planes_that_reject(
-    digits: Set, learned: tuple[Finetuner, Model], rule: str
-) -> None:
-    model = replace(learned[1], rule=rule)  # type: ignore[arg-type]
-    shown = digits[0][:20]
-    got = Network(model).freeze()(torch.from_numpy(shown)).numpy()
-    np.testing.assert_allclose(got, score(model, shown), atol=1e-4)
 
 
 def test_a_loss_that_is_no_number_stops(start: Model, digits: Set) -> None:
@@ -196,26 +187,19 @@ def test_a_run_goes_on_from_its_checkpoint(start: Model, digits: Set, tmp_path: 
     assert (tmp_path / "curves.json").exists()
 
 
-def test_a_second_cycle_begins_where_the_first_ended(
+def test_a_finished_run_returns_its_model_or_learns_another_cycle(
     start: Model, digits: Set, tmp_path: Path
 ) -> None:
-    settings = replace(QUICK, epochs=0.4)
+    settings, file = replace(QUICK, epochs=0.4), tmp_path / "checkpoint.safetensors"
     first = begin(start, digits, settings, folder=tmp_path)
-    first.run()
-    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path, another=True)
-    second.run()
-    assert second.position.cycle == 1
-    assert second.position.step == 2 * first.position.step
-    assert len(second.curves) == 2
-
-
-def test_a_finished_run_returns_its_model(start: Model, digits: Set, tmp_path: Path) -> None:
-    settings = replace(QUICK, epochs=0.4)
-    learned = begin(start, digits, settings, folder=tmp_path).run()
-    kept = (tmp_path / "checkpoint.safetensors").read_bytes()
+    learned, kept = first.run(), file.read_bytes()
     again = begin(start, digits, settings, folder=tmp_path)
     assert to_bytes(again.run()) == to_bytes(learned)
-    assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
+    assert file.read_bytes() == kept
+    second = begin(start, digits, replace(settings, rate=0.01), folder=tmp_path, another=True)
+    second.run()
+    assert (second.position.cycle, len(second.curves)) == (1, 2)
+    assert second.position.step == 2 * first.position.step
 
 
 def test_a_cycle_by_the_clock_ends_in_time(
@@ -246,16 +230,8 @@ def test_a_cycle_may_take_several_slices(
     assert (second.position.step, second.position.cycle) == (6, 0)
 
 
-def other_digits(digits: Set) -> Set:
-    return digits[0][::-1].copy(), digits[1][::-1].copy()
-
-
-def other_labels(digits: Set) -> Set:
-    return digits[0], np.where(np.arange(260) == 3, 9 - digits[1], digits[1])
-
-
-def other_validation(digits: Set) -> Set:
-    return digits[0], np.where(np.arange(260) == 200, 9 - digits[1], digits[1])
+def relabelled(digits: Set, which: int) -> Set:
+    return digits[0], np.where(np.arange(260) == which, 9 - digits[1], digits[1])
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -276,48 +252,44 @@ def test_a_folder_goes_on_with_its_own_run_alone(
             begin(start, digits, replace(settings, **change), **more)
         assert "\n" not in str(refused.value)
     for other, names in (
-        (other_digits, "digits 160 .*, validation 100 "),
-        (other_labels, "digits 160 "),
-        (other_validation, "validation 100 "),
+        (tuple(array[::-1].copy() for array in digits), "digits 160 .*, validation 100 "),
+        (relabelled(digits, 3), "digits 160 "),
+        (relabelled(digits, 200), "validation 100 "),
     ):
         for another in (False, True):
             with pytest.raises(UsageError, match=f"with {names}.* came; give"):
-                begin(start, other(digits), settings, another=another, **more)
+                begin(start, other, settings, another=another, **more)
     with pytest.raises(UsageError, match="start finetuned@"):
         begin(replace(start, temperature=0.5), digits, settings, another=True, **more)
     with pytest.raises(UsageError, match="seed 5 came"):
         begin(start, digits, replace(settings, seed=5), another=True, **more)
 
 
-def test_a_broken_checkpoint_is_refused(start: Model, digits: Set, tmp_path: Path) -> None:
+def test_what_cannot_be_begun_is_refused(start: Model, digits: Set, tmp_path: Path) -> None:
     (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
     with pytest.raises(ModelError, match="remove it"):
         begin(start, digits, folder=tmp_path)
-
-
-def test_a_step_wants_as_many_digits_as_there_are(start: Model, digits: Set) -> None:
     with pytest.raises(UsageError, match="fewer"):
         begin(start, digits, replace(QUICK, batch=400))
 
 
 def test_digits_alone_may_be_learned_from(start: Model, digits: Set) -> None:
     run = begin(start, digits, replace(QUICK, epochs=0.3, marks=0, variants=0))
-    assert run.lessons.epoch_steps == 160 // QUICK.batch
+    assert run.batches.epoch_steps == 160 // QUICK.batch
     assert run.run().classes == 11
-
-
-def test_a_model_without_rejecting_planes_learns_digits_alone(start: Model, digits: Set) -> None:
     digit = start.labels < 10
     top = replace(start.s[3], reference=start.s[3].reference[digit])
     model = replace(start, s=(*start.s[:3], top), labels=start.labels[digit])
-    run = begin(model, digits, replace(QUICK, epochs=0.3))
+    run = begin(model, digits, replace(QUICK, epochs=0.3))  # it has no planes that reject
     assert run.run().classes == 10
     assert "passed_marks" not in run.curves[0]
 
 
 def test_a_card_says_what_is_true_of_the_new_network(
-    digits: Set, learned: tuple[Finetuner, Model]
+    start: Model, digits: Set, learned: tuple[Finetuner, Model], tmp_path: Path
 ) -> None:
+    saved = start.save(tmp_path / "start.safetensors")
+    assert learned[1].card["finetuning"]["start"] == saved.id == id_of(start)
     about = {"accuracy": {"test": 1.0}, "reading": {"min_p": 0.4}, "seed": 9, "command": "neocog"}
     first = replace(learned[1], card=learned[1].card | about)
     before = from_bytes(to_bytes(first, precision="fp16"), source="first")
@@ -328,14 +300,6 @@ def test_a_card_says_what_is_true_of_the_new_network(
     assert again.card["finetuning"]["start"] == before.id
     assert again.card["finetuning"]["before"] == before.card["finetuning"]
     assert again.version == ""  # no file holds it yet
-
-
-def test_a_start_that_no_file_holds_has_the_id_of_its_file(
-    start: Model, learned: tuple[Finetuner, Model], tmp_path: Path
-) -> None:
-    assert start.version == ""
-    saved = start.save(tmp_path / "start.safetensors")
-    assert learned[1].card["finetuning"]["start"] == saved.id == id_of(start)
 
 
 def test_what_is_kept_is_the_best_epoch_or_the_last(
@@ -374,32 +338,18 @@ def test_changes_are_seeded(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("none,rotation=90", "turned"),
-        ("none,shift=8", "moved"),
-        ("none,stroke=2", "ink"),
-        ("none,blur=2", "ink"),
-        ("none,contrast=0.5", "ink"),
-        ("none,noise=0.5", "ink"),
-        ("none,occlusion=1", "ink"),
-        ("none,neighbour=1", "ink"),
-        ("none,binary=1", "ink"),
-        ("none,elastic=3", "ink"),
-        ("none,shear=0.5", "ink"),
-        ("none,scale=0.3", "ink"),
-    ],
+    "words",
+    "rotation=90 shift=8 stroke=2 blur=2 contrast=0.5 noise=0.5 occlusion=1 neighbour=1 binary=1 "
+    "coarse=1 elastic=3 shear=0.5 scale=0.3".split(),
 )
-def test_each_change_changes(words: str, expected: str) -> None:
+def test_each_change_changes(words: str) -> None:
     shown = torch.from_numpy(np.repeat(made_digits(1, seed=4), 30, axis=0))
-    got = augment(shown, augmentation(words), torch.Generator().manual_seed(0))
+    got = augment(shown, augmentation(f"none,{words}"), torch.Generator().manual_seed(0))
     plain = augment(shown, PRESETS["none"], torch.Generator())
     assert (got - plain).abs().amax(dim=(1, 2)).max() > 0.1
-    if expected != "moved":
-        return
-    rows = torch.arange(65.0)
-    middle = (got.sum(dim=2) @ rows) / got.sum(dim=(1, 2))
-    assert 4 < float(middle.max() - middle.min()) <= 16.5
+    if words == "shift=8":
+        middle = (got.sum(dim=2) @ torch.arange(65.0)) / got.sum(dim=(1, 2))
+        assert 4 < float(middle.max() - middle.min()) <= 16.5
 
 
 def test_strengths_are_scaled_and_named() -> None:
@@ -426,15 +376,11 @@ def test_marks_of_every_kind(digits: Set, held: bool) -> None:
     assert not np.array_equal(marks, negatives(150, *digits, seed=4, held=held)[0])
 
 
-def test_held_back_kinds_are_not_learned_from() -> None:
+def test_held_out_kinds_are_not_learned_from() -> None:
     """Letters and signs are in both, in other fonts."""
     assert {draw.__name__ for draw in KINDS} & {draw.__name__ for draw in HELD} == {
-        "letter",
-        "sign",
-    }
-
-
-def test_marks_need_digits() -> None:
+        "letter", "sign",
+    }  # fmt: skip
     with pytest.raises(UsageError, match="no digits"):
         negatives(3, np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.int64), seed=0)
 

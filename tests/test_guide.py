@@ -9,10 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
-from neocog.errors import ModelError, UsageError  # noqa: E402
+from experiments.learning.guide_network import Convolutional, Guide, load_guide, save_network  # noqa: E402
+from neocog.errors import ModelError  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
-from neocog.learning.guide import Convolutional, Guide, load_guide, save_network  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings  # noqa: E402
 from neocog.learning.start import recipe_of, start_model  # noqa: E402
@@ -53,13 +53,10 @@ def test_a_guide_is_kept_and_answers_for_several(tmp_path: Path) -> None:
     own = [Guide([network], "cpu")(u0) for network in networks]
     torch.testing.assert_close(found, (own[0] + own[1]) / 2, atol=0.02, rtol=0.02)
     np.testing.assert_allclose(own[0].exp().sum(dim=1), 1, rtol=1e-5)
-
-
-def test_a_file_that_is_no_guide_is_told(tmp_path: Path) -> None:
-    (tmp_path / "g.safetensors").write_bytes(b"no")
-    for name in ("g.safetensors", "none.safetensors"):
+    paths[0].write_bytes(b"no")
+    for path in (paths[0], tmp_path / "none.safetensors"):
         with pytest.raises(ModelError, match="no guide that can be read"):
-            load_guide([tmp_path / name], "cpu")
+            load_guide([path], "cpu")
 
 
 def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> None:
@@ -73,14 +70,8 @@ def test_a_network_follows_its_guide(start: Model, parts: tuple[Mix, Mix]) -> No
     def threes(guided: Settings, guide: object) -> float:
         run = Finetuner(start, *parts, guided, guide=guide)  # type: ignore[arg-type]
         run.run()
-        return float((run._scores(run.network, run.lessons.shown).argmax(axis=1) == 3).mean())
+        return float((run._scores(run.network, run.batches.shown).argmax(axis=1) == 3).mean())
 
     assert threes(settings, says_three) > 0.6
     assert threes(settings, None) < 0.4
     assert threes(replace(settings, guided=0.0), says_three) < 0.4
-
-
-@pytest.mark.parametrize("wrong", [{"guided": -0.1}, {"guided": 1.5}, {"heat": 0.0}])
-def test_shares_and_heat_make_sense(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        replace(QUICK, **wrong).check()  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from neocog.batch import device as batch_device
+from neocog.batch.device import open_engine
 from neocog.cuda import cache, devices, launcher, plan, roofline
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.engine import shares_of
@@ -23,8 +24,8 @@ from neocog.cuda.kernel import Kernel, Launch, shared_limit
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
 from neocog.cuda.runner import LANES, Runner, bucket_of
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network.engine import cores, open_engine
 from neocog.network.model import load_model
+from neocog.network.parallel import cores
 from tests.cuda_support import all_kernels
 from tests.support import tiny_model
 
@@ -159,9 +160,9 @@ def test_devices_by_name() -> None:
 def broken_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(devices, "trouble", lambda: "the driver is old; update it")
     monkeypatch.setattr(devices, "driver_version", lambda: 11040)
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
     yield
-    batch_device._said.clear()
+    batch_device._tell_once.cache_clear()
 
 
 @pytest.mark.usefixtures("broken_driver")
@@ -178,7 +179,7 @@ def test_auto_without_a_driver_says_nothing(
 ) -> None:
     monkeypatch.setattr(devices, "trouble", lambda: "no NVIDIA driver is installed")
     monkeypatch.setattr(devices, "driver_version", lambda: None)
-    monkeypatch.setattr(batch_device, "_said", set())
+    batch_device._tell_once.cache_clear()
     assert open_engine(tiny_model(), precision="fp32").device == "cpu"
     assert capsys.readouterr().err == ""
     for _ in range(2):  # auto: a wish, where CUDA is

@@ -10,11 +10,11 @@ import pytest
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.learning import recipes, selforganise, top
-from neocog.learning.calibrate import best_temperature
+from neocog.learning.calibrate import best_temperature, calibrated
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Mix
 from neocog.learning.plane import Planes, Windows, local_winners, veto
-from neocog.learning.recipes import RECIPES, Recipe, score, train, train_family
+from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score, train
 from neocog.network import reference, shares
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes
@@ -62,13 +62,7 @@ def test_a_model_has_a_table_of_errors(digits: tuple[np.ndarray, np.ndarray]) ->
     assert {"p", "error", "marks"} < set(rejection["table"][0])
     images, labels = digits
     kept = Mix.of(images[160:], labels[160:])
-    (bare,) = train_family(
-        [quick("neocog-small")],  # type: ignore[list-item]
-        images[:160],
-        labels[:160],
-        validation=kept,
-        table=False,
-    )
+    bare = calibrated(model, kept, table=False)
     assert bare.temperature == model.temperature
     assert bare.card == {k: v for k, v in model.card.items() if k != "rejection"}
     assert bare.temperature == best_temperature(score(model, kept.images), kept)
@@ -97,18 +91,14 @@ def test_no_answer_is_never_right(digits: tuple[np.ndarray, np.ndarray]) -> None
     assert model.card["validation_accuracy"] == 0
 
 
-def test_a_family_learns_what_its_members_would(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_layers_below_may_be_shared(digits: tuple[np.ndarray, np.ndarray]) -> None:
     recipes = [replace(quick("intvec"), rule=rule) for rule in ("strongest", "pairs")]  # type: ignore[type-var]
-    models = list(train_family(recipes, digits[0][:80], digits[1][:80]))  # type: ignore[arg-type]
+    shared, order = LayerByLayer(recipes[0]), np.random.default_rng(0).permutation(80)  # type: ignore[arg-type]
+    with shares.one_blas_thread():
+        maps = shared.below(digits[0][order])
+        model = shared.model(recipes[1], maps, digits[1][order])  # type: ignore[arg-type]
     alone = train(recipes[1], digits[0][:80], digits[1][:80])  # type: ignore[arg-type]
-    assert to_bytes(models[1]) == to_bytes(alone)
-    with pytest.raises(UsageError, match="agree"):
-        next(train_family([quick("intvec"), quick("silent")], *digits))  # type: ignore[list-item]
-
-
-def test_labels_must_match_digits() -> None:
-    with pytest.raises(UsageError, match="3 digits and 2 labels"):
-        train(RECIPES["neocog"], np.zeros((3, 28, 28), np.uint8), np.zeros(2, np.int64))
+    assert to_bytes(model) == to_bytes(alone)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +136,7 @@ def test_a_recipe_is_read_back_from_a_card() -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
+        (np.zeros(2, np.int64), "3 digits and 2 labels"),
         ([0, 1, 10], "labels came as int64, 0 to 10; wanted whole numbers, 0 to 9"),
         (np.array([5, 14, -1]), "-1 to 14"),
         (np.zeros(3), "float64, 0.0 to 0.0"),
@@ -154,19 +145,17 @@ def test_a_recipe_is_read_back_from_a_card() -> None:
     ],
 )
 def test_labels_must_be_digits(labels: Any, message: str) -> None:
+    images = np.zeros((3, 28, 28), np.uint8)
     with pytest.raises(UsageError, match=message):
-        train(RECIPES["neocog"], np.zeros((3, 28, 28), np.uint8), labels)
+        train(RECIPES["neocog"], images, labels)
+    with pytest.raises(UsageError, match="'neocog' came; wanted a Recipe, such as RECIPES"):
+        train("neocog", images, labels)  # type: ignore[arg-type]
 
 
 def test_labels_may_be_a_list(digits: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = digits[0][:40], digits[1][:40]
     first, other = (train(quick("neocog"), images, own) for own in (labels, labels.tolist()))  # type: ignore[arg-type]
     assert to_bytes(first) == to_bytes(other)
-
-
-def test_a_name_is_no_recipe() -> None:
-    with pytest.raises(UsageError, match="'neocog' came; wanted a Recipe, such as RECIPES"):
-        train("neocog", np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.int64))  # type: ignore[arg-type]
 
 
 def some_maps(seed: int, count: int = 3) -> np.ndarray:
@@ -213,30 +202,33 @@ def test_a_veto_spreads_and_keeps_its_sum() -> None:
     assert spread[7, 11] == 0
 
 
-@pytest.mark.parametrize("rule", [selforganise.learn_by_winning, selforganise.learn_if_silent])
-def test_planes_cover_what_they_learned_from(rule) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("winners_learn", [True, False])
+def test_planes_cover_what_they_learned_from(winners_learn: bool) -> None:
     """After a digit is shown, nothing in its seed plane is left unanswered."""
     maps, spec = some_maps(2), SPEC.s[1]
-    planes = rule(maps, spec, threshold=0.66)
+    how = {"threshold": 0.66, "winners_learn": winners_learn}
+    planes = selforganise.learn(maps, spec, **how)  # type: ignore[arg-type]
     before = len(planes)
     again = Windows(maps[-1], spec)
     selforganise._births(planes, again, 0.55, None)
     assert len(planes) == before > 3
-    assert len(rule(maps, spec, threshold=0.66, limit=2)) == 2
+    assert len(selforganise.learn(maps, spec, limit=2, **how)) == 2  # type: ignore[arg-type]
 
 
 def test_silent_planes_never_change() -> None:
     maps, spec = some_maps(3), SPEC.s[1]
-    one = selforganise.learn_if_silent(maps[:1], spec, threshold=0.66).references()
-    all_of_them = selforganise.learn_if_silent(maps, spec, threshold=0.66).references()
+    one, all_of_them = (
+        selforganise.learn(some, spec, threshold=0.66, winners_learn=False).references()
+        for some in (maps[:1], maps)
+    )
     np.testing.assert_array_equal(all_of_them[: len(one)], one)
 
 
 def test_a_silent_digit_teaches_nothing() -> None:
     maps = some_maps(4)
     maps[1] = 0
-    planes = selforganise.learn_by_winning(maps, SPEC.s[1], threshold=0.66)
-    rest = selforganise.learn_by_winning(maps[[0, 2]], SPEC.s[1], threshold=0.66)
+    planes = selforganise.learn(maps, SPEC.s[1], threshold=0.66)
+    rest = selforganise.learn(maps[[0, 2]], SPEC.s[1], threshold=0.66)
     np.testing.assert_array_equal(planes.references(), rest.references())
 
 

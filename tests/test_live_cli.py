@@ -65,12 +65,13 @@ class TestLive:
     def test_each_number_is_a_line_of_json(self, video: Path, model: str, tmp_path: Path) -> None:
         path = tmp_path / "out.jsonl"
         assert live(video, model, "--jsonl", path).exit_code == 0
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        assert [record["text"] for record in records] == ["471", "2086"]
-        first = records[0]
-        assert first["schema"] == 1
-        assert first["source"] == str(video)
-        assert first["error"] is None
+        first, second = (json.loads(line) for line in path.read_text().splitlines())
+        assert second["text"] == "2086"
+        known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
+        assert known.items() <= first.items()
+        assert list(first) == ["schema", "source", "page", "text", "digits", "model", "error",
+                               "finder", "signs", "left_out", "turn",
+                               "frame", "t", "age_ms", "confidence"]  # fmt: skip
         assert [digit["char"] for digit in first["digits"]] == ["4", "7", "1"]
         assert all(len(digit["box"]) == 4 for digit in first["digits"])
         assert 0 < first["confidence"] <= 1
@@ -215,35 +216,29 @@ class TestLive:
 
 
 class TestLineFile:
-    def test_lines_are_appended(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.jsonl"
-        for number in range(3):
-            with LineFile(path) as lines:
-                lines.write({"n": number})
-        assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
-
-    def test_what_windows_lacks_is_not_needed(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("windows", [False, True])
+    @pytest.mark.parametrize(
+        ("held", "kept"),
+        [
+            ("", ""),
+            ('{"n":0}\n', '{"n":0}\n'),
+            ('{"n":0}\n{"sch', '{"n":0}\n'),  # torn
+            ('{"n":0}\n{"schema":1,"n":' + 5000 * "1", '{"n":0}\n'),
+            ('{"schema":1}', '{"schema":1}\n'),  # whole, but for its newline
+        ],
+    )
+    def test_lines_are_appended_and_a_torn_one_is_taken_off(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str, kept: str, windows: bool
     ) -> None:
-        for name in ("O_CLOEXEC", "pread"):
-            monkeypatch.delattr(os, name, raising=False)
-        self.test_lines_are_appended(tmp_path)
-        self.test_a_torn_last_record_is_taken_off(tmp_path, '{"sch')
-
-    @pytest.mark.parametrize("torn", ['{"sch', '{"schema":1,"n":' + 5000 * "1"])
-    def test_a_torn_last_record_is_taken_off(self, tmp_path: Path, torn: str) -> None:
+        if windows:
+            for name in ("O_CLOEXEC", "pread"):
+                monkeypatch.delattr(os, name, raising=False)
         path = tmp_path / "a.jsonl"
-        path.write_text('{"n":0}\n' + torn)
-        with LineFile(path) as lines:
-            lines.write({"n": 2})
-        assert path.read_text() == '{"n":0}\n{"n":2}\n'
-
-    def test_a_last_record_without_its_newline_is_kept(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.jsonl"
-        path.write_text('{"schema":1}')
-        with LineFile(path) as lines:
-            lines.write({"n": 2})
-        assert path.read_text() == '{"schema":1}\n{"n":2}\n'
+        path.write_text(held)
+        for number in (1, 2):
+            with LineFile(path) as lines:
+                lines.put({"n": number})
+        assert path.read_text() == kept + '{"n":1}\n{"n":2}\n'
 
     @pytest.mark.parametrize(
         "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
@@ -258,9 +253,9 @@ class TestLineFile:
     def test_two_may_append_to_one_file(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jsonl"
         with LineFile(path) as one, LineFile(path) as other:
-            one.write({"n": 0})
-            other.write({"n": 1})
-            one.write({"n": 2})
+            one.put({"n": 0})
+            other.put({"n": 1})
+            one.put({"n": 2})
         assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
     def test_a_pipe_may_be_the_file(self, tmp_path: Path) -> None:
@@ -270,7 +265,7 @@ class TestLineFile:
         reading = threading.Thread(target=lambda: got.append(path.read_text()))
         reading.start()
         with LineFile(path) as lines:
-            lines.write({"n": 1})
+            lines.put({"n": 1})
         reading.join(10)
         assert got == ['{"n":1}\n']
 
@@ -281,7 +276,7 @@ class TestLineFile:
             "from neocog.live.sinks import LineFile\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
             "with LineFile(sys.argv[1]) as lines:\n"
-            "    for n in range(50): lines.write({'number': n})\n"
+            "    for n in range(50): lines.put({'number': n})\n"
         )
         path = tmp_path / "a.jsonl"
         done = subprocess.run(
@@ -380,14 +375,14 @@ class TestCameras:
     def test_cameras_are_found_by_name(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        for number, name in ((2, "Integrated Camera"), (10, "HD Pro Webcam C920"), (0, "Loop")):
+        there = {2: "Integrated Camera", 10: "HD Pro Webcam C920", 0: "Loop"}
+        for number, name in there.items():
             (tmp_path / f"video{number}").mkdir()
             (tmp_path / f"video{number}" / "name").write_text(name + "\n")
         found = nodes(tmp_path)
-        assert found == [(0, "Loop"), (2, "Integrated Camera"), (10, "HD Pro Webcam C920")]
+        assert found == sorted(there.items())
         monkeypatch.setattr(cameras, "listed", lambda: found)
-        assert find_camera("c920") == 10
-        assert find_camera("/dev/video2") == 2
+        assert (find_camera("c920"), find_camera("/dev/video2")) == (10, 2)
         with pytest.raises(NothingToRead, match="neocog cameras"):
             find_camera("elsewhere")
 
@@ -419,10 +414,7 @@ class TestCameras:
         result: list[Result] = []
         reading = threading.Thread(target=lambda: result.append(live("0", model)), daemon=True)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("neocog.live.capture._FIRST_WAIT", 0.01)
-            patch.setattr(
-                "neocog.live.cameras.CameraSource.returns", False
-            )  # the end of its frames ends it
+            patch.setattr(CameraSource, "returns", False)  # the end of its frames ends it
             reading.start()
             reading.join(30)
         assert result[0].exit_code == 1

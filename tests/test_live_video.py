@@ -218,8 +218,8 @@ def test_what_is_no_stream_is_lost_soon_and_takes_little(served: Serve, attack: 
     try:
         source.open()
         while True:
-            assert source._child is not None
-            memory = max(memory, most_memory(source._child.pid))
+            assert source._decoder is not None
+            memory = max(memory, most_memory(source._decoder.pid))
             source.grab()
             source.retrieve()
     except InputError as error:  # SourceLost is one
@@ -254,7 +254,7 @@ def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
     server = served(after(bytewise(part(JPEG))))
     reader = Reader(MODEL, device="cpu")
     with Pipeline(Stream(server.address, silence=30), reader) as pipeline:
-        while pipeline.source._child is None:  # type: ignore[attr-defined]
+        while pipeline.source._decoder is None:  # type: ignore[attr-defined]
             time.sleep(0.01)
         time.sleep(1.0)
         start = time.monotonic()
@@ -268,10 +268,10 @@ def test_a_decoder_that_hangs_is_ended(tmp_path: Path) -> None:
     save_video(tmp_path / "a.avi", clip(("1", 5)))
     source = VideoFile(tmp_path / "a.avi")
     source.open()
-    child = source._child
-    assert child is not None
-    child.limit = 0.5
-    os.kill(child.pid, signal.SIGSTOP)
+    decoder = source._decoder
+    assert decoder is not None
+    decoder.limit = 0.5
+    os.kill(decoder.pid, signal.SIGSTOP)
     with pytest.raises(SourceLost, match="its decoder ended"):
         source.grab()
     source.close()

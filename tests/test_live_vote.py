@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neocog.batch.pattern import Pattern
+from neocog.cli.live import _pattern
 from neocog.errors import UsageError
 from neocog.live.align import align, moved
-from neocog.live.announce import Announcer, Rules, alike, at_border, distance, rivals
-from neocog.live.expected import Expected
+from neocog.live.announce import Announcer, Rules, alike, at_border, rivals
+from neocog.live.pipeline import Settings
 from neocog.live.roi import Roi
-from neocog.live.tracks import Row, Tracker
-from neocog.live.vote import Agreement
+from neocog.live.tracks import Agreement, Row, Tracker
 from tests.live_support import row
 
 SIZE = (640, 480)
@@ -44,53 +45,49 @@ class Watcher:
             self.frame += 1
         return self.news[before:]
 
+    def see_all(self, *steps: tuple[str, int]) -> list[str]:
+        """See texts in the middle of the frame, each so many times; "" is an empty frame."""
+        for text, times in steps:
+            self.see(*([row(text, x=99, y=99)] if text else []), times=times)
+        return self.news
+
     @property
     def texts(self) -> list[str]:
         return [track.text for track in self.tracker.tracks]
 
 
 class TestAgreement:
-    def test_a_digit_is_what_k_of_the_last_n_frames_saw(self) -> None:
+    @pytest.mark.parametrize(
+        ("votes", "decided", "present"),
+        [
+            ((("7", 0.8), ("1", 0.9), ("7", 0.9), None, ("7", 1.0)), ("7", 0.9), True),
+            ((("7", 0.8), ("1", 0.9), ("7", 0.9), None), ("?", 0.0), True),
+            ((("?", 0.3), ("?", 0.3), ("?", 0.2)), ("?", 0.0), True),  # rejected: no votes
+            ((("7", 0.8), None, None, None, ("7", 1.0)), ("?", 0.0), False),
+        ],
+    )
+    def test_a_digit_is_what_k_of_the_last_n_frames_saw(
+        self, votes: tuple, decided: tuple[str, float], present: bool
+    ) -> None:
         three = Agreement(3, 5)
-        votes = (("7", 0.8), ("1", 0.9), ("7", 0.9), None, ("7", 1.0))
-        assert three.decide(votes) == ("7", 0.9)
-        assert three.decide(votes[:4]) == ("?", 0.0)
-
-    def test_rejected_answers_are_no_votes_but_show_that_something_is_there(self) -> None:
-        three = Agreement(3, 5)
-        votes = (("?", 0.3), ("?", 0.3), ("?", 0.2))
-        assert three.decide(votes) == ("?", 0.0)
-        assert three.present(votes)
-
-    def test_votes_beyond_n_are_forgotten(self) -> None:
-        two = Agreement(2, 3)
-        votes = ()
-        for char in "1127":
-            votes = two.add(votes, (char, 1.0))
-        assert [vote[0] for vote in votes if vote] == ["1", "2", "7"]
+        assert three.decide(votes) == decided
+        assert three.present(votes) is present
 
     @pytest.mark.parametrize("text", ["3", "0/5", "6/5", "2/5", "2/4", "a/b", "-1/3", "3/5/7", ""])
     def test_what_is_no_majority_is_refused(self, text: str) -> None:
         with pytest.raises(UsageError, match="K/N"):
             Agreement.parse(text)
 
-    @given(st.lists(st.one_of(st.none(), st.sampled_from("0123456789?")), max_size=12))
+    @given(st.lists(st.one_of(st.none(), st.sampled_from("0123456789?")), max_size=5))
     def test_at_most_one_answer_can_agree(self, chars: list[str | None]) -> None:
-        agreement = Agreement(3, 5)
-        votes = ()
-        for char in chars:
-            votes = agreement.add(votes, None if char is None else (char, 0.9))
-        seen = [vote[0] for vote in votes if vote and vote[0] != "?"]
-        most = max((seen.count(char) for char in seen), default=0)
-        char, _ = agreement.decide(votes)
-        assert (char != "?") == (most >= 3)
+        votes = tuple(char and (char, 0.9) for char in chars)
+        most = max((chars.count(char) for char in chars if char and char != "?"), default=0)
+        assert (Agreement(3, 5).decide(votes)[0] != "?") == (most >= 3)
 
 
 class TestAlign:
     def test_a_line_that_stands_still_costs_nothing(self) -> None:
-        pairs, cost = align(places("123"), places("123"))
-        assert pairs == ((0, 0), (1, 1), (2, 2))
-        assert cost == 0
+        assert align(places("123"), places("123")) == (((0, 0), (1, 1), (2, 2)), 0)
 
     def test_a_line_that_moved_by_one_digit_is_not_taken_for_its_neighbours(self) -> None:
         old, new = places("12345678"), places("12345678", x=30)
@@ -98,28 +95,20 @@ class TestAlign:
         assert pairs == tuple((n, n) for n in range(8))
         assert moved(old, new, pairs) == (30, 0)
 
-    def test_a_digit_that_was_missed_has_no_partner(self) -> None:
+    def test_a_digit_that_was_missed_or_is_new_has_no_partner(self) -> None:
         old = places("12345")
-        new = [*old[:2], *old[3:]]
-        pairs, _ = align(old, new)
+        pairs, _ = align(old, [*old[:2], *old[3:]])
         assert pairs == ((0, 0), (1, 1), (2, None), (3, 2), (4, 3))
-
-    def test_a_new_digit_has_no_partner(self) -> None:
-        pairs, _ = align(places("123"), places("1234"))
-        assert pairs[-1] == (None, 3)
+        assert align(places("123"), places("1234"))[0][-1] == (None, 3)
 
     def test_a_misread_digit_keeps_its_place(self) -> None:
         pairs, cost = align(places("12345"), places("12745"))
         assert pairs == tuple((n, n) for n in range(5))
         assert 0 < cost < 0.2
 
-    def test_other_numbers_elsewhere_are_strangers(self) -> None:
-        _, cost = align(places("12345"), places("67809", y=300))
-        assert cost > 0.55
-
-    def test_lines_of_another_size_are_strangers(self) -> None:
-        large = row("123", tall=100)
-        assert align(places("123"), large)[1] > 1
+    def test_other_numbers_elsewhere_and_lines_of_another_size_are_strangers(self) -> None:
+        assert align(places("12345"), places("67809", y=300))[1] > 0.55
+        assert align(places("123"), row("123", tall=100))[1] > 1
 
     @given(TEXTS, TEXTS, st.integers(-60, 60), st.integers(-30, 30))
     def test_pairs_are_in_order_and_complete(self, a: str, b: str, dx: int, dy: int) -> None:
@@ -129,30 +118,26 @@ class TestAlign:
 
 
 class TestTracks:
-    def test_until_frames_agree_nothing_is_told(self) -> None:
+    @pytest.mark.parametrize(
+        ("steps", "texts"),
+        [
+            ([("123", 2)], [""]),  # too few agree
+            ([("123", 3)], ["123"]),
+            ([("12345678", 4), ("12345673", 1)], ["12345678"]),
+            ([("17", 1), ("11", 1), ("17", 1), ("1?", 1), ("11", 1)], ["1?"]),
+            ([("123", 5), ("", 5)], []),
+            ([("12", 3), ("17", 3)], ["17"]),  # votes beyond n are forgotten
+        ],
+    )
+    def test_what_frames_agree_on(self, steps: list[tuple[str, int]], texts: list[str]) -> None:
         watcher = Watcher()
-        watcher.see(row("123"), times=2)
-        assert watcher.texts == [""]
-        watcher.see(row("123"))
-        assert watcher.texts == ["123"]
-
-    def test_one_misread_frame_changes_nothing(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("12345678"), times=4)
-        watcher.see(row("12345673"))
-        assert watcher.texts == ["12345678"]
-
-    def test_frames_that_disagree_make_a_question_mark(self) -> None:
-        watcher = Watcher()
-        for chars in ("17", "11", "17", "1?", "11"):
-            watcher.see(row(chars))
-        assert watcher.texts == ["1?"]
+        watcher.see_all(*steps)
+        assert watcher.texts == texts
 
     def test_a_line_is_followed_over_the_frame(self) -> None:
         watcher = Watcher()
         for step in range(20):
             watcher.see(row("4711", x=5 + 24 * step, y=10 * step))
-        assert len(watcher.tracker.tracks) == 1
         assert watcher.texts == ["4711"]
 
     def test_two_lines_are_followed_apart(self) -> None:
@@ -160,12 +145,6 @@ class TestTracks:
         for step in range(6):
             watcher.see(row("123", x=50 + step, y=100), row("456", x=50 + step, y=180))
         assert watcher.texts == ["123", "456"]
-
-    def test_a_line_that_is_gone_is_forgotten(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("123"), times=5)
-        watcher.see(times=5)
-        assert watcher.tracker.tracks == ()
 
     def test_a_flicker_of_a_digit_does_not_break_the_line(self) -> None:
         watcher = Watcher()
@@ -176,57 +155,57 @@ class TestTracks:
         assert len({track.number for track in watcher.tracker.tracks}) == 1
 
 
+#: What is seen, how often, and what is announced.
+SCENES: dict[str, tuple[list[tuple[str, int]], list[str]]] = {
+    "once": ([("471", 60)], ["471"]),
+    "within half a second": ([("471", 15)], ["471"]),
+    "two frames are too few": ([("471", 2), ("", 60)], []),
+    "a short absence makes no new number": ([("471", 20), ("", 20), ("471", 20)], ["471"]),
+    "a long absence does": ([("471", 20), ("", 90), ("471", 20)], ["471", "471"]),
+    "a blur makes no new number": ([("471", 20), ("4?1", 300), ("471", 20)], ["471"]),
+    "the next number": ([("12345678", 20), ("87650431", 20)], ["12345678", "87650431"]),
+    "the next, nearly the same": (
+        [("10000123", 90), ("10000124", 60)],
+        ["10000123", "10000124"],
+    ),
+    "read in two ways": ([("98509383", 4), ("98504383", 6)] * 10, []),
+    "the frames have made up their mind": (
+        [*[("98509383", 4), ("98504383", 4)] * 3, ("98509383", 60)],
+        ["98509383"],
+    ),
+    "one frame that read otherwise delays nothing": (
+        [("98509383", 2), ("98504383", 1), ("98509383", 5)],
+        ["98509383"],
+    ),
+    "one of four frames saw a digit more": ([("18992595", 3), ("1992595", 9)] * 6, []),
+    "a mark taken for a digit for a moment": (
+        [("51101075", 2), ("511010751", 5), ("51101075", 60)],
+        ["51101075"],
+    ),
+    "a place that is mostly unknown": ([("354?08745", 7), ("354108745", 7)] * 6, []),
+    "a line that is back is the same line": ([("98509383", 4), ("", 6), ("98504383", 7)], []),
+    "and announced a frame later": (
+        [("98509383", 4), ("", 6), ("98504383", 8)],
+        ["98504383"],
+    ),
+}
+
+
 class TestAnnouncements:
-    def test_a_number_is_announced_once(self) -> None:
-        watcher = Watcher()
-        assert watcher.see(row("471", x=99, y=99), times=60) == ["471"]
+    @pytest.mark.parametrize("scene", SCENES)
+    def test_what_is_announced(self, scene: str) -> None:
+        steps, news = SCENES[scene]
+        assert Watcher().see_all(*steps) == news
 
-    def test_it_is_announced_within_half_a_second(self) -> None:
-        watcher = Watcher()
-        assert watcher.see(row("471", x=99, y=99), times=15) == ["471"]
-
-    def test_a_number_shown_for_two_frames_is_not_announced(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("471", x=99, y=99), times=2)
-        assert watcher.see(times=60) == []
-
-    def test_a_short_absence_makes_no_new_number(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("471", x=99, y=99), times=20)
-        watcher.see(times=20)
-        assert watcher.see(row("471", x=150, y=120), times=20) == []
-
-    def test_a_long_absence_does(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("471", x=99, y=99), times=20)
-        watcher.see(times=90)
-        assert watcher.see(row("471", x=99, y=99), times=20) == ["471"]
-
-    def test_a_blurred_minute_makes_no_new_number(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("471", x=99, y=99), times=20)
-        watcher.see(row("4?1", x=99, y=99), times=300)
-        assert watcher.see(row("471", x=99, y=99), times=20) == []
-
-    def test_the_next_number_is_announced(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("12345678", x=99, y=99), times=20)
-        assert watcher.see(row("87650431", x=99, y=99), times=20) == ["87650431"]
-
-    def test_a_sheet_that_slides_in_is_not_announced_in_parts(self) -> None:
-        watcher = Watcher()
-        line = row("12345678", x=99, y=99)
+    @pytest.mark.parametrize("comes", [True, False])
+    def test_a_sheet_that_slides_in_or_out_is_not_announced_in_parts(self, comes: bool) -> None:
+        watcher, line = Watcher(), row("12345678", x=99, y=99)
+        if not comes:
+            watcher.see(line, times=20)
         for count in range(1, 9):
-            watcher.see(line[:count], times=2)
-        watcher.see(line, times=20)
-        assert watcher.news == ["12345678"]
-
-    def test_a_sheet_that_slides_out_is_not_announced_in_parts(self) -> None:
-        watcher = Watcher()
-        line = row("12345678", x=99, y=99)
-        watcher.see(line, times=20)
-        for count in range(8, 0, -1):
-            watcher.see(line[-count:], times=3)
+            watcher.see(line[:count] if comes else line[count - 9 :], times=2 if comes else 3)
+        if comes:
+            watcher.see(line, times=20)
         assert watcher.news == ["12345678"]
 
     def test_what_the_border_may_cut_off_is_never_announced(self) -> None:
@@ -270,40 +249,6 @@ class TestAnnouncements:
             doubtful = (*line[:3], replace(line[3], p=p))
             assert Watcher().see(doubtful, times=60) == told
 
-    def test_what_went_out_of_view_is_told(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("471", x=99, y=99), times=20)
-        gone = []
-        for _ in range(90):
-            watcher.see()
-            gone += watcher.announcer.gone
-        assert gone == ["471"]
-
-    def test_memory_does_not_grow(self) -> None:
-        watcher = Watcher(rules=Rules(again=0.5))
-        for number in range(100, 200):
-            watcher.see(row(str(number), x=99, y=99), times=20)
-            watcher.see(times=20)
-        assert len(watcher.announcer._last) <= 2
-        assert len(watcher.announcer._said) <= 2
-
-
-class TestDisputes:
-    """Two readings of one line: the one must be read far more often than the other."""
-
-    def test_a_line_that_is_read_in_two_ways_is_not_announced(self) -> None:
-        watcher = Watcher()
-        for _ in range(10):
-            watcher.see(row("98509383", x=99, y=99), times=4)
-            watcher.see(row("98504383", x=99, y=99), times=6)
-        assert watcher.news == []
-
-    def test_it_is_when_the_frames_have_made_up_their_mind(self) -> None:
-        watcher = Watcher()
-        for text in ("98509383", "98504383") * 3:
-            watcher.see(row(text, x=99, y=99), times=4)
-        assert watcher.see(row("98509383", x=99, y=99), times=60) == ["98509383"]
-
     def test_what_may_not_be_announced_is_a_reading_all_the_same(self) -> None:
         watcher = Watcher()
         watcher.allows = lambda text: len(text) == 6
@@ -311,52 +256,45 @@ class TestDisputes:
         assert watcher.see(line, times=60) == []
         assert watcher.see(line[:6], times=20) == []
 
-    def test_one_frame_that_read_otherwise_delays_nothing(self) -> None:
-        watcher = Watcher()
-        line, other = row("98509383", x=99, y=99), row("98504383", x=99, y=99)
-        watcher.see(line, times=2)
-        watcher.see(other)
-        assert watcher.see(line, times=5) == ["98509383"]
-
-    def test_a_digit_that_one_of_four_frames_saw_is_not_left_out(self) -> None:
-        watcher = Watcher()
-        line = row("18992595", x=99, y=99)
-        for _ in range(6):
-            watcher.see(line, times=3)
-            watcher.see(line[:1] + line[2:], times=9)
-        assert watcher.news == []
-
-    def test_a_mark_that_was_taken_for_a_digit_for_a_moment_is_left_out(self) -> None:
-        watcher = Watcher()
-        line = row("511010751", x=99, y=99)
-        watcher.see(line[:-1], times=2)
-        watcher.see(line, times=5)
-        assert watcher.see(line[:-1], times=60) == ["51101075"]
-
-    def test_a_place_that_is_mostly_unknown_is_no_digit(self) -> None:
-        watcher = Watcher()
-        for _ in range(6):
-            watcher.see(row("354?08745", x=99, y=99), times=7)
-            watcher.see(row("354108745", x=99, y=99), times=7)
-        assert watcher.news == []
-
-    def test_a_line_that_is_back_is_the_same_line(self) -> None:
-        watcher = Watcher()
-        watcher.see(row("98509383", x=99, y=99), times=4)
-        watcher.see(times=6)
-        assert watcher.see(row("98504383", x=99, y=99), times=7) == []
-        assert watcher.see(row("98504383", x=99, y=99)) == ["98504383"]
-
     def test_lines_beside_each_other_may_be_nearly_the_same(self) -> None:
         watcher = Watcher()
-        upper, lower = row("10000123", x=99, y=99), row("10000124", x=99, y=299)
-        watcher.see(upper, lower, times=20)
+        watcher.see(row("10000123", x=99, y=99), row("10000124", x=99, y=299), times=20)
         assert sorted(watcher.news) == ["10000123", "10000124"]
 
-    def test_the_next_number_may_be_nearly_the_same(self) -> None:
+    def test_what_went_out_of_view_is_told(self) -> None:
         watcher = Watcher()
-        watcher.see(row("10000123", x=99, y=99), times=90)
-        assert watcher.see(row("10000124", x=99, y=99), times=60) == ["10000124"]
+        watcher.see_all(("471", 20))
+        gone = []
+        for _ in range(90):
+            watcher.see()
+            gone += watcher.announcer.gone
+        assert gone == ["471"]
+
+    @pytest.mark.parametrize("renewed", [False, True])
+    def test_readings_of_a_stream_that_broke_off_do_not_count(self, renewed: bool) -> None:
+        """They neither dispute a text of the new stream nor make it doubtful."""
+        for old, frames in (("98509383", 4), ("98509383", 20)):  # read, and announced
+            watcher = Watcher()
+            watcher.see_all((old, frames))
+            if renewed:
+                watcher.tracker.forget()
+                watcher.announcer.forget(watcher.frame / 30)
+            news = watcher.see(row("98504383", x=99, y=99), times=7)
+            assert news == (["98504383"] if renewed else [])
+
+    def test_a_number_that_outlasts_a_break_is_announced_once(self) -> None:
+        watcher = Watcher()
+        watcher.see_all(("471", 20))
+        watcher.tracker.forget()
+        watcher.announcer.forget(watcher.frame / 30)
+        assert watcher.see_all(("471", 60)) == ["471"]
+
+    def test_memory_does_not_grow(self) -> None:
+        watcher = Watcher(rules=Rules(again=0.5))
+        for number in range(100, 200):
+            watcher.see_all((str(number), 20), ("", 20))
+        assert len(watcher.announcer._last) <= 2
+        assert len(watcher.announcer._said) <= 2
 
     @pytest.mark.parametrize(
         ("a", "b", "same"),
@@ -366,8 +304,6 @@ class TestDisputes:
     def test_rivals(self, a: str, b: str, same: bool) -> None:
         assert rivals(a, b) is rivals(b, a) is same
 
-
-class TestLikeness:
     @pytest.mark.parametrize(
         ("a", "b", "same"),
         [("1234", "1234", True), ("1234", "1239", True), ("1234", "1299", False),
@@ -376,61 +312,59 @@ class TestLikeness:
     def test_alike(self, a: str, b: str, same: bool) -> None:
         assert alike(a, b) is same
 
-    @given(st.text("012", max_size=6), st.text("012", max_size=6))
-    def test_distance_is_symmetric(self, a: str, b: str) -> None:
-        assert distance(a, b) == distance(b, a) >= abs(len(a) - len(b))
-
     def test_at_border(self) -> None:
         assert at_border((0, 100, 20, 40), SIZE, 0.1)
         assert at_border((600, 438, 20, 40), SIZE, 0.1)
         assert not at_border((100, 100, 20, 40), SIZE, 0.1)
 
 
-class TestExpected:
+class TestPattern:
     @pytest.mark.parametrize(
         ("form", "text", "fits"),
-        [("####", "1234", True), ("####", "123", False), ("##-##", "1?34", True)],
-    )
-    def test_allows(self, form: str, text: str, fits: bool) -> None:
-        assert Expected.of(form).allows(text) is fits
+        [("####", "1234", True), ("####", "123", False), ("##-##", "1?34", True),
+         (None, "4", True), (None, "", False)],
+    )  # fmt: skip
+    def test_what_may_be_announced(self, form: str | None, text: str, fits: bool) -> None:
+        assert Settings(pattern=Pattern(form) if form else None).allows(text) is fits
 
     def test_signs_are_shown_and_not_read(self) -> None:
-        assert Expected.of("##.##.####").shown("21112026") == "21.11.2026"
+        assert Settings(pattern=Pattern("##.##.####")).shown("21112026") == "21.11.2026"
+        assert Settings().shown("471") == "471"
 
     def test_a_length_is_a_pattern(self) -> None:
-        assert Expected.of(None, 3).digits == 3
+        assert _pattern(None, 3) == Pattern("###")
         with pytest.raises(UsageError, match="2 digits"):
-            Expected.of("###", 2)
-
-    def test_a_pattern_without_a_place_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="pattern"):
-            Expected.of("abc")
-
-    def test_anything_goes_by_default(self) -> None:
-        assert Expected().allows("4")
-        assert Expected().shown("471") == "471"
+            _pattern("###", 2)
 
 
 class TestRoi:
-    def test_pixels_and_shares(self) -> None:
-        assert Roi.parse("10,20,300,200").within(SIZE) == (10, 20, 300, 200)
-        assert Roi.parse("0.5,0.5,0.5,0.5").within(SIZE) == (320, 240, 320, 240)
-
-    def test_what_sticks_out_is_cut_off_and_nothing_is_everything(self) -> None:
-        assert Roi.parse("600,400,300,300").within(SIZE) == (600, 400, 40, 80)
-        assert Roi.parse("900,900,50,50").within(SIZE) == (0, 0, 640, 480)
-        assert Roi(-50, 100, 150, 100).within(SIZE) == (0, 100, 100, 100)
-
     @pytest.mark.parametrize(
-        ("text", "told"),
-        [("10,20,300,200", None), ("0,0,1,1", None), ("0,0,640,480", None), ("0,0,1,0.1", None),
-         ("600,400,300,300", "(the frame is 640x480): 600,400,40,80 is read"),
-         ("0,0,700,480", ": 0,0,640,480 is read"), ("900,900,50,50", "less than 24 pixels"),
-         ("0,0,0.01,0.5", "less than 24 pixels"), ("0.5,0.5,0.6,0.5", "320,240,320,240 is read")],
-    )  # fmt: skip
-    def test_what_is_not_read_as_asked_is_told(self, text: str, told: str | None) -> None:
-        refused = Roi.parse(text).refused(SIZE)
+        ("text", "box", "told"),
+        [
+            ("10,20,300,200", (10, 20, 300, 200), None),
+            ("0.5,0.5,0.5,0.5", (320, 240, 320, 240), None),
+            ("0,0,1,1", (0, 0, 640, 480), None),
+            ("0,0,640,480", (0, 0, 640, 480), None),
+            ("0,0,1,0.1", (0, 0, 640, 48), None),
+            (
+                "600,400,300,300",
+                (600, 400, 40, 80),
+                "is 640x480): 600,400,40,80 is read",
+            ),
+            ("0,0,700,480", (0, 0, 640, 480), ": 0,0,640,480 is read"),
+            ("900,900,50,50", (0, 0, 640, 480), "less than 24 pixels"),
+            ("0,0,0.01,0.5", (0, 0, 640, 480), "less than 24 pixels"),
+            ("0.5,0.5,0.6,0.5", (320, 240, 320, 240), "320,240,320,240 is read"),
+        ],
+    )
+    def test_what_is_read_and_told(self, text: str, box: tuple[int, ...], told: str | None) -> None:
+        roi = Roi.parse(text)
+        assert roi.within(SIZE) == box
+        refused = roi.refused(SIZE)
         assert told in refused if told and refused else refused is told
+
+    def test_a_corner_may_lie_outside(self) -> None:
+        assert Roi(-50, 100, 150, 100).within(SIZE) == (0, 100, 100, 100)
 
     @pytest.mark.parametrize("text", ["1,2,3", "a,b,c,d", "0,0,0,5", "-1,0,5,5", "nan,0,5,5"])
     def test_others_are_refused(self, text: str) -> None:

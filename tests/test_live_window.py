@@ -14,16 +14,17 @@ import cv2
 import numpy as np
 import pytest
 
+from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
-from neocog.live import display, panels, recorder
+from neocog.live import panels, recorder
+from neocog.live import window as live_window
 from neocog.live.draw import SURE, draw
-from neocog.live.expected import Expected
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.session import Outputs, Session
 from neocog.live.sources import FrameSource, open_source
-from neocog.live.window import TITLE, Controls, Window
+from neocog.live.window import TITLE, Window
 from tests.live_support import MODEL, clip, picture, save_video
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +38,7 @@ def reader() -> Reader:
 @pytest.fixture(scope="module")
 def view(reader: Reader) -> View:
     pipeline = Pipeline(open_source(clip(("471", 12))), reader)
-    pipeline.switches.layers = True
+    pipeline.layers = True
     with pipeline:
         return list(pipeline)[-1]
 
@@ -51,13 +52,15 @@ def session(reader: Reader) -> Iterator[Session]:
 
 
 @pytest.fixture
-def pipeline(reader: Reader) -> Pipeline:
-    return Pipeline(FrameSource(clip(("471", 12))), reader)
+def window(session: Session, view: View, tmp_path: Path) -> Window:
+    """A window that has taken a view, and is not on any display."""
+    window = Window(session, tmp_path)
+    window.take(view)
+    return window
 
 
-@pytest.fixture
-def controls(session: Session, tmp_path: Path) -> Controls:
-    return Controls(session, tmp_path)
+def press(window: Window, *keys: int | str) -> bool:
+    return all(window.press(ord(key) if isinstance(key, str) else key) for key in keys)
 
 
 class TestDrawing:
@@ -69,11 +72,11 @@ class TestDrawing:
         assert (out != before).any()
 
     def test_signs_of_a_pattern_are_drawn(self, view: View) -> None:
-        assert (draw(view, Expected.of("##-#")) != draw(view)).any()
+        assert (draw(view, Settings(pattern=Pattern("##-#"))) != draw(view)).any()
 
     def test_numbers_that_do_not_fit_are_not_drawn_large(self, view: View) -> None:
-        bottom = np.s_[200:]
-        assert (draw(view, Expected.of("####"))[bottom] == view.frame.pixels[bottom]).all()
+        drawn = draw(view, Settings(pattern=Pattern("####")))
+        assert (drawn[200:] == view.frame.pixels[200:]).all()
 
     def test_every_layer_is_drawn(self, view: View) -> None:
         assert view.maps is not None
@@ -94,162 +97,116 @@ class TestDrawing:
 
 
 class TestKeys:
-    def press(self, controls: Controls, pipeline: Pipeline, keys: str) -> bool:
-        return all(controls.press(ord(key), pipeline) for key in keys)
-
-    @pytest.mark.parametrize("key", ["q", "Q", "\x1b"])
-    def test_end(self, controls: Controls, pipeline: Pipeline, key: str) -> None:
-        assert not controls.press(ord(key), pipeline)
-
-    def test_space_freezes_and_goes_on(
-        self, controls: Controls, pipeline: Pipeline, view: View, reader: Reader
+    @pytest.mark.parametrize("key", ["q", "Q", "\x1b", 0x100071, 0x20051, 0xFF1B, 0x10001B])
+    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(
+        self, window: Window, key: int | str
     ) -> None:
-        controls.take(view)
-        assert controls.press(ord(" "), pipeline)
-        frozen = controls.picture
+        assert not press(window, key)
+
+    def test_space_freezes_and_goes_on(self, window: Window, view: View, reader: Reader) -> None:
+        running = window.session.pipeline.capture.running
+        assert press(window, " ")
+        frozen = window.picture
         with Pipeline(open_source([picture("2086")]), reader) as other:
             later = next(iter(other))
-        assert controls.take(later) is frozen
-        assert not pipeline.capture.running.is_set(), "a file waits"
-        controls.press(ord(" "), pipeline)
-        assert pipeline.capture.running.is_set()
-        assert controls.take(later) is not frozen
+        assert window.take(later) is frozen
+        assert not running.is_set(), "a file waits"
+        press(window, " ")
+        assert running.is_set()
+        assert window.take(later) is not frozen
 
-    def test_s_saves_picture_and_record(
-        self, controls: Controls, pipeline: Pipeline, view: View, tmp_path: Path
-    ) -> None:
-        controls.take(view)
-        controls.press(ord("s"), pipeline)
+    def test_s_saves_picture_and_record(self, window: Window, view: View, tmp_path: Path) -> None:
+        press(window, "s")
         (png,) = tmp_path.glob("neocog-*.png")
         (record,) = tmp_path.glob("neocog-*.json")
         saved = cv2.imread(str(png))
         assert saved is not None
         assert saved.shape == view.frame.pixels.shape
         told = json.loads(record.read_text())
-        assert told["text"] == "471"
-        assert told["agreed"] == ["471"]
-        assert len(told["digits"]) == 3
+        assert (told["text"], told["agreed"], len(told["digits"])) == ("471", ["471"], 3)
 
-    def test_a_picture_that_cannot_be_saved_is_told(
-        self, session: Session, pipeline: Pipeline, view: View, tmp_path: Path
+    @pytest.mark.parametrize("fails", ["imencode", "fsync", "folder"])
+    def test_what_cannot_be_saved_is_told_and_leaves_nothing_behind(
+        self, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
     ) -> None:
-        controls = Controls(session, tmp_path / "nowhere")
-        plain = controls.take(view)
-        controls.press(ord("s"), pipeline)
-        assert (controls.take(view) != plain).any(), "a note is shown"
+        def fail(*words: object) -> None:
+            raise cv2.error("no") if fails == "imencode" else OSError(28, "No space left")
 
-    @pytest.mark.parametrize("error", [cv2.error("no"), OSError(28, "No space left")])
-    def test_what_cannot_be_saved_leaves_nothing_behind(
-        self, controls: Controls, pipeline: Pipeline, view: View, tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch, error: Exception,
-    ) -> None:  # fmt: skip
-        def fails(*words: object) -> None:
-            raise error
-
-        controls.take(view)
-        if isinstance(error, OSError):
-            monkeypatch.setattr(os, "fsync", fails)
+        if fails == "folder":
+            window.folder = tmp_path / "nowhere"
         else:
-            monkeypatch.setattr(cv2, "imencode", fails)
-        assert controls.press(ord("s"), pipeline)
-        assert controls._note.startswith("not saved: ")
+            monkeypatch.setattr(cv2 if fails == "imencode" else os, fails, fail)
+        assert press(window, "s")
+        assert window.note.startswith("not saved: ")
         assert not list(tmp_path.iterdir())
 
     def test_r_records_until_it_is_pressed_again(
-        self, controls: Controls, session: Session, pipeline: Pipeline, view: View, tmp_path: Path
+        self, window: Window, session: Session, view: View, tmp_path: Path
     ) -> None:
-        controls.take(view)
-        controls.press(ord("r"), pipeline)
+        press(window, "r")
         assert session.recorder is not None
         session.recorder.write(draw(view), 0.0)
         session.recorder.write(draw(view), 1.0)
-        controls.press(ord("r"), pipeline)
+        press(window, "r")
         assert session.recorder is None
         (path,) = tmp_path.glob("neocog-*.mp4")
         assert frames_of(path) >= 25
 
-    def test_b_shows_what_the_finder_sees(
-        self, controls: Controls, pipeline: Pipeline, view: View
-    ) -> None:
-        narrow = controls.take(view).shape[1]
-        controls.press(ord("b"), pipeline)
-        assert controls.take(view).shape[1] > narrow
-        controls.press(ord("b"), pipeline)
-        assert controls.take(view).shape[1] == narrow
+    @pytest.mark.parametrize("key", ["b", "l"])
+    def test_panels_come_and_go(self, window: Window, view: View, key: str) -> None:
+        narrow = window.take(view).shape[1]
+        press(window, key)
+        assert window.session.pipeline.layers is (key == "l")
+        assert window.take(view).shape[1] > narrow
+        press(window, key)
+        assert window.take(view).shape[1] == narrow
 
-    def test_l_shows_the_layers(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
-        narrow = controls.take(view).shape[1]
-        controls.press(ord("l"), pipeline)
-        assert pipeline.switches.layers
-        assert controls.take(view).shape[1] > narrow
-
-    def test_h_shows_the_keys(self, controls: Controls, pipeline: Pipeline, view: View) -> None:
-        plain = controls.take(view).copy()
-        controls.press(ord("h"), pipeline)
-        assert (controls.take(view) != plain).any()
+    def test_h_shows_the_keys(self, window: Window, view: View) -> None:
+        plain = window.take(view).copy()
+        press(window, "h")
+        assert (window.take(view) != plain).any()
         keys = {line.split()[0].rstrip(",") for line in panels.help_lines()}
         assert keys == {"q", "space", "s", "r", "b", "l", "mouse", "h"}
 
-    def test_other_keys_do_nothing(self, controls: Controls, pipeline: Pipeline) -> None:
-        assert self.press(controls, pipeline, "xyz1")
-        assert controls.press(-1, pipeline)
-
     @pytest.mark.parametrize(
-        "key",
-        [*range(0xFF50, 0xFF58), *range(0xFF60, 0xFF6A), *range(0xFFBE, 0xFFEF), 0x4FF51, 0xFE03,
-         *range(0xF700, 0xF72F), 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D],
+        "keys",
+        ["xyz1", [-1], range(0xFF50, 0xFF58), range(0xFF60, 0xFF6A), range(0xFFBE, 0xFFEF),
+         range(0xF700, 0xF72F), [0x4FF51, 0xFE03, 0x250000, 0x2D0000, 0xF1, 0xEB, 0xFF0D]],
     )  # fmt: skip
-    def test_keys_that_are_no_letters_do_nothing(
-        self, controls: Controls, pipeline: Pipeline, view: View, key: int, tmp_path: Path
+    def test_other_keys_do_nothing(
+        self, window: Window, keys: list[int | str], tmp_path: Path
     ) -> None:
-        controls.take(view)
-        assert controls.press(key, pipeline)
-        assert controls.session.recorder is None
-        changed = controls.frozen, controls.help, controls.steps, controls.layers
-        assert not any(changed)
+        assert press(window, *keys)
+        assert window.session.recorder is None
+        assert not any((window.frozen, window.help, window.steps, window.layers))
         assert not list(tmp_path.iterdir())
 
-    @pytest.mark.parametrize("key", [0x100071, 0x20051, 0xFF1B, 0x10001B])
-    def test_q_and_escape_end_with_num_lock_and_caps_lock_too(
-        self, controls: Controls, pipeline: Pipeline, key: int
-    ) -> None:
-        assert not controls.press(key, pipeline)
-
-    def test_dragging_chooses_a_region_and_a_click_all(
-        self, controls: Controls, pipeline: Pipeline
-    ) -> None:
-        controls.drag(200, 150, down=True, pipeline=pipeline)
-        controls.drag(50, 40, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is not None
-        assert pipeline.switches.roi.within((320, 240)) == (50, 40, 150, 110)
-        controls.drag(60, 60, down=True, pipeline=pipeline)
-        controls.drag(61, 61, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is None
-
     @pytest.mark.parametrize(
-        ("to", "box", "told"),
+        ("start", "to", "box", "told"),
         [
-            ((-50, 90), (0, 60, 100, 30), "reaches beyond"),
-            ((300, 63), (0, 0, 320, 240), "24 pixels"),
-            ((500, 200), (100, 60, 220, 140), "100,60,220,140"),
-            ((300, 160), (100, 60, 200, 100), "only"),
+            ((200, 150), (50, 40), (50, 40, 150, 110), "only"),
+            ((100, 60), (-50, 90), (0, 60, 100, 30), "reaches beyond"),
+            ((100, 60), (300, 63), (0, 0, 320, 240), "24 pixels"),
+            ((100, 60), (500, 200), (100, 60, 220, 140), "100,60,220,140"),
+            ((100, 60), (300, 160), (100, 60, 200, 100), "only"),
         ],
     )
-    def test_a_region_that_is_read_otherwise_than_dragged_is_told(
+    def test_dragging_chooses_a_region_and_a_click_all(
         self,
-        controls: Controls,
-        pipeline: Pipeline,
-        view: View,
+        window: Window,
+        start: tuple[int, int],
         to: tuple[int, int],
         box: tuple[int, ...],
         told: str,
     ) -> None:
-        controls.take(view)
-        controls.drag(100, 60, down=True, pipeline=pipeline)
-        controls.drag(*to, down=False, pipeline=pipeline)
-        assert pipeline.switches.roi is not None
-        assert pipeline.switches.roi.within((320, 240)) == box
-        assert told in controls._note
+        window.drag(*start, down=True)
+        window.drag(*to, down=False)
+        assert window.session.pipeline.roi is not None
+        assert window.session.pipeline.roi.within((320, 240)) == box
+        assert told in window.note
+        window.drag(60, 60, down=True)
+        window.drag(61, 61, down=False)
+        assert window.session.pipeline.roi is None
 
 
 class FakeScreen:
@@ -377,20 +334,20 @@ class TestDisplay:
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a window was tried"))
-        assert display.display_trouble() == "there is no display"
+        assert live_window.display_trouble() == "there is no display"
 
     def test_a_display_that_is_not_there_is_found_out(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DISPLAY", ":31337")
         monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setattr(display, "has_windows", lambda: True)
-        assert display.display_trouble() == "the display cannot be used"
+        monkeypatch.setattr(live_window, "has_windows", lambda: True)
+        assert live_window.display_trouble() == "the display cannot be used"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not display.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
+    not live_window.has_windows() or not shutil.which("Xvfb") or not shutil.which("xdotool"),
     reason="needs opencv-python (not headless), Xvfb and xdotool",
 )
 class TestOnADisplay:

@@ -5,14 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_letters
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
 from neocog.cli.finder import _files
 from neocog.errors import InputError, UsageError
-from neocog.learning.pages.amounts import FORMATS, make_amounts
-from neocog.learning.pages.forms import CELLS
-from neocog.learning.pages.letters import FACES, faces, make_letters
+from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
 from neocog.learning.teacher import bank, layouts
 
@@ -30,8 +29,8 @@ def digits() -> np.ndarray:
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     folder = Path(layouts.__file__).parent
     text = "".join(file.read_text() for file in folder.glob("*.py"))
-    assert "pages.amounts" not in text
-    assert "pages.letters" not in text
+    assert "experiments" not in text
+    assert "conditions" not in text
     assert not {f for some in FORMATS.values() for f in some.split()} & set(layouts.FORMATS)
     assert not [name for name in CELLS if f'"{name}"' in text]
     assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)

@@ -10,13 +10,7 @@ from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.network.decision import answers
-from neocog.network.odds import (
-    all_scores,
-    digit_probability,
-    expecting_digits,
-    learned_share,
-    of_lone_digits,
-)
+from neocog.network.prior import all_scores, of_lone_digits
 
 
 def test_a_pattern_fills_in_its_signs() -> None:
@@ -48,6 +42,12 @@ def test_a_length_that_cannot_be_met_leaves_the_reading() -> None:
     assert "fits" not in plain.to_dict()
 
 
+def test_no_digit_is_dropped_to_have_the_right_length() -> None:
+    plain = Reader(tiny_model()).read(page("3071"))
+    reading = Reader(tiny_model(), pattern="###").read(page("3071"))
+    assert (reading.text, reading.fits) == (plain.text, False)
+
+
 def test_an_empty_page_has_no_pattern() -> None:
     assert Reader(tiny_model(), pattern="##").read(page("")).fits is False
 
@@ -61,41 +61,20 @@ def test_the_score_of_no_digit_follows_from_the_answers() -> None:
     found = answers(score, temperature=0.05)
     close = found.p < 0.999  # a sure answer hardly tells how unlikely the others are
     np.testing.assert_allclose(all_scores(found, model)[close][1:], score[close][1:], atol=0.02)
-    same = expecting_digits(found, model, 1.0)
-    assert same is found
-    rare = expecting_digits(found, model, 1e-6)
-    assert (rare.label[1:] >= 0).all()
-    assert rare.label[0] == -1
-    assert rare.p[0] == 0
-    common = expecting_digits(found, model, 1e6)
-    assert (common.label == -1).mean() > (found.label == -1).mean()
-    p = digit_probability(found, model)
-    np.testing.assert_allclose(p[found.label >= 0], found.p[found.label >= 0], rtol=1e-4)
-    assert ((p[found.label < 0] > 0) == (found.margin[found.label < 0] > 0)).all()
 
 
 def test_a_network_that_rejects_nothing_is_not_weighed() -> None:
     found = Reader(tiny_model()).engine.recognise(digits_of("31"))
-    assert expecting_digits(found, tiny_model(), 0.1) is found
-    assert digit_probability(found, tiny_model()) is found.p
+    assert of_lone_digits(found, tiny_model()) is found
 
 
 def test_a_network_that_leans_towards_digits_is_set_upright() -> None:
     model = replace(tiny_model(), labels=np.array([0, 1, 10]), temperature=0.1)
     score = np.zeros((1, 11), np.float32)
     score[0, [3, 10]] = 0.5, 0.45
-    found = answers(score, temperature=0.1)
     leaning = replace(model, card={"finetuning": {"lean": 2.0}})
-    upright = expecting_digits(found, leaning, 1.0)
-    assert found.label[0] == 3
-    assert upright.label[0] == -1
-    assert upright.margin[0] == pytest.approx(0.15, abs=1e-5)
-
-
-def test_a_card_without_marks_is_no_share() -> None:
-    model = tiny_model()
-    shares = [replace(model, card={"finetuning": {"marks": m}}) for m in (0.0, 0.25, 1.0)]
-    assert [learned_share(m) for m in (model, *shares)] == [0.15, 0.15, 0.25, 0.15]
+    upright = all_scores(answers(score, temperature=0.1), leaning)
+    assert upright[0, 10] - upright[0, 3] == pytest.approx(0.15, abs=1e-5)
 
 
 def test_a_lone_digit_is_answered_unless_it_is_surely_none() -> None:

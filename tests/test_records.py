@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from neocog.batch.forms import Form
+from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
+from neocog.batch.output import open_sink
 from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.sinks import open_sink
 from neocog.batch.sources import Files
-from neocog.errors import NothingToRead, UsageError
+from neocog.errors import UsageError
 
 READ = PageReading(
     "a/b.jpg",
@@ -54,7 +54,7 @@ def test_any_file_name_survives_json(name: str) -> None:
 
 
 def test_csv_reads_back(tmp_path: Path) -> None:
-    with open_sink(Form("csv"), tmp_path / "out.csv") as sink:
+    with open_sink(Format("csv"), tmp_path / "out.csv") as sink:
         for reading in (READ, FAILED, PageReading("bad\udcff,\n.png")):
             sink.write(reading)
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as stream:
@@ -68,24 +68,24 @@ def test_csv_reads_back(tmp_path: Path) -> None:
 
 def test_text_has_names_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     for names in (True, False):
-        with open_sink(Form("text", names=names)) as sink:
+        with open_sink(Format("text", names=names)) as sink:
             for reading in (READ, FAILED, PageReading("c.tif", 1, "5")):
                 sink.write(reading)
     assert capsys.readouterr().out == "a/b.jpg: 07 | ?\nc.tif page 1: 5\n" + "07\n?\n\n5\n"
 
 
 def test_every_record_is_flushed(tmp_path: Path) -> None:
-    with open_sink(Form("jsonl"), tmp_path / "out.jsonl") as sink:
+    with open_sink(Format("jsonl"), tmp_path / "out.jsonl") as sink:
         sink.write(READ)
         assert json.loads((tmp_path / "out.jsonl").read_text())["text"] == "07\n?"
 
 
 def test_unknown_form_and_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose one of text, jsonl, csv"):
-        Form("xml")
+        Format("xml")
     with (
         pytest.raises(UsageError, match="cannot be written"),
-        open_sink(Form("text"), tmp_path / "no" / "out"),
+        open_sink(Format("text"), tmp_path / "no" / "out"),
     ):
         pass
 
@@ -94,21 +94,21 @@ def test_unknown_form_and_place(tmp_path: Path) -> None:
 def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> None:
     old = tmp_path / "out"
     old.write_text("dear")
-    with open_sink(Form(kind), old):
+    with open_sink(Format(kind), old):
         assert old.read_text() == "dear"
-    assert old.read_text() == Form(kind).head
+    assert old.read_text() == Format(kind).head
     old.write_text("dear")
-    with suppress(ZeroDivisionError), open_sink(Form(kind), old):
+    with suppress(ZeroDivisionError), open_sink(Format(kind), old):
         raise ZeroDivisionError
     assert old.read_text() == "dear"
-    with open_sink(Form(kind), old) as sink:
+    with open_sink(Format(kind), old) as sink:
         sink.write(READ)
     assert "07" in old.read_text()
     assert "dear" not in old.read_text()
 
 
 def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="directory"), open_sink(Form("text"), tmp_path):
+    with pytest.raises(UsageError, match="directory"), open_sink(Format("text"), tmp_path):
         pass
 
 
@@ -141,11 +141,3 @@ def test_a_link_in_a_circle_ends(tmp_path: Path) -> None:
     (tmp_path / "a.png").touch()
     (tmp_path / "self").symlink_to(tmp_path, target_is_directory=True)
     assert [item.key for item in find_inputs([tmp_path])] == ["a.png"]
-
-
-def test_nothing_to_read(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(NothingToRead, match="no pictures found"):
-        list(find_inputs([tmp_path]))
-    with pytest.raises(NothingToRead):
-        list(find_inputs([]))

@@ -1,6 +1,6 @@
 """Which answers are rejected, why, and how a threshold is taken from a model's card."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from support import digits_of, tiny_model
 from neocog.batch.policy import Policy, parse_share, threshold_for
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.learning.calibrate import calibrated, risk_row, risk_table, threshold_of
+from neocog.learning.calibrate import calibrated, risk_row, risk_table
 from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
 
@@ -51,14 +51,15 @@ def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
     p = rng.uniform(0.5, 1, 4000)
     label = np.where(rng.random(4000) < (1 - p) / 20, 1, 0)
     table = risk_table(told(p.tolist(), label.tolist()), np.zeros(4000, int))
-    card = {"rejection": {"table": [row.to_dict() for row in table]}}
+    card = {"rejection": {"table": [asdict(row) for row in table]}}
     allowed = [0.008, 0.01, 0.02]
     found = [threshold_for(card, error) for error in allowed]
     assert found == sorted(found, reverse=True)
     for threshold, error in zip(found, allowed, strict=True):
         assert (label[p >= threshold] != 0).mean() <= error
-    assert np.mean(p >= threshold_of(table, 0.9)) == pytest.approx(0.9, abs=0.01)
-    assert threshold_of(table, 1.0) <= p.min()
+    at = max(row.p for row in table if row.coverage >= 0.9)
+    assert np.mean(p >= at) == pytest.approx(0.9, abs=0.01)
+    assert max(row.p for row in table if row.coverage >= 1) <= p.min()
 
 
 def test_errors_that_nothing_shows_cannot_be_asked_for() -> None:

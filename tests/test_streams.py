@@ -77,7 +77,7 @@ def test_an_error_of_the_system_is_no_quiet_end(
     def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("neocog.batch.request.read_all", broken)
+    monkeypatch.setattr("neocog.batch.run.read_all", broken)
     result = run("read", "a.png", "--model", model)
     assert (result.exit_code, result.stderr) == (6, "neocog: Broken pipe\n")
 
@@ -179,7 +179,7 @@ def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
 
     picture = save_page(tmp_path / "a.png", "1")
     monkeypatch.setattr("neocog.batch.report.atomic_write", full)
-    monkeypatch.setattr("neocog.batch.sinks.Sink.finish", interrupted)
+    monkeypatch.setattr("neocog.batch.output.Sink.finish", interrupted)
     result = run("read", picture, "--model", model, "--report", tmp_path / "r.html")
     assert result.exit_code == 130
     assert result.stderr.splitlines() == [

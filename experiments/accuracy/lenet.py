@@ -18,7 +18,7 @@ FIELD = 32
 _WIDTHS = (6, 16, 120, 84)  # LeCun et al. 1998
 
 
-class LeNet(nn.Module):
+class LeNet(nn.Module):  # type: ignore[misc]
     """LeNet-5 (LeCun et al. 1998) with rectifiers and max pooling, each layer ``width`` as wide."""
 
     def __init__(self, width: float = 1.0) -> None:
@@ -102,10 +102,10 @@ def learn(
             "seconds": round(time.monotonic() - begun, 1)}  # fmt: skip
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def labels_of(network: LeNet, u0: np.ndarray, *, device: str) -> np.ndarray:
     """What pictures U0 (N, 65, 65) are read as."""
     network.eval()
     parts = [network(torch.from_numpy(u0[i : i + 2000]).to(device)).argmax(1).cpu()
              for i in range(0, len(u0), 2000)]  # fmt: skip
-    return torch.cat(parts).numpy()
+    return np.asarray(torch.cat(parts).numpy())

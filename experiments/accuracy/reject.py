@@ -19,16 +19,16 @@ import numpy as np
 from experiments.harness.record import write_results
 from experiments.harness.spread import spread
 from neocog.errors import UsageError
-from neocog.learning.calibrate import RiskRow, risk_row, threshold_of
+from neocog.learning.calibrate import RiskRow, risk_row
 from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.marks.held import font_files
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import Answers, answers
-from neocog.network.engine import cores
 from neocog.network.model import Model, load_model
-from neocog.network.odds import of_lone_digits
+from neocog.network.parallel import cores
+from neocog.network.prior import of_lone_digits
 
 MARKS = 2000
 SEED = 31
@@ -58,7 +58,7 @@ def threshold(model: Model, coverage: float) -> float:
         raise UsageError(
             f"{model.id}: no table of thresholds; make it with python -m experiments.learning.ship"
         )
-    return threshold_of(rows, coverage)
+    return max((row.p for row in rows if row.coverage >= coverage), default=0.0)
 
 
 def read(model: Model, images: np.ndarray, xp: Any) -> Answers:

@@ -20,10 +20,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.record import write_results
+from neocog.batch.device import open_engine
 from neocog.learning.datasets import Digits, open_digits
 from neocog.network.decision import Decision
-from neocog.network.engine import AnyEngine, Layers, Shares, one_blas_thread, open_engine
+from neocog.network.engine import PART, AnyEngine, Layers
 from neocog.network.model import Model, load_model
+from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.u0 import u0_from_digits
 
 #: rows and columns of each direction
@@ -70,11 +72,11 @@ def of_engine(engine: AnyEngine) -> Reading:
     its maps, of which only US4 is used.
     """
     decide = Decision(engine.model)
-    layers, shares = Layers(engine.model), Shares()
+    layers, parallel = Layers(engine.model), ParallelMap()
 
     def us4(u0: np.ndarray) -> np.ndarray:
         if engine.device == "cpu":
-            return np.concatenate(shares.map(layers, shares.cut(u0)))
+            return np.concatenate(parallel(layers, np.array_split(u0, -(-len(u0) // PART))))
         return np.ascontiguousarray(engine.maps(u0)["US4"].transpose(0, 2, 3, 1))
 
     def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
@@ -91,7 +93,8 @@ def of_lenet(network: Any, device: str) -> Reading:
     from experiments.accuracy.lenet import labels_of
 
     def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        return labels_of(network, shifted(u0_from_digits(digits), rows, columns), device=device)
+        u0 = shifted(u0_from_digits(digits), rows, columns)
+        return np.asarray(labels_of(network, u0, device=device))
 
     return read
 

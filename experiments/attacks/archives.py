@@ -8,14 +8,16 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from experiments.attacks.pictures import Case, whole, zeros
 
 _BLOCK = 2**21  # bytes that one chunk of LZMA2 stands for at most
-_PACKERS = {"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress}
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress,
+}  # fmt: skip
 
 
 def damaged(count: int, *, seed: int = 0) -> Iterator[Case]:

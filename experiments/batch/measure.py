@@ -36,16 +36,16 @@ from PIL import Image
 from experiments.batch.malformed import write_malformed
 from experiments.harness.processes import Memory, end_one
 from experiments.harness.record import machine, write_results
-from neocog.batch.forms import Form
-from neocog.batch.pool import LANES
+from neocog.batch.formats import Format
+from neocog.batch.pool import THREADS
 from neocog.batch.reader import Reader
-from neocog.batch.request import Request, read_all
-from neocog.batch.run import Tally
+from neocog.batch.request import Request
+from neocog.batch.run import Tally, read_all
 from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 
 COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",
            "machine": "machine", "model": "model"}  # fmt: skip
@@ -148,7 +148,7 @@ class Watch:
 def timed(bench: Bench, source: Path, output: Path) -> tuple[Tally, Watch, float, float]:
     """Read isolated digits; also wall seconds, and processor seconds of this process."""
     request = Request(
-        (str(source),), Form("jsonl"), str(output), isolated=True, workers=bench.workers
+        (str(source),), Format("jsonl"), str(output), isolated=True, workers=bench.workers
     )
     watch, start, spent = Watch(), time.perf_counter(), time.process_time()
     tally = read_all(request, bench.reader, watch=watch)
@@ -210,7 +210,7 @@ def archive(bench: Bench) -> Iterator[Row]:
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
               batch=batch, gpus=gpus)  # fmt: skip
-    threads = LANES * workers
+    threads = THREADS * workers
     busy = {
         "decode, share of the workers' threads": tally.seconds["decode"] / threads,
         "records, share of the workers' threads": tally.seconds["write"] / threads,

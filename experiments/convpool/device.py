@@ -47,7 +47,7 @@ class Device:
         self._flush_ms: float | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what was measured on, beside what :mod:`neocog.evaluation.machine` tells."""
+        """Return what was measured on, beside what :mod:`experiments.harness.machine` tells."""
         version = torch.backends.cudnn.version() or 0
         major, minor, patch = version // 10000, version // 100 % 100, version % 100
         return {

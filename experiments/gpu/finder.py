@@ -23,9 +23,10 @@ import cv2
 import numpy as np
 
 from experiments.harness.record import write_results
-from neocog.network.engine import cores
+from neocog.batch.device import open_finder
+from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
-from neocog.vision.finder_model import FinderModel, OpenCV, load_finder, open_finder
+from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
 NAMES = ("note.jpg", "phone.jpg", "dates.jpg", "meter.jpg")

@@ -28,7 +28,8 @@ import numpy as np
 from experiments.gpu.steps import Run, c_layers, errors, failed, s_versions
 from experiments.harness.record import commit, without_places, write_results
 from experiments.network.gpu import PEERS, compare_on_gpu
-from neocog.network.engine import Engine, cores
+from neocog.network.engine import Engine
+from neocog.network.parallel import cores
 
 COLUMNS = {
     "model": "model",

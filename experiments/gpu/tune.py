@@ -22,18 +22,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import numpy as np
 
+from experiments.harness.machine import commit
 from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, Launch, Layout
 from neocog.cuda.s_tensor import TensorS, bf16
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
-from neocog.evaluation.machine import commit
 from neocog.learning.datasets import open_digits
-from neocog.network.engine import Engine, cores
+from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model, load_model
+from neocog.network.parallel import cores
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits
 

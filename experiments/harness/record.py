@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neocog.evaluation.machine import commit, machine, versions
+from experiments.harness.machine import commit, machine, versions
 
 __all__ = ["commit", "machine", "versions", "without_places", "write_results"]
 

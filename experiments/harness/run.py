@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness.attended import Result, Save, Watch, attend, faults_of, need_device
+from experiments.harness.machine import about
 from neocog.errors import InputError, UsageError
-from neocog.evaluation.machine import about
 
 #: In the order of the page.
 NAMES = ("convpool", "winograd", "slayer", "network")

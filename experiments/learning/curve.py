@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.record import write_results
+from neocog.learning.calibrate import calibrated
 from neocog.learning.datasets import open_digits
-from neocog.learning.recipes import RECIPES, Recipe, score, train_family
+from neocog.learning.mix import Hand, Mix
+from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
 from neocog.network.decision import labels_of
 from neocog.network.model import Model
+from neocog.network.parallel import one_blas_thread
 
 SIZES = (400, 3000, 10_000, 55_000)
 COLUMNS = {
@@ -97,15 +100,14 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
         kept = sets["validation"]
         for n in sizes:
             start = time.perf_counter()
-            models = train_family(
-                recipes,
-                learning.images[:n],
-                learning.labels[:n],
-                validation=(kept.images, kept.labels),
-                table=False,
-                xp=xp,
-            )
-            for recipe, model in zip(recipes, models, strict=True):
+            shared = LayerByLayer(recipes[0], xp=xp)
+            order = np.random.default_rng(0).permutation(n)
+            with one_blas_thread():
+                maps = shared.below(learning.images[:n][order])
+            for recipe in recipes:
+                with one_blas_thread():
+                    model = shared.model(recipe, maps, learning.labels[:n][order])
+                model = calibrated(model, Mix((Hand(kept),)), table=False, xp=xp)
                 row: dict[str, Any] = {
                     "part": part,
                     "recipe": recipe.name,

@@ -147,10 +147,10 @@ def mix_of(args: argparse.Namespace, split: str) -> Any:
 
 def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
+    from experiments.learning.guide_network import load_guide
     from experiments.learning.pools import load_pools, pools_of
     from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
-    from neocog.learning.guide import load_guide
     from neocog.network.spec import LABELS
 
     folder = args.output / job.name
@@ -211,7 +211,7 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     }
     if args.test:
         test = open_digits(args.data / "mnist", split="test")
-        result["test"] = run.accuracy(model, test.images, test.labels)
+        result["test"] = changed(model, test, "none", args.device)["right"]
     (folder / "result.json").write_text(json.dumps(result))
     print(json.dumps(result), flush=True)
 
@@ -283,8 +283,26 @@ def speed(job: Job, args: argparse.Namespace) -> None:
             )
             run = Finetuner(start, digits, kept, settings, device=args.device)
             words = "compiled" if compiled else "as it is"
-            times = run.step_times(30)
+            times = step_times(run, 30)
             print(f"{job.planes} batch {args.batch} {precision} {words}: {times}", flush=True)
+
+
+def step_times(run: Any, count: int) -> str:
+    """Milliseconds of a step and of its batch, and the memory held; the run is used up by it."""
+    import torch
+
+    times, on_gpu = {}, run.device.type == "cuda"
+    for name, work in (("step", run._step), ("batch", lambda _: run.batches.batch(0))):
+        for turn in range(count + 5):
+            if turn == 5:
+                torch.cuda.synchronize() if on_gpu else None
+                begun = time.perf_counter()
+            work(0.5)
+            run.position.step = turn % run.batches.epoch_steps
+        torch.cuda.synchronize() if on_gpu else None
+        times[name] = 1e3 * (time.perf_counter() - begun) / count
+    held = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0
+    return ", ".join(f"{n} {t:.2f} ms" for n, t in times.items()) + f", {held:.1f} GiB"
 
 
 def main() -> int:

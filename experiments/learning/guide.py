@@ -20,17 +20,17 @@ from safetensors.torch import load_file
 from torch.nn import functional
 
 from experiments.learning.finetune import mix_of
+from experiments.learning.guide_network import Convolutional, Guide, save_network
 from experiments.learning.pools import load_pools
 from neocog.learning.augment import augment
-from neocog.learning.guide import Convolutional, Guide, save_network
-from neocog.learning.lessons import Lessons
+from neocog.learning.batches import Batches
 from neocog.learning.settings import PRESETS, Settings, augmentation
 from neocog.network.spec import LABELS
 
 Answer = tuple[list[float], float, float]
 
 
-def measured(network: Convolutional, lessons: Lessons, device: torch.device) -> Answer:
+def measured(network: Convolutional, batches: Batches, device: torch.device) -> Answer:
     """Share right of each set kept apart if a digit must be answered, marks that pass, and loss."""
     network = copy.deepcopy(network)
     guide, generator = Guide([network], device), torch.Generator(device=device)
@@ -43,18 +43,18 @@ def measured(network: Convolutional, lessons: Lessons, device: torch.device) -> 
         found: np.ndarray = torch.cat(parts).numpy()
         return found
 
-    p = shown(lessons.shown)
-    right = p[:, :LABELS].argmax(axis=1) == lessons.answers
-    sets = lessons.validation.means(right)
+    p = shown(batches.shown)
+    right = p[:, :LABELS].argmax(axis=1) == batches.validation.labels
+    sets = batches.validation.means(right)
     least = np.quantile(p[:, :LABELS].max(axis=1), 0.005)
-    passed = float((shown(lessons.held)[:, :LABELS].max(axis=1) >= least).mean())
-    loss = -np.log(np.maximum(p[np.arange(len(p)), lessons.answers], 1e-9)).mean()
+    passed = float((shown(batches.held)[:, :LABELS].max(axis=1) >= least).mean())
+    loss = -np.log(np.maximum(p[np.arange(len(p)), batches.validation.labels], 1e-9)).mean()
     return [round(100 * s, 2) for s in sets], round(100 * passed, 2), round(float(loss), 5)
 
 
 def cycle(
     network: Convolutional,
-    lessons: Lessons,
+    batches: Batches,
     args: argparse.Namespace,
     seconds: float,
     number: int,
@@ -75,7 +75,7 @@ def cycle(
         bend = min(part / 0.05, 0.5 * (1 + math.cos(math.pi * part)))
         for group in optimizer.param_groups:
             group["lr"] = args.rate * (0.6 if number else 1.0) * max(bend, 0.01)
-        u0, labels = lessons.batch(step)
+        u0, labels = batches.batch(step)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             logits = compiled(u0)
         loss = functional.cross_entropy(logits.float(), labels, label_smoothing=args.smoothing)
@@ -94,7 +94,7 @@ def cycle(
             if passed - told > 25 or told == 0.0:
                 told = passed
                 print(f"{args.name} {number}: step {step} {passed:.0f} s "
-                      f"loss {np.mean(losses):.4f} {measured(mean, lessons, device)}",
+                      f"loss {np.mean(losses):.4f} {measured(mean, batches, device)}",
                       flush=True)  # fmt: skip
                 losses.clear()
     return mean, step
@@ -133,15 +133,15 @@ def main() -> int:
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     device = torch.device(args.device)
     pools = load_pools(args.pools)
-    lessons = Lessons(mix, kept, settings, marks=True, device=device, pools=pools)
+    batches = Batches(mix, kept, settings, marks=True, device=device, pools=pools)
     network = Convolutional(LABELS + 1, args.width).to(device)
     if args.start:
         network.load_state_dict(load_file(args.start))
     network = network.to(memory_format=torch.channels_last)
     step, results = 0, []
     for number, seconds in enumerate(args.cycles):
-        mean, step = cycle(network, lessons, args, seconds, number, step)
-        results.append((step, *measured(mean, lessons, device)))
+        mean, step = cycle(network, batches, args, seconds, number, step)
+        results.append((step, *measured(mean, batches, device)))
         print(f"{args.name} {number} ends: {results[-1]}", flush=True)
         good = float(np.mean(results[-1][1])) >= args.least
         name = f"{args.name}-{number}" + ("" if good else "-too-weak")

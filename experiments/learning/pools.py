@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.learning.crops import crops
 from neocog.files import atomic_write
-from neocog.learning.crops import crops
-from neocog.learning.lessons import Pools
+from neocog.learning.batches import Pools
 from neocog.learning.settings import Settings
 from neocog.network.spec import LABELS
 
@@ -56,8 +56,8 @@ def probabilities(path: Path, pictures: Any, device: str) -> Any:
     """Probabilities of the labels and of none, (N, 11), by a guide that was learned before."""
     import torch
 
+    from experiments.learning.guide_network import load_guide
     from neocog.learning.augment import augment
-    from neocog.learning.guide import load_guide
     from neocog.learning.settings import PRESETS
 
     guide, generator = load_guide([path], device), torch.Generator(device=device)

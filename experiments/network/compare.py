@@ -126,7 +126,7 @@ def _onnxruntime(model: Model, threads: int) -> Side:
         import onnxruntime
     except ImportError:
         raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
-    from neocog.network.export import to_onnx
+    from experiments.network.onnx_graph import to_onnx
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -147,7 +147,7 @@ def _torch(model: Model, threads: int) -> Side:
         import torch
     except ImportError:
         raise UsageError("torch is not installed; install neocog[bench]") from None
-    from neocog.learning.torch_network import Network
+    from experiments.network.torch_network import Network
 
     torch.set_num_threads(threads)
     network = Network(model).freeze()

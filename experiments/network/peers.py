@@ -2,7 +2,7 @@
 
 Every pass is one CUDA graph, captured from eager PyTorch or from torch.compile. Before that the
 fastest of what PyTorch offers is sought for the batch at hand: memory format, the form of each
-layer (see :mod:`neocog.learning.torch_network`), cuDNN's algorithm, and how many digits go
+layer (see :mod:`experiments.network.torch_network`), cuDNN's algorithm, and how many digits go
 through the layers at a time.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neocog.learning.torch_network import Network
+from experiments.network.torch_network import Network
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 

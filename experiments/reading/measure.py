@@ -36,7 +36,7 @@ from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, samp
 from neocog.batch.reader import Picture, Reader
 from neocog.batch.records import REJECTED, DigitReading, PageReading
 from neocog.learning.finder.boxes import compared, overlaps
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import Finding
 

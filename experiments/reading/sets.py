@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_form, make_letters
 from neocog.batch.reader import Picture
 from neocog.batch.records import REJECTED
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
-from neocog.learning.pages.amounts import FORMATS, make_amounts
 from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
-from neocog.learning.pages.forms import CELLS, make_form
-from neocog.learning.pages.letters import faces, make_letters
 from neocog.learning.pages.page import make_page
 
 SEED = 31

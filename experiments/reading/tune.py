@@ -25,11 +25,11 @@ import numpy as np
 
 from neocog.batch.evidence import features
 from neocog.batch.reader import Reader
-from neocog.evaluation.evaluate import edit_distance
+from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
-from neocog.network.once import Once
+from neocog.network.cache import AnswerCache
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.lines import into_lines
 from neocog.vision.page import LONG_SIDE, lay_out
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
-    reader.engine = Once(reader.engine)  # type: ignore[assignment]
+    reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
     reader.weights = replace(reader.weights, bias=0.0)
     made = samples(given.data, given.pages, given.blank)
     pages = [(*sample, reader.look(sample[1])) for sample in made]

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.machine import processor
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda import cache as builds
 from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
-from neocog.evaluation.machine import processor
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model

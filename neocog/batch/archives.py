@@ -43,38 +43,15 @@ _MOST_HEADERS = 2**20  # bytes of such headers that a member may have
 _END = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
 
 
-class Packed(NamedTuple):
-    """How a zip archive holds a member: its method, the bytes that it takes there, its CRC-32."""
-
-    method: int
-    size: int
-    crc: int
-
-
 class Member(NamedTuple):
-    """A picture in an archive.
+    """A picture in an archive."""
 
-    Attributes
-    ----------
-    name : str
-        Its path within the archive.
-    start, size : int
-        Where its bytes lie, and how many they are; in a zip archive ``start`` is the place of the
-        header before them.
-    data : bytes or None
-        The bytes themselves, where they can only be had in passing.
-    trouble : str or None
-        Why it cannot be read.
-    packed : Packed or None
-        How a zip archive holds it.
-    """
-
-    name: str
-    start: int
+    name: str  # its path within the archive
+    start: int  # where its bytes lie; in a zip archive, the header before them
     size: int
-    data: bytes | None = None
-    trouble: str | None = None
-    packed: Packed | None = None
+    data: bytes | None = None  # the bytes, where they can only be had in passing
+    trouble: str | None = None  # why it cannot be read
+    packed: Entry | None = None  # how a zip archive holds it
 
 
 def is_archive_name(name: str) -> bool:
@@ -85,10 +62,7 @@ def is_archive_name(name: str) -> bool:
 def members(path: str) -> Iterator[Member]:
     """Yield the pictures of an archive, in its own order; hidden ones are left out.
 
-    Raises
-    ------
-    InputError
-        If the archive is broken; what came before has been yielded.
+    InputError if the archive is broken; what came before has been yielded.
     """
     if path.lower().endswith(ZIP):
         yield from _zip_members(path)
@@ -97,18 +71,12 @@ def members(path: str) -> Iterator[Member]:
 
 
 def read_member(path: str, member: Member) -> bytes:
-    """Return the bytes of a member that `members` told of; no other one is looked at.
-
-    Raises
-    ------
-    InputError
-        If they cannot be had.
-    """
+    """Return a member's bytes; no other one is looked at. InputError if they cannot be had."""
     with _broken("cannot be taken out of its archive"), _ONE_AT_A_TIME:
         archive = _opened(path)
         archive.stream.seek(member.start)
         if member.packed is not None:
-            return _unzipped(archive.stream, member, member.packed)
+            return _unzipped(archive.stream, member.packed)
         data = archive.stream.read(member.size)
         if len(data) < member.size:
             raise EOFError("the archive is cut short")
@@ -137,19 +105,19 @@ def _kept(path: str, *_state: int) -> _Archive:
     return _Archive(path)
 
 
-def _unzipped(stream: IO[bytes], member: Member, packed: Packed) -> bytes:
+def _unzipped(stream: IO[bytes], entry: Entry) -> bytes:
     """Unpack a member, never more of it than the archive says that there is."""
     header = stream.read(_ZIP_HEADER.size)
     if header[: len(_ZIP_MARK)] != _ZIP_MARK:
         raise zipfile.BadZipFile("no header is where it should be; is it another archive by now?")
     stream.seek(sum(_ZIP_HEADER.unpack(header)), os.SEEK_CUR)
-    info = zipfile.ZipInfo(member.name)
-    info.compress_type, info.compress_size, info.CRC = packed
-    info.file_size = member.size
+    info = zipfile.ZipInfo(entry.name)
+    info.compress_type, info.compress_size, info.CRC = entry.method, entry.packed, entry.crc
+    info.file_size = entry.size
     with zipfile.ZipExtFile(stream, "r", info) as unpacked:
-        data = unpacked.read(member.size + 1)
-    if len(data) != member.size:
-        raise EOFError(f"{len(data):,} bytes came, {member.size:,} were told")
+        data = unpacked.read(entry.size + 1)
+    if len(data) != entry.size:
+        raise EOFError(f"{len(data):,} bytes came, {entry.size:,} were told")
     return data
 
 
@@ -184,8 +152,7 @@ def _zip_members(path: str) -> Iterator[Member]:
                     trouble = "lies within the bytes of others in its archive; pack it anew"
                 elif room < 0:
                     trouble = f"is left out: {_too_much(size)}"
-            packed = Packed(entry.method, entry.packed, entry.crc)
-            yield Member(entry.name, entry.start, entry.size, None, trouble, packed)
+            yield Member(entry.name, entry.start, entry.size, None, trouble, entry)
 
 
 def _zip_trouble(entry: Entry) -> str | None:
@@ -341,12 +308,7 @@ _PACKERS: dict[bytes, Callable[[str], Any]] = {
 class _Pieces:
     """Bytes as they are unpacked: those before a damage do not wait for those behind it.
 
-    Parameters
-    ----------
-    stream : binary file
-        What unpacks them.
-    size : int
-        Bytes of the packed file.
+    ``size`` is that of the packed file.
     """
 
     def __init__(self, stream: Any, size: int) -> None:

@@ -10,28 +10,19 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout, suppress
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from neocog.batch.batching import Batcher, FixedBatches, Networks
 from neocog.batch.device import check_names
-from neocog.batch.dispatch import Dispatch
-from neocog.batch.gather import Gatherer
 from neocog.batch.inputs import Item
-from neocog.batch.pool import Pool
+from neocog.batch.pool import Pool, without_engine
 from neocog.batch.run import WINDOW, Blocks
-from neocog.batch.tasks import Block, Place, Task, in_order, into_tasks
-from neocog.batch.work import Job
+from neocog.batch.scheduler import Scheduler
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, UsageError
-
-if TYPE_CHECKING:
-    from neocog.network.decision import Answers
-    from neocog.network.model import Model
 
 _DEPTH = 2  # tasks that an actor has at a time
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
@@ -40,27 +31,18 @@ _REACH = 5.0  # seconds that a cluster may take to answer, each of three times t
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster, and how the network runs on it.
+    """A Ray cluster, and how the networks run on it.
 
-    Attributes
-    ----------
-    address : str
-        As ``ray.init`` takes it; ``"auto"`` is the one that this machine belongs to, ``"local"``
-        one of this machine alone, for this run.
-    device : str
-        ``"cuda"``: a network on each of its GPUs; ``"cpu"``: one in every actor that finds digits;
-        ``"auto"``: CUDA if the cluster has a GPU.
-    precision, plan : str, optional
-        As :func:`neocog.network.engine.open_engine`.
-    workers : int, optional
-        Actors that decode and find; by default one on every core that is left.
+    ``address`` "local" is a cluster of this machine alone, for this run. With ``device`` "cuda"
+    each GPU has the networks, with "cpu" every actor that decodes. ``precision`` and ``plan`` are
+    as :func:`neocog.batch.device.open_engine` takes them.
     """
 
-    address: str
-    device: str = "auto"
+    address: str  # as ray.init takes it; "auto" is the one of this machine
+    device: str = "auto"  # "auto": CUDA if the cluster has a GPU
     precision: str | None = None
     plan: str = "default"
-    workers: int | None = None
+    workers: int | None = None  # actors; by default one on every core that is left
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
@@ -75,12 +57,7 @@ class Cluster:
     ) -> Iterator[Blocks]:
         """Read inputs on the cluster; the block's value yields their records as they come.
 
-        Raises
-        ------
-        UsageError
-            If Ray is not installed, or there is no cluster.
-        DeviceError
-            If CUDA is asked for and no node has a GPU.
+        UsageError without Ray or a cluster, DeviceError if CUDA is asked for and no node has a GPU.
         """
         if self.address != "local":  # read when Ray is imported: ask once, not for minutes
             os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
@@ -97,9 +74,9 @@ class Cluster:
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
         try:
-            crew = _Crew(ray, self, job)
-            window = WINDOW * len(crew.workers) if ordered else None
-            blocks = crew.run(into_tasks(items, job.size), window)
+            actors = _Actors(ray, self, job)
+            window = WINDOW * len(actors.workers) * job.size if ordered else None
+            blocks = actors.run(into_tasks(items, job.size), window)
             yield in_order(blocks) if ordered else blocks
         finally:
             ray.shutdown()
@@ -114,34 +91,23 @@ class Cluster:
 class Finder:
     """An actor that decodes, finds and writes records.
 
-    Parameters
-    ----------
-    folder : str
-        Where the names of inputs begin.
-    job : Job
-        How; its reader has no engine.
-    network : actor handle, optional
-        What recognises; a network of its own without it.
+    ``folder`` is where the names of inputs begin; ``network`` the actor that answers, or None: it
+    has a network of its own.
     """
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:
-        from neocog.batch.steady import SteadyEngine
-        from neocog.batch.worker import RemoteEngine, alone
+        from neocog.batch.worker import limit_process
         from neocog.network.engine import Engine
 
         with suppress(OSError):  # another machine may not have it
             os.chdir(folder)
-        alone()
-        model = job.reader.model
-        engine: Any = None
-        if network is None:
-            engine = SteadyEngine(Engine(model, threads=1))
-        else:
-            ray = _ray()
-            engine = RemoteEngine(
-                model, lambda d: ray.get(network.recognise.remote(d)), batch=job.reader.batch
-            )
-        self._pool = Pool(job, Gatherer(engine), workers=1)
+        limit_process()
+        networks = (
+            Networks(FixedBatches(Engine(job.reader.model, threads=1)))
+            if network is None
+            else _Forwarded(network)
+        )
+        self._pool = Pool(job, networks, workers=1)
 
     def begin(self) -> None:
         """Do nothing: it is there."""
@@ -152,20 +118,37 @@ class Finder:
 
 
 class Network:
-    """An actor with a GPU: it gathers digits of many finders into full passes."""
+    """An actor with a GPU: it answers many finders."""
 
-    def __init__(
-        self, model: "Model", precision: str | None, plan: str, isolated: bool, batch: int | None
-    ) -> None:
-        from neocog.batch.steady import steady_engine
-        from neocog.network.engine import open_engine
+    def __init__(self, job: Job, precision: str | None, plan: str) -> None:
+        from neocog.batch.device import finder_beside, open_engine
 
-        engine = open_engine(model, device="cuda", precision=precision, plan=plan)
-        self._gatherer = Gatherer(steady_engine(engine, isolated=isolated, batch=batch))
+        reader = job.reader
+        engine = open_engine(reader.model, device="cuda", precision=precision, plan=plan)
+        self._networks = Networks(
+            FixedBatches(engine, batch=job.batch, isolated=job.isolated),
+            finder_beside(engine, reader.finder.model),
+        )
 
-    def recognise(self, digits: NDArray[np.uint8]) -> "Answers":
-        """Recognise digits (N, 28, 28); many may ask at once."""
-        return self._gatherer.recognise(digits)
+    def ask(self, question: tuple[Any, ...]) -> Any:
+        """Answer as `Networks.ask`; many may ask at once."""
+        return self._networks.ask(*question)
+
+
+class _Forwarded(Networks):
+    """Networks in an actor elsewhere."""
+
+    def __init__(self, network: Any) -> None:
+        ray = _ray()
+        self.pages = None
+        self.digits = Batcher(
+            lambda asked: ray.get([network.ask.remote(question) for question in asked]),
+            most=_AT_ONCE,
+        )
+
+    def submit(self, question: tuple[Any, ...], reply: Callable[[Any], None]) -> None:
+        """Ask, as `Networks.submit`."""
+        self.digits.submit(question, reply)
 
 
 class _Actor:
@@ -173,34 +156,34 @@ class _Actor:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
-        self.tasks: dict[Place, Task] = {}
+        self.tasks: dict[int, Task] = {}
         self.proven = self.open = False
-        self.results: dict[Any, Place | None] = {handle.begin.remote(): None}
+        self.results = {handle.begin.remote()}
 
     def give(self, task: Task) -> None:
         """Send a task."""
-        self.results[self.handle.do.remote(task)] = task.place
+        self.results.add(self.handle.do.remote(task))
 
 
-class _Crew:
+class _Actors:
     """The actors of a run."""
 
     def __init__(self, ray: Any, cluster: Cluster, job: Job) -> None:
         self._ray = ray
+        from neocog.batch.device import finder_on
+
         has = ray.cluster_resources()
         gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
         if cluster.device == "cuda" and not gpus:
             raise DeviceError("device 'cuda': no node of the cluster has a GPU; take --device cpu")
         gpus = 0 if cluster.device == "cpu" else gpus
-        reader = copy(job.reader)
-        reader.engine = None  # type: ignore[assignment]
+        job = without_engine(job)
+        if gpus:  # workers ask these about pages too
+            job.reader.finder = finder_on(job.reader.finder.model, "cuda")
         network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
                              max_concurrency=_AT_ONCE)(Network)  # fmt: skip
-        self._networks = [
-            network.remote(reader.model, cluster.precision, cluster.plan, job.isolated, job.batch)
-            for _ in range(gpus)
-        ]
-        self._job = ray.put(replace(job, reader=reader))
+        self._networks = [network.remote(job, cluster.precision, cluster.plan) for _ in range(gpus)]
+        self._job = ray.put(job)
         self._finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
         count = cluster.workers or max(1, cpus - gpus)
         self.workers = [self._actor(number) for number in range(count)]
@@ -211,14 +194,10 @@ class _Crew:
 
     def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
         """Do tasks, and yield what comes of each as it comes."""
-        dispatch = Dispatch(tasks, self.workers, depth=_DEPTH, window=window)
-        try:
-            while dispatch.deal():
-                yield from self._received(dispatch)
-        finally:
-            dispatch.stop()
+        scheduler = Scheduler(tasks, self.workers, depth=_DEPTH, window=window)
+        yield from scheduler.run(self._received)
 
-    def _received(self, dispatch: Dispatch) -> Iterator[Block]:
+    def _received(self, scheduler: Scheduler) -> Iterator[Block]:
         ends = {result: n for n, worker in enumerate(self.workers) for result in worker.results}
         if not ends:
             time.sleep(0.02)  # no input has been found yet
@@ -233,14 +212,14 @@ class _Crew:
             except failures.RayTaskError as error:
                 raise EndedEarly(f"an actor failed: {_first(error.cause or error)}") from None
             except failures.RayError as error:
-                dispatch.died(worker, f"died ({_first(error)})")
+                scheduler.died(worker, f"died ({_first(error)})")
                 self._ray.kill(worker.handle)
                 self.workers[number] = self._actor(number)
                 continue
             worker.proven = worker.open = True
-            place = worker.results.pop(result)
-            if place is not None and blocks is not None:
-                dispatch.finished(worker, place)
+            worker.results.remove(result)
+            if blocks:
+                scheduler.finished(worker, min(block.first for block in blocks))
                 yield from blocks
 
 

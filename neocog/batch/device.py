@@ -1,32 +1,31 @@
 """Which device the network runs on: every command asks here."""
 
 import re
+from collections.abc import Iterator
+from functools import cache, partial
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from neocog.errors import DeviceError, UsageError
 from neocog.messages import tell
 
+if TYPE_CHECKING:
+    from neocog.network.engine import AnyEngine
+    from neocog.network.model import Model
+    from neocog.vision.finder import Network
+    from neocog.vision.finder_model import FinderModel, LazyFinder
+
 DEVICES = ("auto", "cpu", "cuda")
 
-_said: set[str] = set()
+_FINDER_ARCH = 80  # compute capability, times ten, that the finder's kernels need
 
 
 def choose_device(name: str) -> str:
-    """Turn what was asked for into a device that can read.
+    """Turn "auto", "cpu", "cuda" (every GPU) or "cuda:N" into a device that can read.
 
-    Parameters
-    ----------
-    name : str
-        ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``. ``auto`` is CUDA where it
-        can be used, else the CPU; if there is an NVIDIA driver all the same, the reason is told
-        on stderr, once.
-
-    Raises
-    ------
-    UsageError
-        If there is no device of that name.
-    DeviceError
-        If it is not there.
+    ``auto`` is CUDA where it can be used, else the CPU; if there is an NVIDIA driver all the same,
+    the reason is told on stderr, once. UsageError if there is no device of that name,
+    DeviceError if it is not there.
     """
     if not re.fullmatch(r"cuda:\d+", name):
         _check(name, "cuda:N")
@@ -41,18 +40,103 @@ def choose_device(name: str) -> str:
     if reason is None:
         return "cuda"
     if devices.driver_version() is not None:
-        told(reason)
+        _tell_once(f"reading on the CPU: {reason}")
     return "cpu"
 
 
-def check_names(precision: str | None, plan: str) -> None:
-    """Refuse precisions and plans that are none, wherever the network runs.
+def open_engine(
+    model: "Model",
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    plan: str = "default",
+    threads: int | None = None,
+) -> "AnyEngine":
+    """Return the engine of a device.
+
+    Parameters
+    ----------
+    model : Model
+        What to recognise with.
+    device : str
+        As :func:`choose_device`.
+    precision : str, optional
+        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``; on CUDA fp16 by default where the device
+        multiplies matrices of it. The CPU has fp32 alone; where ``"auto"`` takes the CPU, a line
+        on stderr says so.
+    plan : str
+        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
+    threads : int, optional
+        Threads of the CPU engine; all cores by default.
 
     Raises
     ------
+    DeviceError
+        If the device is not there.
     UsageError
-        If a name is unknown, or the plan's file is no plan.
+        If device, precision or plan are unknown.
     """
+    from neocog.network.engine import Engine
+
+    check_names(precision, plan)
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        from neocog.cuda.engine import CudaEngine
+
+        try:
+            engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
+            if device == "auto":
+                engine.check()
+            return engine
+        except DeviceError as error:
+            if device != "auto":
+                raise
+            _tell_once(f"reading on the CPU: {error}")
+    for line in _unused(precision, plan):
+        if device != "auto":
+            raise UsageError(line.replace("is for CUDA", "needs --device cuda"))
+        _tell_once(line)
+    return Engine(model, threads=threads)
+
+
+def open_finder(model: "FinderModel", *, device: str = "cpu") -> "Network":
+    """Open the finder's network on ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+    On a GPU the whole of `neocog.vision.finder.find` runs there. DeviceError or ModelError if there
+    is no such device, or it cannot run this network.
+    """
+    if device == "cpu":
+        from neocog.vision.finder_model import OpenCV
+
+        return OpenCV(model)
+    from neocog.cuda.finder import CudaFinder
+
+    return CudaFinder(model.nodes, model.tensors, device=device)
+
+
+def finder_beside(engine: "AnyEngine", model: "FinderModel") -> "LazyFinder":
+    """The finder beside an engine: on its GPU, if that has what the finder's kernels need."""
+    from neocog.vision.finder_model import LazyFinder
+
+    if engine.device != "cpu":
+        from neocog.cuda.devices import numbers
+        from neocog.cuda.launcher import gpu
+
+        number = numbers(engine.device)[0]
+        if gpu(number).arch >= _FINDER_ARCH:
+            return finder_on(model, f"cuda:{number}")
+    return LazyFinder(model)
+
+
+def finder_on(model: "FinderModel", device: str) -> "LazyFinder":
+    """A finder for a device, which is opened when it is first asked."""
+    from neocog.vision.finder_model import LazyFinder
+
+    return LazyFinder(model, opened_by=partial(open_finder, device=device), device=device)
+
+
+def check_names(precision: str | None, plan: str) -> None:
+    """Refuse precisions and plans that are none, wherever the network runs."""
     if precision is not None:
         from neocog.cuda.engine import precision_on
 
@@ -63,44 +147,28 @@ def check_names(precision: str | None, plan: str) -> None:
         parse_plan(plan)
 
 
-def told(reason: str) -> None:
-    """Say on stderr why ``auto`` takes the CPU, each reason once."""
-    _say_once(f"reading on the CPU: {reason}")
-
-
-def told_unused(precision: str | None, plan: str) -> None:
-    """Say on stderr what ``auto`` has no use for on the CPU, once."""
+def _unused(precision: str | None, plan: str) -> Iterator[str]:
+    """What the CPU has no use for."""
     if precision not in (None, "fp32"):
-        _say_once(f"precision '{precision}' is for CUDA; the CPU computes in fp32")
+        yield f"precision '{precision}' is for CUDA; the CPU computes in fp32"
     if plan != "default":
-        _say_once(f"plan '{plan}' is for CUDA; the CPU has no kernels to choose")
+        yield f"plan '{plan}' is for CUDA; the CPU has no kernels to choose"
 
 
-def _say_once(line: str) -> None:
-    if line not in _said:
-        _said.add(line)
-        tell(line)
+@cache
+def _tell_once(line: str) -> None:
+    tell(line)
 
 
 def learning_module(name: str) -> ModuleType:
-    """Turn what was asked for into the array module that learning runs on.
+    """Turn "auto", "cpu" or "cuda" into the array module that learning runs on, numpy or cupy.
 
-    Parameters
-    ----------
-    name : {"auto", "cpu", "cuda"}
-        ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
-
-    Returns
-    -------
-    module
-        numpy or cupy.
+    ``auto`` is CUDA if CuPy and a GPU are there, else the CPU.
 
     Raises
     ------
-    UsageError
-        If there is no device of that name.
-    DeviceError
-        If it is not there.
+    UsageError, DeviceError
+        If there is no device of that name, or it is not there.
     """
     from neocog.network.arrays import module_of_device
 

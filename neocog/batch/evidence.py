@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from neocog.network.decision import Answers
 from neocog.network.model import Model
-from neocog.network.odds import all_scores
+from neocog.network.prior import all_scores
 
 if TYPE_CHECKING:
     from neocog.vision.search import Weights

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import Member, Packed, is_archive_name, members, read_member
+from neocog.batch.archives import Member, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
 from neocog.batch.sources import TAR, ZIP, is_picture_name
+from neocog.batch.zipped import Entry
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 STDIN = "-"
@@ -19,43 +20,19 @@ MAX_NAME = 2**16
 
 
 class Item(NamedTuple):
-    """One input: a picture file, or a picture in an archive.
+    """One input: a picture file, or a picture in an archive."""
 
-    Attributes
-    ----------
-    source : str
-        As records name it; of an archive's member the archive, a slash, and its path in there.
-    key : str
-        Its path relative to the folder or archive that was named: the same on every machine.
-    archive : str or None
-        The archive that it lies in, else ``source`` is a file.
-    start, size : int
-        Where in the archive: see :class:`neocog.batch.archives.Member`.
-    data : bytes or None
-        The bytes of the file, where they are at hand.
-    trouble : str or None
-        Why it cannot be read, where that is known already.
-    packed : Packed or None
-        How a zip archive holds it.
-    """
-
-    source: str
-    key: str
-    archive: str | None = None
-    start: int = 0
+    source: str  # as records name it; of a member: archive/path/in/it
+    key: str  # path relative to what was named: the same on every machine
+    archive: str | None = None  # that it lies in; else ``source`` is a file
+    start: int = 0  # where in the archive: see `Member`
     size: int = 0
-    data: bytes | None = None
-    trouble: str | None = None
-    packed: Packed | None = None
+    data: bytes | None = None  # the bytes of the file, where they are at hand
+    trouble: str | None = None  # why it cannot be read, where that is known already
+    packed: Entry | None = None  # how a zip archive holds it
 
     def picture(self) -> Path | bytes:
-        """What can be decoded: the file, or its bytes.
-
-        Raises
-        ------
-        InputError
-            If it cannot be had.
-        """
+        """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
         if self.trouble is not None:
             raise InputError(self.trouble)
         if self.data is not None:
@@ -90,22 +67,9 @@ def find_inputs(
     ``-``               the names that come on stdin, one a line, each as soon as it comes
     ==================  =========================================================================
 
-    Parameters
-    ----------
-    words : iterable of str or Path
-    null : bool
-        Names in lists and on stdin end with a zero byte, not with a line.
-    stdin : binary file, optional
-        What stands for ``-``.
-    look_into : bool
-        Whether archives are looked into; else each is an item itself.
-
-    Raises
-    ------
-    UsageError
-        If a list cannot be opened, or folders are too deep for a pattern.
-    NothingToRead
-        After the last word, if none of them stood for any picture.
+    ``null``: names in lists and on stdin end with a zero byte, not with a line; without
+    ``look_into`` an archive is an item itself. UsageError if a list cannot be opened, or folders
+    are too deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
     """
     found = False
     for word in words:

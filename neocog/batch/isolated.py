@@ -25,23 +25,10 @@ def read_isolated(
     seconds: dict[str, float],
     beat: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
-    """Read pictures of one digit each, all in one go.
+    """Read pictures of one digit each, all in one go; every page of a TIFF is one digit.
 
-    Parameters
-    ----------
-    reader : Reader
-        What recognises, and rejects doubtful answers.
-    items : sequence of Item
-        Every page of a TIFF is one digit.
-    seconds : dict
-        What decoding and recognising took is added to it.
-    beat : callable
-        Called after each picture.
-
-    Yields
-    ------
-    (Item, tuple of PageReading)
-        In order; the box of a digit is the whole picture.
+    Yields the items in order, each with its readings; the box of a digit is the whole picture. What
+    decoding and recognising took is added to ``seconds``; ``beat`` is called after each picture.
     """
     start = time.perf_counter()
     found = []
@@ -72,9 +59,9 @@ def read_isolated(
 def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
     """The digit of each page, and why there are no more where one could not be had."""
     from neocog.batch.sources import check_file
-    from neocog.batch.work import what_went_wrong
-    from neocog.learning.formats import isolated_digit
+    from neocog.batch.tasks import what_went_wrong
     from neocog.vision.decode import decode
+    from neocog.vision.normalise import isolated_digit
 
     pages: list[_Digit] = []
     try:

@@ -19,13 +19,7 @@ NOT_A_DIGIT = "not a digit"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When an answer is rejected.
-
-    Attributes
-    ----------
-    min_p : float
-        Answers of a lower probability are rejected.
-    """
+    """When an answer is rejected: below the probability ``min_p``."""
 
     min_p: float = 0.4
 
@@ -82,12 +76,8 @@ def threshold_for(card: Mapping[str, Any], max_error: float) -> float:
     """Return the lowest probability from which errors are at most so frequent.
 
     Errors are those of digits that the model was not learned from, one counted more than were
-    seen: of a few thousand digits, none wrong does not mean that none ever is.
-
-    Raises
-    ------
-    UsageError
-        If the card has no table, or no row of it is so good.
+    seen: of a few thousand digits, none wrong does not mean that none ever is. UsageError if the
+    card has no table, or no row of it is so good.
     """
     if not 0 < max_error < 1:
         raise UsageError(f"max_error {max_error}: wanted a share between 0 and 1, e.g. 0.001")
@@ -109,11 +99,6 @@ def parse_share(words: str) -> float:
 
     >>> parse_share("0.1%")
     0.001
-
-    Raises
-    ------
-    UsageError
-        If it is neither.
     """
     number, percent, rest = words.strip().partition("%")
     try:

@@ -15,8 +15,8 @@ from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.sources import check_file
 from neocog.errors import InputError, UsageError
-from neocog.network.odds import of_lone_digits
-from neocog.network.once import Once
+from neocog.network.cache import AnswerCache
+from neocog.network.prior import of_lone_digits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,9 +44,10 @@ class Reader:
     model : str, Path or Model
         Name of a shipped model, a model file, or a loaded model.
     device : str
-        Where the network runs: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU) or ``"cuda:N"``.
+        Where the networks run: ``"auto"``, ``"cpu"``, ``"cuda"`` (every GPU; the finder on the
+        first) or ``"cuda:N"``.
     precision, plan : str, optional
-        As :func:`neocog.network.engine.open_engine`.
+        As :func:`neocog.batch.device.open_engine`.
     min_p : float, optional
         Reject answers of a lower probability, instead of what the model's card says; see `Policy`.
     max_error : float, optional
@@ -93,10 +94,10 @@ class Reader:
         pattern: str | None = None,
         rotate: int | None = None,
     ) -> None:
-        from neocog.network.engine import open_engine
+        from neocog.batch.device import finder_beside, open_engine
         from neocog.network.model import Model, load_model
         from neocog.network.registry import DEFAULT, FINDER, find_model
-        from neocog.vision.finder_model import FinderModel, LazyFinder, load_finder
+        from neocog.vision.finder_model import FinderModel, load_finder
         from neocog.vision.page import TURNS
         from neocog.vision.search import Weights
 
@@ -106,7 +107,7 @@ class Reader:
         self.batch = self.engine.batch if batch is None else batch
         if not isinstance(finder, FinderModel):
             finder = load_finder(find_model(finder or FINDER))
-        self.finder = LazyFinder(finder)
+        self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
         self.rotate, self.weights = rotate, Weights()
@@ -225,7 +226,7 @@ class Reader:
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
-        from neocog.batch.work import what_went_wrong
+        from neocog.batch.tasks import what_went_wrong
 
         for picture in pictures:
             page = 0
@@ -238,9 +239,9 @@ class Reader:
 
     def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
         start = time.perf_counter()
-        once = _Once(self.engine)
+        cached = _TimedCache(self.engine)
         reader = copy(self)
-        reader.engine = cast("AnyEngine", once)
+        reader.engine = cast("AnyEngine", cached)
         found = reader.find(page.grey)
         lines = found.lines
         digits = reader.recognise(lines, scale=page.scale)
@@ -259,7 +260,7 @@ class Reader:
             text="\n".join(pattern.fill(line) if pattern else "".join(line) for line in chars),
             digits=digits,
             model=self.model.id,
-            ms={"decode": decode_ms, "find": whole - once.ms, "recognise": once.ms},
+            ms={"decode": decode_ms, "find": whole - cached.ms, "recognise": cached.ms},
             signs=signs,
             left_out=found.left_out,
             turn=found.turn,
@@ -290,13 +291,13 @@ class Reader:
         return PageReading(_name(picture), page, model=self.model.id, error=message)
 
 
-class _Once(Once):
-    """An engine that recognises each digit of a page once, and knows how long that took."""
+class _TimedCache(AnswerCache):
+    """A cache for one page that measures the time of the network."""
 
     ms = 0.0
 
     def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
-        """Recognise digits; those that are known already cost nothing."""
+        """Recognise digits, and add up the milliseconds that it takes."""
         start = time.perf_counter()
         answers = super().recognise(digits, batch=batch)
         self.ms += 1e3 * (time.perf_counter() - start)

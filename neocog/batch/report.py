@@ -35,14 +35,7 @@ _ERROR, _MISFIT, _REJECTED, _EMPTY, _READ = range(len(_KINDS))
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a report shows of one page.
-
-    Attributes
-    ----------
-    reading : PageReading
-    picture : bytes
-        A small JPEG, empty where there is none.
-    """
+    """What a report shows of one page; ``picture`` is a small JPEG, empty where there is none."""
 
     reading: PageReading
     picture: bytes = field(default=b"", repr=False)
@@ -91,19 +84,9 @@ def _thumbnail(page: "Page", reading: PageReading) -> bytes:
 
 
 class Report:
-    """Gathers cards, and writes them as one self-contained file.
+    """Gathers cards, and writes the ``most`` doubtful ones as one self-contained file.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    most : int
-        Only so many cards are kept, the most doubtful ones.
-
-    Raises
-    ------
-    UsageError
-        If the file's folder is not there.
+    UsageError if the file's folder is not there.
     """
 
     def __init__(self, path: str | Path, *, most: int = MOST) -> None:
@@ -134,13 +117,7 @@ class Report:
         return None
 
     def save(self) -> None:
-        """Write the file.
-
-        Raises
-        ------
-        UsageError
-            If it cannot be written.
-        """
+        """Write the file; UsageError if it cannot be written."""
         cards = [card for *_, card in sorted(self._kept, reverse=True, key=lambda e: e[:2])]
         try:
             with atomic_write(self.path) as stream:

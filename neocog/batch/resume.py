@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shlex
+import shutil
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,40 +16,24 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import SCHEMA, PageReading
 from neocog.errors import UsageError
+from neocog.files import atomic_write
 
 _BEGIN = PageReading("").to_json()[: len('{"schema":1,')].encode()
 
 
 @dataclass(slots=True)
 class Done:
-    """The inputs that an output file has the records of.
+    """The inputs that an output file has the records of."""
 
-    Attributes
-    ----------
-    end : int
-        Bytes of the file up to the last input.
-    size : int
-        Bytes of the file with the last input, without what was torn; one more than there are
-        where nothing but the last line's end is missing.
-    inputs, pages, failed : int
-        Inputs and records before ``end``, and how many of these tell of a failure.
-    last : str or None
-        The last input, which may have more pages.
-    last_pages, last_failed : int
-        Its records, and how many of these tell of a failure.
-    again : bool
-        Whether the last input has been written anew.
-    """
-
-    end: int = 0
-    size: int = 0
-    inputs: int = 0
+    end: int = 0  # bytes of the file up to the last input
+    size: int = 0  # bytes with it, without what was torn; a missing line end counted
+    inputs: int = 0  # before ``end``; so ``pages`` and ``failed``
     pages: int = 0
     failed: int = 0
-    last: str | None = None
-    last_pages: int = 0
+    last: str | None = None  # the last input, which may have more pages
+    last_pages: int = 0  # its records
     last_failed: int = 0
-    again: bool = False
+    again: bool = False  # whether it has been written anew
     _known: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _left: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -66,6 +52,36 @@ class Done:
         while text.startswith(begin, end) and not text.startswith(f"{begin}0,", end):
             end = text.index("\n", end) + 1
         return text[start:end], text[:start] + text[end:]
+
+    def mend(self, path: str | Path) -> None:
+        """Cut off what was torn behind the last input, or end a line that lacks but its end."""
+        with open(path, "r+b") as stream:
+            held = stream.seek(0, os.SEEK_END)
+            if held > self.size:
+                stream.truncate(self.size)
+            stream.write(b"\n" * (self.size - held))  # none where that is negative
+
+    def differs(self, path: str | Path, records: bytes) -> bool:
+        """Whether the last input's old records are others than these."""
+        with open(path, "rb") as stream:
+            stream.seek(self.end)
+            return stream.read(self.size - self.end) != records
+
+    def replace_last(self, path: str | Path, records: bytes) -> None:
+        """Put records of the last input where its old ones stand, in one step.
+
+        A run that is killed leaves the old ones or the new ones, never neither.
+        """
+        place = os.path.realpath(path)
+        mode = os.stat(place).st_mode
+        with open(place, "rb") as old, atomic_write(place) as new:
+            shutil.copyfileobj(old, new)
+            new.truncate(self.end)
+            new.seek(self.end)
+            new.write(records)
+            old.seek(self.size)
+            shutil.copyfileobj(old, new)
+        os.chmod(place, mode)
 
     def take(self, source: str) -> bool:
         """Whether an input is done already; named as often as it has records, it is so often.
@@ -90,28 +106,13 @@ def read_done(
     settings: Mapping[str, Any] | None = None,
     finder: str | None = None,
 ) -> Done:
-    """Read an output file of JSON lines back.
+    """Read an output file of JSON lines back; one that is not there holds nothing.
 
     A last line that was torn goes. The last input may have more pages: where it comes up again it
     is read again. Inputs are written one after another, all pages together, so every other input
-    is whole.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; one that is not there holds nothing.
-    model : str
-        Id of the model that shall go on.
-    settings : mapping, optional
-        What records shall tell of how they were read; those that tell nothing pass.
-    finder : str, optional
-        Id of the finder that shall go on, for records that tell one.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, is no output of neocog, is damaged before its end, or was
-        written with another model, finder or other settings.
+    is whole. UsageError if the file cannot be read, is no output of neocog, is damaged before its
+    end, or was written with another ``model``, ``finder`` or other ``settings``; records that tell
+    no settings or finder pass.
     """
     try:
         stream = open(path, "rb")  # noqa: SIM115
@@ -131,17 +132,7 @@ def read_done(
                 continue
             if torn:
                 raise UsageError(f"{path}: line {torn} is damaged; mend it or give another -o")
-            if record["model"] != model:
-                raise UsageError(
-                    f"{path}: was written with the model {record['model']}, this is {model}; "
-                    "give that model or another -o"
-                )
-            if finder is not None and record.get("finder", finder) != finder:
-                raise UsageError(
-                    f"{path}: was written with the finder {record['finder']}, this is {finder}; "
-                    "give another -o"
-                )
-            _check_settings(path, record.get("settings"), settings)
+            _check_same(path, record, model, finder, settings)
             if record["page"] == 0:
                 whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
                 whole.end, block = start, Done(last=record["source"])
@@ -157,12 +148,28 @@ def read_done(
     return whole
 
 
-def _check_settings(
-    path: str | Path, found: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None
+def _check_same(
+    path: str | Path,
+    record: Mapping[str, Any],
+    model: str,
+    finder: str | None,
+    settings: Mapping[str, Any] | None,
 ) -> None:
-    if wanted is not None and found is not None and found != wanted:
+    """Refuse a record that another model, finder or other settings wrote."""
+    if record["model"] != model:
         raise UsageError(
-            f"{path}: was read with {_options(found)}, this is {_options(wanted)}; "
+            f"{path}: was written with the model {record['model']}, this is {model}; "
+            "give that model or another -o"
+        )
+    if finder is not None and record.get("finder", finder) != finder:
+        raise UsageError(
+            f"{path}: was written with the finder {record['finder']}, this is {finder}; "
+            "give that one (--finder) or another -o"
+        )
+    found = record.get("settings")
+    if settings is not None and found is not None and found != settings:
+        raise UsageError(
+            f"{path}: was read with {_options(found)}, this is {_options(settings)}; "
             "give the same options or another -o"
         )
 

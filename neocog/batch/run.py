@@ -4,21 +4,31 @@ A picture that may cost much is read by a worker process, which has limits, howe
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from neocog.batch.gather import Gatherer
-from neocog.batch.inputs import Item
+from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.formats import Format
+from neocog.batch.inputs import Item, comes_once
+from neocog.batch.output import open_sink
+from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.pool import Pool
+from neocog.batch.report import Report
+from neocog.batch.request import Request
+from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import check_file
-from neocog.batch.steady import steady_engine
-from neocog.batch.tasks import Block, Task, in_order, into_tasks
-from neocog.batch.work import Job
-from neocog.errors import InputError, UsageError
+from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks, what_went_wrong
+from neocog.errors import EndedEarly, InputError, UsageError
+from neocog.files import file_lock
+from neocog.messages import printable
+
+if TYPE_CHECKING:
+    from neocog.batch.reader import Reader
 
 FEW = 12
 """As many pictures are read in less time than it takes to start workers."""
@@ -28,33 +38,21 @@ WINDOW = 8
 
 _MOST_WORKERS = 512
 _CAN_FORK = hasattr(os, "fork")  # Windows cannot: there all is read here, without limits
-_FILES = 1  # that a worker keeps open in this process
-_FILES_LEFT = 64  # that are left for all else
+_FILES_LEFT = 64  # open files that are left for all else: a worker takes one
 
 Blocks = Iterator[Block]
+Watch = Callable[[Block], None]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has come to.
-
-    Attributes
-    ----------
-    inputs, pages, failed : int
-        Inputs, records, and records that tell of a failure, those of an earlier run among them.
-    earlier : int
-        Inputs of which the file of an earlier run has records.
-    unsaved : int
-        Pictures and pages for people that could not be saved.
-    seconds : dict
-        What each stage took, over all workers; ``network`` is the engine's own time.
-    """
+    """What a run has come to; ``seconds`` are those of each stage, over all workers."""
 
     inputs: int = 0
-    pages: int = 0
-    failed: int = 0
-    earlier: int = 0
-    unsaved: int = 0
+    pages: int = 0  # records, those of an earlier run among them
+    failed: int = 0  # records of a failure
+    earlier: int = 0  # inputs of which the file of an earlier run has records
+    unsaved: int = 0  # pictures and pages for people that could not be saved
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
@@ -70,6 +68,51 @@ class Tally:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
+def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block: None) -> Tally:
+    """Read what is asked for, and write the records as they come.
+
+    ``watch`` is called with each block once its records are written; first, where a run is resumed,
+    with an empty one that counts what is done already.
+
+    Raises
+    ------
+    UsageError, NothingToRead, DeviceError, EndedEarly
+        See `neocog.errors`.
+    """
+    settings = reader.settings | ({"isolated": True} if request.isolated else {})
+    form = replace(request.form, settings=settings)
+    tally = Tally()
+    with ExitStack() as stack:
+        stack.enter_context(file_lock(request.output))
+        done = Done()
+        if request.resume and request.output is not None:
+            finder = None if request.isolated else reader.finder.model.id
+            done = read_done(
+                request.output, model=reader.model.id, settings=settings, finder=finder
+            )
+        tally.earlier = done.inputs + (done.last is not None)
+        people = _ForPeople(request, reader, tally, watch)
+        stack.callback(people.close)
+        sink = stack.enter_context(
+            open_sink(form, request.output, done=done if request.resume else None)
+        )
+        if done.pages:
+            earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
+            tally.add(earlier)
+            watch(earlier)
+        job = people.job(form)
+        items = _Counted(request.items(done))
+        for block in stack.enter_context(_reading(request, job, items, tally)):
+            sink.put(block.text)
+            people.take(block)
+        if items.count != (read := tally.inputs - done.inputs):
+            raise EndedEarly(f"{items.count} inputs were found, and records came of {read}")
+        if done.last is not None and not done.again:
+            tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
+        tally.spend("output", sink.seconds)
+    return tally
+
+
 @contextmanager
 def reading(
     job: Job,
@@ -81,57 +124,41 @@ def reading(
 ) -> Iterator[Blocks]:
     """Read inputs; the block's value yields their records as they come.
 
-    Parameters
-    ----------
-    job : Job
-        How; its reader has the engine.
-    items : iterable of Item
-        What; it is taken a little ahead of what is being read.
-    workers : int, optional
-        Processes that decode and find; 0: this one, and one more for pictures that may cost much.
-        By default as many as there are cores, unless there are but few inputs.
-    ordered : bool
-        Whether blocks come in the order of their inputs.
-    tally : Tally, optional
-        Where the network's time goes.
-
-    Raises
-    ------
-    UsageError
-        If there cannot be so many workers.
-    EndedEarly
-        If workers cannot be started, at first or later.
+    ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
+    may cost much; by default as many as there are cores, unless there are but few inputs. ``tally``
+    gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
+    cannot be started.
     """
     if workers is None:
         items, few = _begins(items)
         workers = 0 if few else usual_workers()
     _check(workers)
-    engine = steady_engine(job.reader.engine, isolated=job.isolated, batch=job.batch)
+    engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
     reader = copy(job.reader)
     reader.engine, reader.batch = engine, engine.batch  # type: ignore[assignment]
     job = replace(job, reader=reader)
+    tasks = into_tasks(items, job.size)
     with ExitStack() as stack:
         if workers == 0:
-            yield _here(job, into_tasks(items, job.size), stack)
+            yield _here(job, tasks, stack)
             return
-        window = WINDOW * workers if ordered else None
-        blocks = _pool(job, stack, workers, tally, window).run(into_tasks(items, job.size))
+        window = WINDOW * workers * job.size if ordered else None
+        blocks = _pool(job, stack, workers, tally, window).run(tasks)
         yield in_order(blocks) if ordered else blocks
 
 
 def _pool(
     job: Job, stack: ExitStack, workers: int, tally: Tally | None = None, window: int | None = None
 ) -> Pool:
-    """Start workers; ``job`` has the engine that answers them."""
-    reader = copy(job.reader)
-    gatherer = Gatherer(reader.engine)  # type: ignore[arg-type]
-    reader.engine = None  # type: ignore[assignment]
-    if tally is not None:
-        stack.callback(lambda: tally.spend("network", gatherer.busy))
-    stack.callback(gatherer.close)
-    return stack.enter_context(
-        Pool(replace(job, reader=reader), gatherer, workers=workers, window=window)
+    """Start workers; ``job`` has the networks that answer them."""
+    finder = job.reader.finder
+    networks = Networks(
+        job.reader.engine,  # type: ignore[arg-type]
+        None if finder.device == "cpu" or job.isolated else finder,
     )
+    if tally is not None:
+        stack.callback(lambda: tally.spend("network", networks.digits.busy))
+    return stack.enter_context(Pool(job, networks, workers=workers, window=window))
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
@@ -160,22 +187,22 @@ def _is_light(item: Item) -> bool:
 
 def usual_workers() -> int:
     """One for each core, as far as there can be so many."""
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
 
-    return min(cores(), _room()) if _CAN_FORK else 0
+    return min(cores(), _most_workers())
 
 
 def _check(workers: int) -> None:
     if not 0 <= workers <= _MOST_WORKERS:
         raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
-    if workers > (room := _room()):
+    if workers > (most := _most_workers()):
         raise UsageError(
-            f"{workers} workers came; the open files of a process are enough for {room}: take "
+            f"{workers} workers came; the open files of a process are enough for {most}: take "
             "fewer, or raise that limit (ulimit -n)"
         )
 
 
-def _room() -> int:
+def _most_workers() -> int:
     """Workers that the system lets this process have."""
     if not _CAN_FORK:
         return 0
@@ -184,7 +211,7 @@ def _room() -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST_WORKERS
-    return max(0, min(_MOST_WORKERS, (files - _FILES_LEFT) // _FILES))
+    return max(0, min(_MOST_WORKERS, files - _FILES_LEFT))
 
 
 def _begins(items: Iterable[Item]) -> tuple[Iterator[Item], bool]:
@@ -192,3 +219,85 @@ def _begins(items: Iterable[Item]) -> tuple[Iterator[Item], bool]:
     items = iter(items)
     first = list(islice(items, FEW + 1))
     return chain(first, items), len(first) <= FEW
+
+
+def _reading(
+    request: Request, job: Job, items: Iterable[Item], tally: Tally
+) -> AbstractContextManager[Blocks]:
+    ordered = request.ordered or request.form.kind == "table"  # which nobody sees before its end
+    if request.cluster is not None:
+        return request.cluster.reading(job, items, ordered=ordered)
+    workers = request.workers
+    if request.debug is not None:
+        workers = 0  # what it shows is searched for in this process
+    elif workers is None and any(map(comes_once, request.inputs)):
+        workers = usual_workers()  # nobody knows how many names will come, nor when
+    return reading(job, items, workers=workers, ordered=ordered, tally=tally)
+
+
+class _Counted:
+    """Inputs, and how many were taken."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self.count, self._items = 0, items
+
+    def __iter__(self) -> Iterator[Item]:
+        for item in self._items:
+            self.count += 1
+            yield item
+
+
+class _ForPeople:
+    """What a run shows to people: pictures of pages, a report, progress."""
+
+    def __init__(self, request: Request, reader: "Reader", tally: Tally, watch: Watch) -> None:
+        self._request, self._reader, self._tally, self._watch = request, reader, tally, watch
+        self._folders: list[PictureFolder] = []
+        if request.overlay is not None:
+            self._folders.append(
+                PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
+            )
+        if request.debug is not None:
+            from neocog.vision.page import LONG_SIDE
+
+            self._folders.append(
+                PictureFolder(
+                    request.debug, "--debug", steps(reader),
+                    inputs=request.sources, long_side=LONG_SIDE,
+                )
+            )  # fmt: skip
+        self._report = None if request.report is None else Report(request.report)
+
+    def job(self, form: Format) -> Job:
+        """How tasks are done so that blocks carry what is wanted here."""
+        return Job(
+            self._reader,
+            form,
+            isolated=self._request.isolated,
+            keep=bool(self._folders),
+            cards=self._report is not None,
+            batch=self._request.batch,
+        )
+
+    def take(self, block: Block) -> None:
+        """Count a block, draw what was read, and say what could not be drawn."""
+        self._tally.add(block)
+        for item, readings in block.readings:
+            pages = [page for page in readings if page.error is None]
+            for folder in self._folders if pages else ():
+                try:
+                    folder.save(*pages, picture=item.picture(), key=item.key)
+                except Exception as error:  # it may be another picture by now, the disk be full
+                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                    name = printable(item.source)
+                    block.messages.append(f"{name}: not drawn: {printable(why)}")
+                    self._tally.unsaved += 1
+        self._watch(block)
+        for card in block.cards if self._report else ():
+            self._report.add(card)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """Save the report; that it cannot be does not change how the run ends otherwise."""
+        if self._report is not None and (trouble := self._report.save_if_any()):
+            self._tally.unsaved += 1
+            self._watch(Block(messages=[trouble]))

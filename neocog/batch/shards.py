@@ -9,16 +9,11 @@ from neocog.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several shares of the inputs.
+    """Share ``number``, from 1, of ``count`` shares of the inputs.
 
     Which share an input belongs to follows from its key, the path relative to the folder or
     archive that was named: it is the same on every machine, wherever the folder lies there, and
     does not change when other inputs come or go.
-
-    Attributes
-    ----------
-    number, count : int
-        This share, from 1, and how many there are.
     """
 
     number: int
@@ -26,18 +21,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read ``"I/N"``.
-
-        Raises
-        ------
-        UsageError
-            If it is none of 1/N to N/N.
-
-        Examples
-        --------
-        >>> Shard.parse("2/8")
-        Shard(number=2, count=8)
-        """
+        """Read ``"I/N"``; UsageError if it is none of 1/N to N/N."""
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not found or not 1 <= int(found[1]) <= int(found[2]):
             raise UsageError(f"shard '{text}': I/N is wanted, from 1/N to N/N, e.g. 2/8")

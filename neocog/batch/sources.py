@@ -37,13 +37,7 @@ def is_picture_name(name: str) -> bool:
 
 
 def check_written(name: str | Path, option: str) -> None:
-    """Refuse to write words under a name that says picture, video, archive or model.
-
-    Raises
-    ------
-    UsageError
-        It tells to give another ``option``.
-    """
+    """Refuse names that say picture, video, archive or model for words (UsageError)."""
     suffix = Path(name).suffix.lower()
     for kind, suffixes in _KINDS.items():
         if suffix in suffixes:
@@ -51,13 +45,7 @@ def check_written(name: str | Path, option: str) -> None:
 
 
 class Files:
-    """Which files some paths lead to, by any name: another spelling, a link.
-
-    Parameters
-    ----------
-    paths : iterable of str or Path
-        Those that lead nowhere count for nothing.
-    """
+    """Which files paths lead to, by any name; those that lead nowhere count for nothing."""
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
         self._known = {_identity(path) for path in paths} - {None}
@@ -75,13 +63,7 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse what cannot be opened, and what would wait for ever.
-
-    Raises
-    ------
-    InputError
-        If it is no regular file that is there.
-    """
+    """Refuse what cannot be opened, and what would wait for ever (InputError)."""
     try:
         kind = os.stat(path).st_mode
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A worker process: it decodes, finds and writes records; the network answers it from elsewhere."""
+"""A worker process: it decodes, finds and writes records; the networks answer it from elsewhere."""
 
 import os
 import queue
@@ -6,27 +6,22 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
-from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from neocog.batch.batching import RemoteEngine, RemoteFinder
 from neocog.batch.tasks import Task
 from neocog.forkserver import tell
 
 if TYPE_CHECKING:
-    from neocog.batch.work import Job
-    from neocog.network.decision import Answers
-    from neocog.network.model import Model
+    from neocog.batch.reader import Reader
+    from neocog.batch.tasks import Job
 
-READY, DIGITS, BLOCK, ERROR = "ready", "digits", "block", "error"  # what a worker sends
+READY, QUESTION, BLOCK, ERROR = "ready", "question", "block", "error"  # what a worker sends
 BEAT = "beat"  # it is at work
-TASK, ANSWERS = "task", "answers"  # and what it is sent
+TASK, ANSWER = "task", "answer"  # and what it is sent
 
 NO_MEMORY = 75
 """Exit code of a worker that asked for more than it may have."""
@@ -37,13 +32,23 @@ MEMORY = 1_500_000_000
 # what workers need is loaded once, by the process that they are forked from
 PRELOAD = [
     "numpy", "cv2", "PIL.Image", "PIL.PngImagePlugin", "PIL.JpegImagePlugin",
-    "PIL.TiffImagePlugin", "neocog.batch.isolated", "neocog.batch.reader", "neocog.batch.work",
-    "neocog.learning.formats", "neocog.network.decision", "neocog.network.model",
-    "neocog.vision.decode", "neocog.vision.finder_model", "neocog.vision.page",
+    "PIL.TiffImagePlugin", "neocog.batch.isolated", "neocog.batch.reader", "neocog.batch.tasks",
+    "neocog.network.decision", "neocog.network.model", "neocog.vision.decode",
+    "neocog.vision.finder_model", "neocog.vision.page",
 ]  # fmt: skip
 
 
-def alone() -> None:
+def run_worker(connection: Connection, job: "Job", threads: int, pause: float) -> None:
+    """Do tasks until the connection closes; the body of a worker process.
+
+    ``threads`` do tasks, one of them at a time; after ``pause`` seconds in which it has sent
+    nothing, a worker says that it is at work.
+    """
+    limit_process()
+    Worker(connection, job, threads, pause).run()
+
+
+def limit_process() -> None:
     """Hold this process to one thread of cv2 and BLAS, and keep remarks of decoders to itself."""
     import cv2
     from threadpoolctl import threadpool_limits
@@ -53,81 +58,65 @@ def alone() -> None:
     warnings.simplefilter("ignore")
 
 
-class Link:
-    """A worker's connection: it sends from several threads, and knows who waits for what.
+def ask_elsewhere(reader: "Reader", ask: Callable[..., Any]) -> None:
+    """Have a reader without networks of its own ask others, as `batching.Networks.ask`."""
+    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)  # type: ignore[assignment]
+    if reader.finder.device != "cpu":
+        reader.finder = RemoteFinder(reader.finder.model, ask)  # type: ignore[assignment]
 
-    ``pause`` are the seconds after which it says that the worker is at work, where it sends
-    nothing else.
+
+class Worker:
+    """The inside of a worker process.
+
+    While one of its threads waits for a network, another one decodes. One at a time is at work
+    (``turn``): two that take turns at Python with every line of a scan that they decode are slower
+    than one.
     """
 
-    def __init__(self, connection: Connection, pause: float = 1.0) -> None:
-        self._connection, self._pause, self._sent = connection, pause, time.monotonic()
-        self._sending = threading.Lock()
-        self._waiting: dict[int, Future[Answers]] = {}
-        self._count = 0
+    def __init__(self, connection: Connection, job: "Job", threads: int, pause: float) -> None:
+        self._connection, self._job, self._pause = connection, job, pause
+        self._sent = time.monotonic()
+        self._sending, self._turn = threading.Lock(), threading.Lock()
+        self._waiting: dict[int, Future[Any]] = {}
+        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        ask_elsewhere(job.reader, self.ask)
+        for _ in range(threads):
+            threading.Thread(target=self._work, daemon=True).start()
 
-    def send(self, *message: Any) -> None:
-        """Send a message whole."""
+    def run(self) -> None:
+        """Take tasks and answers."""
+        _bound_memory()
+        self._send(READY)
+        while True:
+            kind, *what = self._connection.recv()
+            if kind == TASK:
+                self._tasks.put(what[0])
+            elif kind == ANSWER:
+                self._waiting.pop(what[0]).set_result(what[1])
+
+    def ask(self, *question: Any) -> Any:
+        """Have a network answer; meanwhile another thread works."""
+        future: Future[Any] = Future()
+        number = id(future)
+        self._waiting[number] = future
+        self._turn.release()
+        try:
+            self._send(QUESTION, number, question)
+            return future.result()
+        finally:
+            self._turn.acquire()
+
+    def _beat(self) -> None:
+        """Say now and then that the worker is at work; called after each page."""
+        if time.monotonic() - self._sent > self._pause:
+            self._send(BEAT)
+
+    def _send(self, *message: Any) -> None:
         with self._sending:
             self._connection.send(message)
         self._sent = time.monotonic()
 
-    def beat(self) -> None:
-        """Say now and then that the worker is at work; called after each page."""
-        if time.monotonic() - self._sent > self._pause:
-            self.send(BEAT)
-
-    def ask(self, digits: NDArray[np.uint8]) -> "Answers":
-        """Have digits (N, 28, 28) recognised."""
-        future: Future[Answers] = Future()
-        with self._sending:
-            self._count += 1
-            number = self._count
-            self._waiting[number] = future
-            self._connection.send((DIGITS, number, digits))
-        return future.result()
-
-    def answer(self, number: int, answers: "Answers") -> None:
-        """Hand answers to who waits for them."""
-        self._waiting.pop(number).set_result(answers)
-
-
-class RemoteEngine:
-    """Stands in for the engine in a process that has none.
-
-    Parameters
-    ----------
-    model : Model
-        What the engine recognises with.
-    ask : callable
-        Has digits (N, 28, 28) recognised.
-    """
-
-    def __init__(
-        self, model: "Model", ask: "Callable[[NDArray[np.uint8]], Answers]", *, batch: int
-    ) -> None:
-        self.model, self.batch = model, batch
-        self._ask = ask
-
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
-        """Recognise isolated digits (N, 28, 28)."""
-        return self._ask(digits)
-
-
-class _Lane(threading.Thread):
-    """One of a worker's threads: while it waits for the network, another one decodes.
-
-    One at a time is at work (``turn``): two that take turns at Python with every line of a scan
-    that they decode are slower than one.
-    """
-
-    def __init__(
-        self, job: "Job", link: Link, tasks: "queue.SimpleQueue[Task]", turn: threading.Lock
-    ) -> None:
-        super().__init__(daemon=True)
-        self._job, self._link, self._tasks, self._turn = job, link, tasks, turn
-
-    def run(self) -> None:
+    def _work(self) -> None:
         try:
             while True:
                 self._do(self._tasks.get())
@@ -142,49 +131,13 @@ class _Lane(threading.Thread):
     def _do(self, task: Task) -> None:
         try:
             with self._turn:
-                block = self._job.do(task, beat=self._link.beat)
+                block = self._job.do(task, beat=self._beat)
         except (ConnectionError, MemoryError):
             raise
         except Exception as error:
-            self._link.send(ERROR, f"{type(error).__name__}: {error}")
+            self._send(ERROR, f"{type(error).__name__}: {error}")
             return
-        self._link.send(BLOCK, block)
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Let another lane work while this one waits for the network."""
-        self._turn.release()
-        try:
-            yield
-        finally:
-            self._turn.acquire()
-
-
-def _ask(link: Link, digits: NDArray[np.uint8]) -> "Answers":
-    """Have digits (N, 28, 28) recognised; called on a lane."""
-    lane = threading.current_thread()
-    with lane.resting() if isinstance(lane, _Lane) else nullcontext():
-        return link.ask(digits)
-
-
-def run_worker(connection: Connection, job: "Job", lanes: int, pause: float) -> None:
-    """Do tasks until the connection closes; the body of a worker process."""
-    alone()
-    link = Link(connection, pause)
-    reader = job.reader
-    reader.engine = RemoteEngine(reader.model, partial(_ask, link), batch=reader.batch)  # type: ignore[assignment]
-    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    turn = threading.Lock()
-    for _ in range(lanes):
-        _Lane(job, link, tasks, turn).start()
-    _bound_memory()
-    link.send(READY)
-    while True:
-        kind, *what = connection.recv()
-        if kind == TASK:
-            tasks.put(what[0])
-        elif kind == ANSWERS:
-            link.answer(*what)
+        self._send(BLOCK, block)
 
 
 def _bound_memory() -> None:

@@ -16,18 +16,7 @@ _UTF_8 = 0x800  # a flag
 
 
 class Entry(NamedTuple):
-    """What the directory says of a member.
-
-    Attributes
-    ----------
-    name : str
-    start : int
-        Where the header before it lies.
-    size, packed : int
-        Its bytes, and those that it takes in the archive.
-    method, flags, crc : int
-        How it is packed, and its CRC-32.
-    """
+    """What the directory says of a member; ``start`` is the place of the header before it."""
 
     name: str
     start: int
@@ -41,10 +30,7 @@ class Entry(NamedTuple):
 def entries(stream: IO[bytes]) -> Iterator[Entry]:
     """Yield the entries of a zip archive in the order of its directory.
 
-    Raises
-    ------
-    zipfile.BadZipFile
-        If the directory is missing or broken; what came before has been yielded.
+    BadZipFile if that is missing or broken; what came before has been yielded.
     """
     end = max(0, stream.seek(0, os.SEEK_END) - _TAIL)
     stream.seek(end)

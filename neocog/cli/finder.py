@@ -50,7 +50,7 @@ def learn(
         raise UsageError("PyTorch is not installed; install neocog[train]") from None
     from neocog.learning.finder.training import FinderTraining, train_finder
     from neocog.learning.teacher.bank import build_bank
-    from neocog.network.engine import cores
+    from neocog.network.parallel import cores
     from neocog.vision.finder_model import load_finder, save_finder
 
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
@@ -82,7 +82,7 @@ def learn(
 
 
 def _files(fonts: str | None) -> list[Path]:
-    from neocog.learning.pages.letters import FACES
+    from neocog.learning.pages.conditions import FACES
 
     if fonts is None:
         return []
@@ -92,5 +92,5 @@ def _files(fonts: str | None) -> list[Path]:
     kept = {name for names in FACES.values() for name in names.split()}
     for file in found:
         if file.stem in kept:
-            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/letters.py)")
+            raise UsageError(f"--fonts {fonts}: {file.name} only measures (pages/conditions.py)")
     return found

@@ -5,19 +5,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neocog.cli import finder as finders
 from neocog.cli import finetune
 from neocog.cli.progress import Counter
-from neocog.learning.settings import REJECTING, USUAL
+from neocog.errors import UsageError
+from neocog.learning.settings import REJECTING, USUAL, Settings
+from neocog.learning.settings import augmentation as strengths
 from neocog.messages import tell
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix
-    from neocog.learning.recipes import Recipe
     from neocog.network.model import Model
 
 SUFFIX = ".safetensors"
@@ -26,8 +27,7 @@ SPLITS = ("learning", "train")
 
 def _list(wanted: bool) -> None:
     if wanted:
-        from neocog.learning.recipes import RECIPES
-        from neocog.learning.start import STARTS
+        from neocog.learning.recipe import RECIPES, STARTS
 
         for recipe in (*RECIPES.values(), *STARTS.values()):
             print(f"{recipe.name:16s} {recipe.about}")
@@ -122,7 +122,7 @@ def train(
     the clock. On a GPU the figures of two runs differ slightly.
     """
     from neocog.learning.mix import open_mix
-    from neocog.learning.start import STARTS
+    from neocog.learning.recipe import STARTS
 
     if finder is not None:
         finders.learn(
@@ -130,8 +130,10 @@ def train(
             device=device, folder=checkpoints, fonts=fonts,
         )  # fmt: skip
         return
-    numbers = _precision(precision)
-    _check_split(split)
+    if precision not in ("fp16", "fp32"):
+        raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
+    if split not in SPLITS:
+        raise UsageError(f"split '{split}' is not learned from: choose {' or '.join(SPLITS)}")
     by_gradient = recipe in STARTS
     follow = None if by_gradient else _follow(recipe, device)
     finetune.check_given(context, recipe, by_gradient=by_gradient)
@@ -141,14 +143,18 @@ def train(
     tell(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}")
     apart = _validation(data, split)
     if follow is None:
-        options = finetune.Options(
-            planes, epochs, minutes, batch, rate, reject, lean, marks, variants, pool, augmentation,
-            checkpoints, start, last, device,
+        settings = Settings(
+            seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean,
+            marks=marks, variants=variants, pool=pool, last=last,
+            augmentation=strengths(augmentation),
         )  # fmt: skip
-        model = finetune.learn(recipe, mix, apart, seed=seed, options=options)
+        model = finetune.learn(
+            recipe, mix, apart, settings, planes=planes, reject=reject, start=start,
+            folder=checkpoints, device=device,
+        )  # fmt: skip
     else:
         model = follow(mix, apart, seed)
-    saved = replace(model, name=Path(place).stem).save(place, precision=numbers)
+    saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
@@ -156,56 +162,23 @@ def train(
 def _follow(name: str, device: str) -> "Callable[[Mix, Mix | None, int], Model]":
     """Return what learns by a recipe without gradients, once it is sure that it can."""
     from neocog.batch.device import learning_module
+    from neocog.learning.recipe import RECIPES, STARTS
     from neocog.learning.recipes import train as learn
 
-    xp, chosen = learning_module(device), _recipe(name)
+    xp = learning_module(device)
+    if name not in RECIPES:
+        names = ", ".join((*RECIPES, *STARTS))
+        raise UsageError(f"recipe '{name}' is unknown: choose one of {names}")
 
     def follow(mix: "Mix", apart: "Mix | None", seed: int) -> "Model":
-        return learn(
-            chosen,
-            mix.images,
-            mix.labels,
-            seed=seed,
-            validation=apart,
-            progress=Counter,
-            on_stage=_stage,
-            xp=xp,
-        )
+        more: dict[str, Any] = {"progress": Counter, "on_stage": _stage, "xp": xp}
+        return learn(RECIPES[name], mix.images, mix.labels, seed=seed, validation=apart, **more)
 
     return follow
 
 
-def _recipe(name: str) -> "Recipe":
-    from neocog.errors import UsageError
-    from neocog.learning.recipes import RECIPES
-    from neocog.learning.start import STARTS
-
-    if name not in RECIPES:
-        names = ", ".join((*RECIPES, *STARTS))
-        raise UsageError(f"recipe '{name}' is unknown: choose one of {names}")
-    return RECIPES[name]
-
-
-def _precision(name: str) -> Literal["fp16", "fp32"]:
-    from neocog.errors import UsageError
-
-    if name == "fp16":
-        return "fp16"
-    if name == "fp32":
-        return "fp32"
-    raise UsageError(f"precision '{name}' is unknown: choose fp16 or fp32")
-
-
-def _check_split(name: str) -> None:
-    from neocog.errors import UsageError
-
-    if name not in SPLITS:
-        raise UsageError(f"split '{name}' is not learned from: choose {' or '.join(SPLITS)}")
-
-
 def _place(output: str) -> str:
     """The file that the model goes to, once it is sure that it can be written there."""
-    from neocog.errors import UsageError
     from neocog.files import check_output
 
     suffix = Path(output).suffix

@@ -15,10 +15,7 @@ from neocog.jsontext import to_json
 from neocog.messages import printable, tell
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
-    from neocog.live.expected import Expected
-    from neocog.live.session import Session
-    from neocog.live.window import Window
+    from neocog.batch.pattern import Pattern
 
 SMALL_MODEL = "neocog-small"
 
@@ -46,7 +43,7 @@ Region = Annotated[
         "--roi", metavar="X,Y,W,H", help="Read this part alone: pixels, or shares below 1."
     ),
 ]
-Pattern = Annotated[
+Form = Annotated[
     str | None,
     typer.Option("--pattern", metavar="PATTERN", help="Announce such numbers only: '####-##'."),
 ]
@@ -93,7 +90,7 @@ def live(
     plan: options.Plan = "default",
     agree: Agree = "3/5",
     roi: Region = None,
-    pattern: Pattern = None,
+    pattern: Form = None,
     length: Length = None,
     size: Size = None,
     fps: Fps = None,
@@ -103,38 +100,43 @@ def live(
     jsonl: Jsonl = None,
     events: Events = False,
     min_p: MinP = None,
+    finder: options.Finder = None,
 ) -> None:
     """Read numbers from a camera, a video, a folder of pictures or a stream.
 
     Each new number is printed once. In the window: q ends, h shows the other keys.
     """
+    from neocog.batch.reader import Reader
     from neocog.live.announce import Rules
-    from neocog.live.expected import Expected
     from neocog.live.pipeline import Settings
     from neocog.live.roi import Roi
     from neocog.live.session import Outputs, Session
     from neocog.live.sources import Wanted, open_source
-    from neocog.live.vote import Agreement
+    from neocog.live.tracks import Agreement
+    from neocog.live.window import Window
 
     wanted = Wanted(_size(size), fps)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
-    expected = Expected.of(pattern, length)
+    expected = _pattern(pattern, length)
     frames = open_source(source, wanted)
     windowed = _windowed(headless)
     settings = Settings(
         agreement=agreement,
-        expected=expected,
-        rules=Rules() if expected.digits is None else Rules(evidence=0.0),
+        pattern=expected,
+        rules=Rules() if expected is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
         pace=windowed,
         every_view=not (windowed or frames.live or replay_fps),
     )
     with _ended_by_signals():
-        reader = _reader(model, device, precision, plan, min_p, expected)
+        reader = Reader(
+            model or _quick_model(device), device=device, precision=precision, plan=plan,
+            min_p=min_p, pattern=expected.form if expected else None, finder=finder,
+        )  # fmt: skip
         outputs = Outputs(jsonl, record, events)
         session = Session(
-            frames, reader, settings, outputs, _window if windowed else None, roi=region
+            frames, reader, settings, outputs, Window if windowed else None, roi=region
         )
         session.run()
     if session.failed:
@@ -190,27 +192,28 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def _reader(
-    model: str | None,
-    device: str,
-    precision: str | None,
-    plan: str,
-    min_p: float | None,
-    expected: "Expected",
-) -> "Reader":
-    """Open the model that was asked for, else the one that is quick enough on the device."""
+def _quick_model(device: str) -> str:
+    """Return the model that is quick enough on the device."""
     from neocog.batch.device import choose_device
-    from neocog.batch.reader import Reader
 
-    on_cpu = choose_device(device) == "cpu"
-    name = model or (SMALL_MODEL if on_cpu else options.DEFAULT_MODEL)
-    form = expected.pattern.form if expected.pattern else None
-    return Reader(name, device=device, precision=precision, plan=plan, min_p=min_p, pattern=form)
+    return SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
+
+
+def _pattern(form: str | None, length: int | None) -> "Pattern | None":
+    """Return what --pattern or --length asks for; UsageError if they contradict each other."""
+    from neocog.batch.pattern import PLACE, Pattern
+
+    if form is None and length is None:
+        return None
+    pattern = Pattern(PLACE * length if form is None and length else form or "")
+    if length is not None and pattern.digits != length:
+        raise UsageError(f"pattern '{form}' has no {length} digits; give one of the two")
+    return pattern
 
 
 def _windowed(headless: bool) -> bool:
     """Whether a window is opened; where none can be, say so."""
-    from neocog.live.display import display_trouble
+    from neocog.live.window import display_trouble
 
     if headless:
         return False
@@ -227,9 +230,3 @@ def _size(text: str | None) -> tuple[int, int] | None:
     if not match:
         raise UsageError(f"size '{text}': WIDTHxHEIGHT is wanted, for example 1280x720")
     return int(match[1]), int(match[2])
-
-
-def _window(session: "Session") -> "Window":
-    from neocog.live.window import Window
-
-    return Window(session)

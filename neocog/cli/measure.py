@@ -118,10 +118,11 @@ def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: 
 def _report(
     path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
 ) -> None:
-    from neocog.evaluation.report import find_sets, measure, prepare, write
+    from neocog.evaluation.report import find_sets, measure, write
+    from neocog.files import check_output
 
     sets = find_sets(path, limit=limit)
-    prepare(folder)
+    check_output(folder, "--report", folder=True, make=True)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
     found = measure(opened(), sets, limit=limit, told=Counter)
@@ -168,10 +169,8 @@ def _show_digits(score: "DigitScore", name: str, model: str) -> None:
 
 def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
     facts = score.to_dict()
-    for reading, expected, distance in zip(
-        score.readings, score.expected, score.distances, strict=True
-    ):
-        if distance:
+    for reading, expected, edits in score.mistakes:
+        if edits:
             read = reading.text.replace("\n", " | ")
             print(f"{reading.source}\n    written {expected}\n    read    {read}")
     print(f"{name}: {facts['n']} pictures, {facts['n_digits']} digits, read by {model}")
@@ -210,8 +209,8 @@ def timing(
     On CUDA a stage is what the pass takes longer with it, and "of roof" the share of the time
     that its operations or bytes need at the rates measured on the device.
     """
+    from neocog.batch.device import open_engine
     from neocog.evaluation.timing import measure
-    from neocog.network.engine import open_engine
     from neocog.network.model import load_model
 
     engine = open_engine(load_model(model), device=device, precision=precision, plan=plan)

@@ -52,6 +52,10 @@ Pattern = Annotated[
         help="Form of each line, # for a digit, such as '##-####'; no digit is made up.",
     ),
 ]
+Finder = Annotated[
+    str | None,
+    typer.Option("--finder", metavar="FILE", help="What finds the digits [default: as shipped]."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"

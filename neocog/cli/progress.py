@@ -1,26 +1,117 @@
-"""One line on stderr that tells how far a long command is."""
+"""How far a long command is: one bar on stderr, while that is a terminal."""
 
+import atexit
 import sys
-import time
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from neocog.messages import printable, tell
+
+if TYPE_CHECKING:
+    from neocog.batch.tasks import Block
 
 
 class Counter:
-    """Shows ``done/total`` while stderr is a terminal, and nothing otherwise."""
+    """Shows what is done, the rate and the time left, on a terminal; messages stand above it."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._shown = 0.0
-        self._start = time.monotonic()
-        self._active = sys.stderr.isatty()
+    def __init__(self, what: str, *, shown: bool | None = None) -> None:
+        self._what, self._task = what, None
+        self._bar: Any = None
+        self._shown = sys.stderr.isatty() if shown is None else shown
 
     def __call__(self, done: int, total: int) -> None:
         """Tell that ``done`` of ``total`` are done."""
-        now = time.monotonic()
-        if not self._active or (done < total and now - self._shown < 0.1):
+        self._update(completed=done, total=total)
+        if done >= total:
+            self.close()
+
+    def tell(self, line: str) -> None:
+        """Print a message on stderr."""
+        if self._bar is None:
+            tell(line)
+        else:
+            line = f"neocog: {printable(line)}"
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            atexit.unregister(self._bar.stop)
+            self._bar, self._shown = None, False
+
+    def _update(self, **fields: Any) -> None:
+        if not self._shown:
             return
-        self._shown = now
-        rate = done / max(now - self._start, 1e-9)
-        left = (total - done) / rate if rate else 0.0
-        text = f"{self._what} {done}/{total}  {rate:.0f}/s  {left:.0f} s left"
-        end = "\n" if done >= total else ""
-        print(f"\r\x1b[K{text}", end=end, file=sys.stderr, flush=True)
+        if self._bar is None:
+            self._bar = _bar()
+            self._task = self._bar.add_task(self._what, total=None, note="")
+            atexit.register(self._bar.stop)  # whatever ends the command, the cursor comes back
+            self._bar.start()
+        self._bar.update(self._task, **fields)
+
+
+class ReadingBar(Counter):
+    """The bar of a run over pictures; a context manager.
+
+    ``total`` tells how many inputs there are, or None; it may take its time. ``to_file``: whether
+    records go to a file: on the screen they would stand in the bar's way.
+    """
+
+    def __init__(self, total: Callable[[], int | None], *, to_file: bool) -> None:
+        shown = sys.stderr.isatty() and (to_file or not sys.stdout.isatty())
+        super().__init__("reading", shown=shown)
+        self._total, self._failed = total, 0
+
+    def __enter__(self) -> "ReadingBar":
+        if self._shown:
+            self._update()
+            threading.Thread(target=self._count, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, block: "Block") -> None:
+        """Count a block, and print its messages."""
+        for line in block.messages:
+            self.tell(line)
+        self._failed += block.failed
+        note = f"{self._failed:,} failed" if self._failed else ""
+        self._update(advance=block.inputs, note=note)
+
+    def _count(self) -> None:
+        if (total := self._total()) is not None:
+            self._update(total=total)
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:,.0f}/s")
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

@@ -110,6 +110,7 @@ def read(
     ray: Ray = None,
     timings: Timings = False,
     batch: options.Batch = None,
+    finder: options.Finder = None,
 ) -> None:
     """Read the handwritten digits in pictures.
 
@@ -117,13 +118,14 @@ def read(
     code is 1.
     """
     from neocog.batch.cluster import Cluster
-    from neocog.batch.forms import Form, kind_of
+    from neocog.batch.formats import Format, kind_of
     from neocog.batch.inputs import is_one_file
     from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader
-    from neocog.batch.request import Request, read_all
+    from neocog.batch.request import Request
+    from neocog.batch.run import read_all
     from neocog.batch.shards import Shard
-    from neocog.cli.bar import Bar
+    from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.messages import tell
 
@@ -135,7 +137,7 @@ def read(
         output = None
     request = Request(
         tuple(inputs),
-        Form(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
+        Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
         output,
         null=null,
         isolated=isolated,
@@ -157,10 +159,11 @@ def read(
         min_p=min_p,
         max_error=None if max_error is None else parse_share(max_error),
         batch=batch,
+        finder=finder,
         pattern=pattern,
         rotate=_degrees(rotate),
     )
-    with Bar(request.count, to_file=output is not None) as bar:
+    with ReadingBar(request.count, to_file=output is not None) as bar:
         tally = read_all(request, reader, watch=bar.add)
     if resume and tally.inputs == tally.earlier > 0:
         tell(f"all {tally.earlier} were done before")

@@ -17,12 +17,7 @@ class ReaderLeft(Exception):
 class _Watched(io.RawIOBase):
     """The raw stream of a standard stream; once it cannot be written, what comes is dropped.
 
-    Parameters
-    ----------
-    stream : io.TextIOWrapper
-        The standard stream; it is kept, or its raw stream would be closed.
-    failed : callable
-        Called with the first error; it may raise another one.
+    The stream is kept, or its raw stream would be closed. ``failed`` gets the first error.
     """
 
     def __init__(self, stream: io.TextIOWrapper, failed: Callable[[OSError], None]) -> None:

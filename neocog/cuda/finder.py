@@ -37,7 +37,7 @@ FILE = "finder.cu"
 MARK_WORDS = 8
 _THREADS = 256
 _STRIP = 16  # rows of a block that normalises
-_KEPT = 4  # sizes of pictures whose graphs are kept
+_KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
 
 
 class Frame:

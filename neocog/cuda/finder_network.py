@@ -293,13 +293,14 @@ def tile_table(
 
     A size (H, W) has H / cell x W / cell places; tiles are ``rows`` x ``columns`` of them.
     """
-    table, first = [], 0
+    tables, first = [], 0
     for level, (h, w) in enumerate((h // cell, w // cell) for h, w in sides):
-        for top in range(0, h, rows):
-            for left in range(0, w, columns):
-                table.append((first, h, w, top, left, level, 0, 0))
+        tops, lefts = np.meshgrid(range(0, h, rows), range(0, w, columns), indexing="ij")
+        table = np.full((tops.size, 8), (first, h, w, 0, 0, level, 0, 0), np.int32)
+        table[:, 3], table[:, 4] = tops.ravel(), lefts.ravel()
+        tables.append(table)
         first += h * w
-    return np.array(table, np.int32)
+    return np.concatenate(tables)
 
 
 def fragments(b: Weights) -> NDArray[np.uint32]:

@@ -14,7 +14,7 @@ from neocog.cuda.arguments import check_launch
 from neocog.cuda.devices import driver_library
 from neocog.cuda.kernel import Kernel, Launch
 from neocog.errors import DeviceError
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 
 if TYPE_CHECKING:
     from neocog.cuda.compiler import Built

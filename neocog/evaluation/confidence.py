@@ -18,18 +18,10 @@ _POINTS = 200  # of a curve that is kept
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Answers by how sure they are.
+    """Answers by how sure they are."""
 
-    Attributes
-    ----------
-    p : ndarray of float64, shape (N,)
-        Probability of each answer; 0 for none.
-    right : ndarray of bool, shape (N,)
-        Whether it is right; never where there is none.
-    """
-
-    p: NDArray[np.float64]
-    right: NDArray[np.bool_]
+    p: NDArray[np.float64]  # probability of each answer, (N,); 0 for none
+    right: NDArray[np.bool_]  # never where there is none
 
     @classmethod
     def of(cls, label: NDArray[Any], p: NDArray[Any], wanted: NDArray[Any]) -> "Confidence":

@@ -27,19 +27,13 @@ _CELLS = 5  # points of the coarse grid from which uneven paper is made, each wa
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """One kind of corruption.
+    """One kind of corruption: how much of it, by strength, and what it does.
 
-    Attributes
-    ----------
-    about : str
-        What it does, for people; ``{}`` stands for the amount.
-    amounts : tuple of 5 float
-        How much of it, by strength.
-    change : callable
-        ``(ink (N, 28, 28) 0..1, amount, generator)`` -> ink; values beyond 0..1 are cut off.
+    ``change`` takes ink (N, 28, 28) of 0..1, the amount and a generator, and gives ink; values
+    beyond 0..1 are cut off.
     """
 
-    about: str
+    about: str  # for people; ``{}`` stands for the amount
     amounts: tuple[float, float, float, float, float]
     change: Callable[[Ink, float, Random], NDArray[Any]]
 
@@ -47,25 +41,14 @@ class Corruption:
 def corrupt(
     digits: NDArray[np.uint8], name: str, strength: int, *, seed: int = SEED
 ) -> NDArray[np.uint8]:
-    """Return digits corrupted in one way.
+    """Return digits (N, 28, 28), ink 255 on paper 0, corrupted in one way at a strength of 1 to 5.
 
-    Parameters
-    ----------
-    digits : ndarray of uint8, shape (N, 28, 28)
-        Ink 255 on paper 0.
-    name : str
-        One of `CORRUPTIONS`.
-    strength : int
-        1 to 5.
-    seed : int
-        Another seed draws other places, directions and noise.
+    Another ``seed`` draws other places, directions and noise.
 
     Raises
     ------
-    InputError
-        If the array has another shape or type.
-    UsageError
-        If there is no such corruption or strength.
+    InputError, UsageError
+        If the array has another shape or type; if there is no such corruption or strength.
     """
     check_digits(digits)
     if name not in CORRUPTIONS:

@@ -1,12 +1,14 @@
 """How well a model reads a labelled set: accuracy of digits, error rate of whole pictures."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from neocog.edit_distance import edit_distance
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -24,14 +26,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DigitScore:
-    """How isolated digits were read.
+    """How isolated digits were read, and the seconds of the network.
 
-    Attributes
-    ----------
-    confusion : (10, 11) ndarray of int64
-        Row: the digit; column: the answer, 10 for none.
-    seconds : float
-        Wall time of the network.
+    ``confusion`` (10, 11) counts digits (row) by their answers (column), 10 for none.
     """
 
     confusion: NDArray[np.int64]
@@ -59,17 +56,7 @@ class DigitScore:
 
 @dataclass(frozen=True, slots=True)
 class PictureScore:
-    """How whole pictures were read.
-
-    Attributes
-    ----------
-    readings : tuple of PageReading
-        One for each picture.
-    expected : tuple of str
-        The digits that stand in each.
-    seconds : float
-        Wall time.
-    """
+    """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
     readings: "tuple[PageReading, ...]"
     expected: tuple[str, ...]
@@ -84,6 +71,12 @@ class PictureScore:
         )
 
     @property
+    def mistakes(self) -> "list[tuple[PageReading, str, int]]":
+        """Each picture that was not read exactly: its reading, what is written, the edits."""
+        rows = zip(self.readings, self.expected, self.distances, strict=True)
+        return [row for row in rows if row[2] or row[0].error is not None]
+
+    @property
     def failed(self) -> int:
         """Pictures that could not be decoded; they count as read empty."""
         return sum(reading.error is not None for reading in self.readings)
@@ -92,31 +85,19 @@ class PictureScore:
     def wrong(self) -> list[dict[str, Any]]:
         """Each picture that was not read exactly: file, what is written, what was read, error."""
         return [
-            {
-                "file": reading.source,
-                "written": expected,
-                "read": reading.text,
-                "error": reading.error,
-            }
-            for reading, expected, distance in zip(
-                self.readings, self.expected, self.distances, strict=True
-            )
-            if distance or reading.error is not None
-        ]
+            {"file": reading.source, "written": written, "read": reading.text,
+             "error": reading.error}
+            for reading, written, _ in self.mistakes
+        ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
-        distances = self.distances
-        n_digits = sum(map(len, self.expected))
-        exact = sum(
-            distance == 0 and reading.error is None
-            for distance, reading in zip(distances, self.readings, strict=True)
-        )
+        count, n_digits = len(self.readings), sum(map(len, self.expected))
         return {
-            "n": len(self.readings),
+            "n": count,
             "n_digits": n_digits,
-            "cer": round(sum(distances) / n_digits, 6) if n_digits else None,
-            "exact": round(exact / max(len(self.readings), 1), 6),
+            "cer": round(sum(self.distances) / n_digits, 6) if n_digits else None,
+            "exact": round((count - len(self.mistakes)) / max(count, 1), 6),
             "seconds": round(self.seconds, 3),
         }
 
@@ -130,7 +111,7 @@ def answer_digits(
 ) -> "Answers":
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
     from neocog.network.decision import Answers
-    from neocog.network.odds import of_lone_digits
+    from neocog.network.prior import of_lone_digits
 
     parts = []
     for first in range(0, len(images), _CHUNK):
@@ -168,22 +149,3 @@ def evaluate_pictures(
         if progress:
             progress(done, len(pictures))
     return PictureScore(tuple(readings), pictures.expected, time.perf_counter() - start)
-
-
-def edit_distance(left: Sequence[str], right: Sequence[str], *, unknown: str | None = None) -> int:
-    """Fewest insertions, deletions and substitutions that turn one text into the other.
-
-    Levenshtein's distance, by rows. ``unknown`` on the left may stand for anything at no cost.
-
-    >>> edit_distance("07946", "0?94")
-    2
-    >>> edit_distance("0?94", "07946", unknown="?")
-    1
-    """
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        diagonal, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            other = a not in (b, unknown)
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + other)
-    return row[-1]

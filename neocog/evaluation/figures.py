@@ -19,21 +19,11 @@ _CAPTION = 14  # pixels below a small picture for what is written there
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a chart.
+    """A line of a chart."""
 
-    Attributes
-    ----------
-    name : str
-        For the key; nothing if empty.
-    points : sequence of (x, y)
-        In order.
-    dots : bool
-        Whether each point is marked.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    dots: bool = False
+    name: str  # for the key; nothing if empty
+    points: Sequence[tuple[float, float]]  # (x, y), in order
+    dots: bool = False  # whether each point is marked
 
 
 @dataclass(frozen=True, slots=True)

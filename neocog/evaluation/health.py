@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neocog.errors import DeviceError, ModelError, NeocogError
-from neocog.network.engine import cores
+from neocog.network.parallel import cores
 
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
 
@@ -48,15 +48,8 @@ def examine() -> Iterator[Check]:
 def verify_model(name: str) -> str:
     """Hold a model's file against its digest, load it, and try it on silence and on ink.
 
-    Returns
-    -------
-    str
-        The model's id, its plane counts, and whether the file is the one that was shipped.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be loaded, is not as it was shipped, or answers wrongly.
+    Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
+    if it cannot be loaded, is not as it was shipped, or answers wrongly.
     """
     from neocog.network.engine import Engine
     from neocog.network.made import made_digits
@@ -205,17 +198,10 @@ def _gpu() -> Iterator[Check]:
 def verify_kernels(device: str) -> str:
     """Let a GPU answer some digits, compile what it needs, and hold it against the CPU.
 
-    Returns
-    -------
-    str
-        What was tried.
-
-    Raises
-    ------
-    DeviceError
-        If it cannot answer, or answers otherwise.
+    Returns what was tried. DeviceError if it cannot answer, or answers otherwise.
     """
-    from neocog.network.engine import Engine, open_engine
+    from neocog.batch.device import open_engine
+    from neocog.network.engine import Engine
     from neocog.network.made import made_digits
     from neocog.network.model import load_model
     from neocog.network.registry import DEFAULT

@@ -1,12 +1,13 @@
 """What a report says of each set, as plain values: digits, corruptions, marks, pictures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.edit_distance import edit_distance
 from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
 from neocog.evaluation.evaluate import (
@@ -14,7 +15,6 @@ from neocog.evaluation.evaluate import (
     Progress,
     answer_digits,
     confusion_of,
-    edit_distance,
     evaluate_pictures,
 )
 
@@ -58,14 +58,9 @@ def answered(
 
 
 def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p: float) -> Facts:
-    """Return what a report says of a set of isolated digits.
+    """Return what a report says of a set of isolated digits and of what `answered` returned.
 
-    Parameters
-    ----------
-    digits, answers, sure
-        The set and what `answered` returned.
-    min_p : float
-        Probability below which a reader prints ``?``.
+    ``min_p`` is the probability below which a reader prints ``?``.
     """
     confusion = confusion_of(digits.labels, answers.label)
     wrong = int((answers.label >= 0).sum() - sure.right.sum())
@@ -80,7 +75,7 @@ def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p
         "ece": sure.ece(),
         "aurc": sure.aurc(),
         "error_at_coverage": _at_coverages(sure),
-        "coverage_at_error": _at_risks(sure),
+        "coverage_at_error": _rows(sure, RISKS, sure.threshold_of_risk),
         "per_digit": _per_digit(confusion),
         "confusion": confusion.tolist(),
         "reliability": sure.reliability(),
@@ -99,20 +94,14 @@ def _at_coverages(sure: Confidence) -> list[Facts]:
     rows = []
     if (sure.p > 0).any():  # every answer there is, also where some digits have none
         rows.append({"wanted": COVERAGES[0], **sure.at(float(sure.p[sure.p > 0].min()))})
-    for coverage in COVERAGES[1:]:
-        threshold = sure.threshold_of_coverage(coverage)
-        if threshold is not None:
-            rows.append({"wanted": coverage, **sure.at(threshold)})
-    return rows
+    return rows + _rows(sure, COVERAGES[1:], sure.threshold_of_coverage)
 
 
-def _at_risks(sure: Confidence) -> list[Facts]:
-    rows = []
-    for risk in RISKS:
-        threshold = sure.threshold_of_risk(risk)
-        if threshold is not None:
-            rows.append({"wanted": risk, **sure.at(threshold)})
-    return rows
+def _rows(
+    sure: Confidence, wanted: Sequence[float], threshold_of: Callable[[float], float | None]
+) -> list[Facts]:
+    found = [(value, threshold_of(value)) for value in wanted]
+    return [{"wanted": value, **sure.at(t)} for value, t in found if t is not None]
 
 
 def _per_digit(confusion: NDArray[np.int64]) -> list[Facts]:
@@ -151,22 +140,20 @@ def transfer_facts(validation: Confidence, test: Confidence, marks: Confidence) 
 
     ``marks`` is the share of marks that are no digits which are read as one.
     """
-    rows: list[Facts] = []
     wanted = [("coverage", c, validation.threshold_of_coverage(c)) for c in COVERAGES[1:]]
     wanted += [("risk", r, validation.threshold_of_risk(r)) for r in RISKS]
-    for kind, value, threshold in wanted:
-        if threshold is not None:
-            rows.append(
-                {
-                    "fixed_at": kind,
-                    "wanted": value,
-                    "threshold": threshold,
-                    "validation": validation.at(threshold),
-                    "test": test.at(threshold),
-                    "marks": marks.at(threshold)["coverage"],
-                }
-            )
-    return rows
+    return [
+        {
+            "fixed_at": kind,
+            "wanted": value,
+            "threshold": threshold,
+            "validation": validation.at(threshold),
+            "test": test.at(threshold),
+            "marks": marks.at(threshold)["coverage"],
+        }
+        for kind, value, threshold in wanted
+        if threshold is not None
+    ]
 
 
 # --- corruptions, marks ---------------------------------------------------------------------------
@@ -245,9 +232,7 @@ def picture_facts(
     wrong = [
         {"picture": Path(reading.source).name, "written": expected,
          "read": reading.text.replace("\n", " "), "edits": edits, "error": reading.error}
-        for reading, expected, edits in zip(
-            score.readings, score.expected, score.distances, strict=True
-        )
+        for reading, expected, edits in score.mistakes
         if edits
     ]  # fmt: skip
     facts: Facts = {

@@ -264,7 +264,7 @@ def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
         ((f"{row['threshold']:g}", _share(row["unknown"]), _share(row["cer"]),
           _share(row["cer_beside"])) for row in own["stricter"]),
     )  # fmt: skip
-    wrong = [r for r, edits in zip(score.readings, score.distances, strict=True) if edits]
+    wrong = [reading for reading, _, edits in score.mistakes if edits]
     figures = [
         _wrong_picture(reading.source, row)
         for reading, row in zip(wrong, own["wrong"], strict=True)

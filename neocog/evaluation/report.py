@@ -3,11 +3,11 @@
 import datetime
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import PictureScore
@@ -23,7 +23,7 @@ from neocog.evaluation.measures import (
     quiet,
     transfer_facts,
 )
-from neocog.files import atomic_write
+from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
@@ -39,43 +39,21 @@ PICTURE_SETS = ("photos", "strings")
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The sets that are at hand.
+    """The sets that are at hand, by name."""
 
-    Attributes
-    ----------
-    digits : dict
-        ``"mnist"`` (its test part), ``"usps"`` (its training file), ``"sklearn"``, as far as
-        there.
-    validation : Digits or None
-        MNIST's validation part.
-    pictures : dict
-        ``"photos"`` and ``"strings"``, as far as there.
-    missing : dict
-        Why a set is not there, by its name.
-    """
-
-    digits: "dict[str, Digits]"
-    validation: "Digits | None"
-    pictures: "dict[str, LabelledPictures]"
-    missing: dict[str, str]
+    digits: "dict[str, Digits]"  # "mnist" (test), "usps" (training), "sklearn"
+    validation: "Digits | None"  # MNIST's
+    pictures: "dict[str, LabelledPictures]"  # "photos" and "strings"
+    missing: dict[str, str]  # why a set is not there
 
 
 def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> Sets:
-    """Open the sets of a folder, and those that need none.
+    """Open the sets of a folder, and those that need none; ``limit``: so many of each.
 
-    Parameters
-    ----------
-    place : str or Path, optional
-        A folder that holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by
-        default what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched.
-        scikit-learn's digits are taken where scikit-learn is installed.
-    limit : int, optional
-        Only so many of each set, from the first.
-
-    Raises
-    ------
-    InputError
-        If the folder is not there or holds none of them, or a set is malformed.
+    The folder holds ``mnist``, ``usps``, ``photos``, ``strings``, or some of them; by default it is
+    what the variable NEOCOG_DATA names, else only what ``neocog data fetch`` fetched is taken.
+    scikit-learn's digits are taken where scikit-learn is installed. InputError if the folder is not
+    there or holds none of them, or a set is malformed.
     """
     from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 
@@ -148,21 +126,11 @@ def _fetched(missing: dict[str, str]) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A model on every set at hand.
+    """A model on every set at hand."""
 
-    Attributes
-    ----------
-    facts : dict
-        What ``report.json`` holds; docs/evaluation.md tells what each figure means.
-    sets : Sets
-        What was read.
-    scores : dict
-        The readings of each set of pictures.
-    """
-
-    facts: Facts
+    facts: Facts  # what ``report.json`` holds; see docs/evaluation.md
     sets: Sets
-    scores: dict[str, PictureScore] = field(default_factory=dict)
+    scores: dict[str, PictureScore] = field(default_factory=dict)  # of each set of pictures
 
     @property
     def failures(self) -> list[str]:
@@ -188,34 +156,26 @@ class Report:
 def measure(
     reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = quiet
 ) -> Report:
-    """Read every set and count.
+    """Read every set and count; ``limit``: only so many marks that are no digits.
 
-    Parameters
-    ----------
-    reader : Reader
-        The model on its engine.
-    sets : Sets
-        What `find_sets` found.
-    limit : int, optional
-        Only so many marks that are no digits.
-    told : callable
-        Given the name of a part, makes what is told how far it is.
+    ``told``, given the name of a part, makes what is told how far it is.
     """
     start = time.perf_counter()
     seconds: dict[str, float] = {}
     missing = dict(sets.missing)
 
-    def timed(name: str, work: Callable[[], Any]) -> Any:
+    @contextmanager
+    def timed(name: str) -> Iterator[None]:
         begun = time.perf_counter()
-        found = work()
+        yield
         seconds[name] = round(time.perf_counter() - begun, 3)
-        return found
 
     min_p = reader.policy.min_p
     digits: dict[str, Facts] = {}
     sure = {}
     for name, own in sets.digits.items():
-        answers, sure[name] = timed(name, partial(answered, reader, own, told=told))
+        with timed(name):
+            answers, sure[name] = answered(reader, own, told=told)
         digits[name] = digit_facts(own, answers, sure[name], min_p=min_p)
     transfer: list[Facts] = []
     corruptions = marks = validation = None
@@ -223,19 +183,20 @@ def measure(
     if base is None:
         missing["corruptions"] = missing["marks"] = "no isolated digits to make them from"
     else:
-        corruptions = timed("corruptions", partial(corruption_facts, reader, base, told=told))
-        count = min(limit or MARKS, MARKS)
-        marks, passed = timed("marks", partial(mark_facts, reader, base, count=count))
+        with timed("corruptions"):
+            corruptions = corruption_facts(reader, base, told=told)
+        with timed("marks"):
+            marks, passed = mark_facts(reader, base, count=min(limit or MARKS, MARKS))
         if sets.validation is not None and "mnist" in sure:
-            _, fixed = timed("validation", partial(answered, reader, sets.validation, told=told))
+            with timed("validation"):
+                _, fixed = answered(reader, sets.validation, told=told)
             transfer = transfer_facts(fixed, sure["mnist"], passed)
             validation = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
     pictures: dict[str, Facts] = {}
     scores: dict[str, PictureScore] = {}
     for name, labelled in sets.pictures.items():
-        pictures[name], scores[name] = timed(
-            name, partial(picture_facts, reader, labelled, told=told)
-        )
+        with timed(name):
+            pictures[name], scores[name] = picture_facts(reader, labelled, told=told)
     facts: Facts = {
         "schema": SCHEMA,
         **about(reader),
@@ -270,29 +231,12 @@ def about(reader: "Reader") -> Facts:
     }
 
 
-def prepare(folder: str | Path) -> Path:
-    """Make the folder that a report goes to.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be made.
-    """
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: a report cannot be written there ({error.strerror}); give another --report"
-        ) from None
-    return path
-
-
 def write(report: Report, folder: str | Path) -> tuple[Path, Path]:
     """Write ``report.json`` and ``report.html`` into a folder and return their places."""
     from neocog.evaluation.page import page
 
-    path = prepare(folder)
+    path = Path(folder)
+    check_output(path, "--report", folder=True, make=True)
     data, shown = path / "report.json", path / "report.html"
     with atomic_write(data) as stream:
         stream.write((to_json(report.facts, indent=1) + "\n").encode())

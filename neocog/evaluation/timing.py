@@ -28,23 +28,13 @@ _PAPER, _INK = 235, 40
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """Milliseconds of one stage for a whole batch: the median and two high percentiles.
-
-    Attributes
-    ----------
-    name : str
-        ``decode``, ``find`` and ``normalise`` are of a page, the others of the network.
-    ms, p95, p99 : float
-        Percentiles 50, 95 and 99.
-    bound : Bound or None
-        What it does, and its roofline on this device.
-    """
+    """Milliseconds of one stage for a whole batch."""
 
     name: str
-    ms: float
+    ms: float  # the median; ``p95`` and ``p99`` are percentiles
     p95: float
     p99: float
-    bound: "Bound | None" = None
+    bound: "Bound | None" = None  # its roofline on this device
 
     @classmethod
     def of(cls, name: str, ms: NDArray[np.float64], bound: "Bound | None" = None) -> "StageTime":
@@ -69,24 +59,12 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of one engine at one batch size.
+    """Times of one engine at one batch size."""
 
-    Attributes
-    ----------
-    stages : tuple of StageTime
-        Stages of the network for a whole batch, in order; they add up to the median pass.
-    passes : (N,) ndarray of float64
-        Milliseconds of each whole pass, from an array of digits to the answers.
-    batch : int
-        Digits per pass.
-    page : tuple of StageTime
-        What finding so many digits on a page takes before.
-    """
-
-    stages: tuple[StageTime, ...]
-    passes: NDArray[np.float64]
-    batch: int
-    page: tuple[StageTime, ...] = field(default=())
+    stages: tuple[StageTime, ...]  # of the network, in order; they add up to the median pass
+    passes: NDArray[np.float64]  # ms of each whole pass, from digits to answers
+    batch: int  # digits per pass
+    page: tuple[StageTime, ...] = field(default=())  # finding so many digits
 
     def per_digit(self, percentile: float = 50.0) -> float:
         """Milliseconds of a digit, over the passes."""
@@ -106,18 +84,10 @@ class Timing:
 
 
 def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
-    """Time whole passes and single stages.
+    """Time whole passes, for so many seconds and `LEAST` times at least, and single stages.
 
     What a pass takes beyond its stages is the last of them, ``host``: calls, waiting, and on
-    the CPU what is saved (or lost) where shares go through all stages on threads of their own.
-
-    Parameters
-    ----------
-    engine : AnyEngine
-    batch : int
-        Digits per pass.
-    seconds : float
-        Passes are repeated for this long, and at least `LEAST` times.
+    the CPU what is saved (or lost) where parts go through all stages on threads of their own.
     """
     digits = made_digits(batch)
 

@@ -26,8 +26,7 @@ class Dice:
 
     def uniform(self, *shape: int) -> Tensor:
         """Return numbers 0 .. 1, (B, *shape)."""
-        size = (self.batch, *shape)
-        return torch.rand(size, generator=self.generator, device=self.device)
+        return torch.rand((self.batch, *shape), generator=self.generator, device=self.device)
 
     def spread(self, *shape: int) -> Tensor:
         """Return numbers -1 .. 1, (B, *shape)."""
@@ -35,16 +34,11 @@ class Dice:
 
     def normal(self, *shape: int) -> Tensor:
         """Return normal numbers, (B, *shape)."""
-        size = (self.batch, *shape)
-        return torch.randn(size, generator=self.generator, device=self.device)
+        return torch.randn((self.batch, *shape), generator=self.generator, device=self.device)
 
     def happens(self, share: float) -> Tensor:
         """Return True for about ``share`` of the batch, (B,)."""
         return self.uniform() < share
-
-    def order(self) -> Tensor:
-        """Return the batch in another order, (B,)."""
-        return self.uniform().argsort()
 
 
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
@@ -71,20 +65,9 @@ def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
     u0 = functional.grid_sample(
         ink[:, None], _places(how, dice), padding_mode="zeros", align_corners=False
     )
-    if how.stroke:
-        u0 = _strokes(u0, how, dice)
-    if how.occlusion:
-        u0 = _occluded(u0, how, dice)
-    if how.blur:
-        u0 = _blurred(u0, how, dice)
-    if how.coarse:
-        u0 = _coarse(u0, how, dice)
-    if how.binary:
-        u0 = _black_and_white(u0, how, dice)
-    if how.contrast:
-        u0 = _pale(u0, how, dice)
-    if how.noise:
-        u0 = _noisy(u0, how, dice)
+    for name, change in _CHANGES.items():
+        if getattr(how, name):
+            u0 = change(u0, how, dice)
     return u0[:, 0]
 
 
@@ -118,16 +101,13 @@ def _turns(how: Augmentation, dice: Dice) -> Tensor:
 
 
 def _strokes(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
-    """Grey dilation (positive) or erosion of each digit, in part."""
+    """Grey dilation (positive) or erosion of each digit, in part; twice where it is strong."""
     amount = (how.stroke * dice.spread())[:, None, None, None]
-    wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
-    goal = torch.where(amount > 0, wide, thin)
-    u = u + amount.abs().clamp(max=1) * (goal - u)
-    if how.stroke <= 1:
-        return u
-    wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
-    goal = torch.where(amount > 0, wide, thin)
-    return u + (amount.abs() - 1).clamp(0, 1) * (goal - u)
+    for done in range(2 if how.stroke > 1 else 1):
+        wide, thin = functional.max_pool2d(u, 3, 1, 1), -functional.max_pool2d(-u, 3, 1, 1)
+        goal = torch.where(amount > 0, wide, thin)
+        u = u + (amount.abs() - done).clamp(0, 1) * (goal - u)
+    return u
 
 
 def _blurred(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
@@ -223,7 +203,7 @@ def _occluded(u: Tensor, how: Augmentation, dice: Dice) -> Tensor:
 
 def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     """A piece of another digit at the left or right border, not touching the middle."""
-    other = ink[dice.order()]
+    other = ink[dice.uniform().argsort()]
     away = torch.where(dice.happens(0.5), 1, -1) * (17 + 3 * dice.uniform())
     eye = torch.eye(2, 3, device=dice.device).repeat(dice.batch, 1, 1)
     eye[:, 0, 2] = 2 * away / DIGIT_SIZE
@@ -232,3 +212,15 @@ def _with_neighbours(ink: Tensor, how: Augmentation, dice: Dice) -> Tensor:
     moved = functional.grid_sample(other[:, None], grid, align_corners=False)[:, 0]
     chosen = dice.happens(how.neighbour)[:, None, None]
     return torch.where(chosen, torch.maximum(ink, moved), ink)
+
+
+#: What is done to U0 (B, 1, 65, 65) in turn, by the strength that asks for it.
+_CHANGES = {
+    "stroke": _strokes,
+    "occlusion": _occluded,
+    "blur": _blurred,
+    "coarse": _coarse,
+    "binary": _black_and_white,
+    "contrast": _pale,
+    "noise": _noisy,
+}

@@ -1,4 +1,4 @@
-"""Blocks of work over processes; their number changes nothing."""
+"""A parallel map over blocks of work; the number of processes changes nothing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,27 +12,18 @@ _work: Any = None  # of a process of :func:`in_blocks`
 def in_blocks(
     work: Callable[..., Result], count: int, block: int, *given: Any, jobs: int = 1
 ) -> list[Result]:
-    """Return ``work(*given, number, size)`` of each block of ``count``.
+    """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes.
 
-    Parameters
-    ----------
-    work : callable
-        A function of a module; it draws from a seed that holds the block's number.
-    count, block : int
-        How many in all, and in a block; of none there is one block of size 0.
-    given
-        Arguments of every block, sent to each process once.
-    jobs : int
-        Processes; 1 works here.
+    ``work`` is a function of a module and draws from a seed that holds the block's number; of a
+    count of 0 there is one block of size 0. What is ``given`` is sent to each process once.
     """
     sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
-    whole = partial(work, *given)
-    if jobs <= 1 or len(sizes) == 1:
+    whole, jobs = partial(work, *given), min(jobs, len(sizes))
+    if jobs <= 1:
         return [whole(number, size) for number, size in enumerate(sizes)]
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    jobs = min(jobs, len(sizes))
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (whole,)) as pool:
         return list(pool.map(_do, range(len(sizes)), sizes))
 

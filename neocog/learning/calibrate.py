@@ -1,14 +1,14 @@
 """Scores to probabilities, and what each threshold of them costs: set on digits held apart."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.decision import answers, labels_of
-from neocog.network.odds import of_lone_digits
+from neocog.network.prior import of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix
@@ -28,12 +28,7 @@ _SEED = 4  # of the marks that thresholds are seen against
 def best_temperature(scores: Scores, shown: "Mix") -> float:
     """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (N, 10) or (N, 11)
-        Scores of UC4.
-    shown : Mix
-        What was shown.
+    ``scores`` (N, 10) or (N, 11) are those of UC4 for the digits ``shown``.
     """
     s = scores.astype(np.float64)
     s = s - s.max(axis=1, keepdims=True)
@@ -44,32 +39,14 @@ def best_temperature(scores: Scores, shown: "Mix") -> float:
 
 @dataclass(frozen=True, slots=True)
 class RiskRow:
-    """What comes of one threshold.
+    """What comes of one threshold."""
 
-    Attributes
-    ----------
-    p : float
-        Answers of a lower probability are rejected.
-    answered, errors : int
-        Digits that are answered then, and how many of those answers are wrong.
-    coverage : float
-        Answered digits, as a share of all.
-    error : float
-        (errors + 1) / (answered + 1): one error more than was seen.
-    marks : float
-        Share of marks that are no digits which are answered with one.
-    """
-
-    p: float
-    answered: int
-    errors: int
-    coverage: float
-    error: float
-    marks: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the card of a model holds it."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    p: float  #: answers of a lower probability are rejected
+    answered: int  #: digits that are answered then
+    errors: int  #: how many of those answers are wrong
+    coverage: float  #: answered digits, as a share of all
+    error: float  #: (errors + 1) / (answered + 1): one error more than was seen
+    marks: float  #: share of marks that are no digits which are answered with one
 
 
 def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None" = None) -> RiskRow:
@@ -79,14 +56,8 @@ def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None"
     passed = 0.0
     if marks is not None and len(marks):
         passed = float(((marks.p >= p) & (marks.label >= 0)).mean())
-    return RiskRow(
-        p=p,
-        answered=answered,
-        errors=errors,
-        coverage=round(answered / max(len(labels), 1), 6),
-        error=round((errors + 1) / (answered + 1), 6),
-        marks=round(passed, 5),
-    )
+    coverage, error = answered / max(len(labels), 1), (errors + 1) / (answered + 1)
+    return RiskRow(p, answered, errors, round(coverage, 6), round(error, 6), round(passed, 5))
 
 
 def risk_table(
@@ -94,34 +65,20 @@ def risk_table(
 ) -> tuple[RiskRow, ...]:
     """Thresholds of the probability with the errors that are left and the digits answered.
 
-    A row for the usual coverages, and one for each wrong answer that a threshold rejects.
-
-    Parameters
-    ----------
-    found : Answers
-        Answers to digits that the model was not learned from.
-    labels : ndarray of int, shape (N,)
-        What they are.
-    marks : Answers, optional
-        Answers to marks that are no digits.
+    A row for the usual coverages, and one for each wrong answer that a threshold rejects: of
+    answers to digits that the model was not learned from, labelled (N,), and to marks that are no
+    digits.
     """
-    p = np.unique(np.append(np.where(found.label >= 0, found.p, 0), (0, 1)).astype(np.float64))
-    ordered = np.sort(np.where(found.label >= 0, found.p, 0))[::-1]
+    sure = np.where(found.label >= 0, found.p, 0)
+    p = np.unique(np.append(sure, (0, 1)).astype(np.float64))
+    ordered = np.sort(sure)[::-1]
     last = [ordered[max(round(share * len(ordered)), 1) - 1] for share in _COVERAGE]
     wrong = found.p[(found.label >= 0) & (found.label != labels)]
-    at = {int(np.searchsorted(p, v)) for v in last} | {
-        int(np.searchsorted(p, v)) + 1 for v in wrong
-    }
+    at = {int(i) for i in (*np.searchsorted(p, last), *(np.searchsorted(p, wrong) + 1))}
     # halfway to the next lower answer: other engines give probabilities a little off these
     tried = [round(float(p[i] + p[i - 1]) / 2, 9) for i in sorted(at) if 0 < i < len(p)]
     rows = [risk_row(v, found, labels, marks) for v in tried]
-    least = max(len(labels) // 2, 1)
-    return tuple(row for row in rows if row.answered >= least)
-
-
-def threshold_of(table: tuple[RiskRow, ...], coverage: float) -> float:
-    """Return the highest threshold of a table at which so many digits are answered."""
-    return max((row.p for row in table if row.coverage >= coverage), default=0.0)
+    return tuple(row for row in rows if row.answered >= max(len(labels) // 2, 1))
 
 
 def calibrated(
@@ -134,17 +91,9 @@ def calibrated(
 ) -> "Model":
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
-    Parameters
-    ----------
-    model : Model
-    shown : Mix
-        Digits that nothing was learned from, of each set that was learned from.
-    table : bool
-        Whether the table is made, for which as many marks that are no digits are read as well.
-    xp : module
-        numpy or cupy: where the network runs.
-    tell : callable, optional
-        Told ``(done, total)`` while the digits are read.
+    ``shown`` are digits that nothing was learned from, of each set that was learned from. Without
+    ``table`` the temperature alone is set; with it as many marks that are no digits are read as
+    well. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
     """
     from neocog.learning.negatives import negatives
     from neocog.learning.recipes import score
@@ -161,7 +110,7 @@ def calibrated(
     if not table:
         return set_anew
     first = shown.hands[0].digits
-    drawn, _, _ = negatives(len(first), first.images, first.labels, seed=_SEED)
+    drawn = negatives(len(first), first.images, first.labels, seed=_SEED)[0]
     found, marks = (
         of_lone_digits(answers(part, temperature=temperature), set_anew)
         for part in (own, score(model, drawn, xp))
@@ -169,6 +118,6 @@ def calibrated(
     card["rejection"] = {
         "digits": len(labels),
         "marks": len(drawn),
-        "table": [row.to_dict() for row in risk_table(found, labels, marks)],
+        "table": [asdict(row) for row in risk_table(found, labels, marks)],
     }
     return replace(set_anew, card=card)

@@ -19,6 +19,7 @@ their centre of mass.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -33,8 +34,8 @@ from neocog.learning.formats import (
     read_class_folders,
     read_idx,
     read_labels_csv,
-    read_lines,
     read_sklearn,
+    read_text,
     read_usps,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "Split",
     "digest",
     "fetched_mnist",
+    "last_writers",
     "open_dataset",
     "open_digits",
     "place_of",
@@ -56,10 +58,10 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 SETS = ("mnist", "usps", "photos", "strings")  # folders of a folder of sets
 VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
-_TEST = ("t10k-images", "test-images", "zip.test")  # how files of a test part begin
 VALIDATION_SHARE = 12  # and never more than a twelfth of a smaller set
-_WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
 WRITERS_SHARE = 5  # of writers, a fifth is kept apart
+_TEST = ("t10k-images", "test-images", "zip.test")  # how files of a test part begin
+_WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
 
 
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
@@ -83,19 +85,27 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
         If nothing is there, the format is not known, a file is malformed, or the set is too
         small for a validation part.
     """
-    part = _split(split)
+    part = next((known for known in SPLITS if known == split), None)
+    if part is None and split is not None:
+        raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
     path = Path(path)
-    if not os.path.exists(path):
-        if str(path) == "sklearn":
-            return _whole(read_sklearn(), part)
-        if str(path) == "mnist":
-            return _open_fetched(part)
+    if os.path.exists(path):
+        return _open_folder(path, part) if path.is_dir() else _open_file(path, part)
+    if str(path) == "sklearn":
+        return _whole(read_sklearn(), part)
+    if str(path) != "mnist":
         raise InputError(
             f"{path}: no such file or folder; give a data set's place, mnist or sklearn"
         )
-    if path.is_dir():
-        return _open_folder(path, part)
-    return _open_file(path, part)
+    folder = fetched_mnist()
+    if folder is None:
+        from neocog.learning.fetch import default_folder
+
+        raise InputError(
+            f"mnist: not at {default_folder('mnist')}; "
+            "run 'neocog data fetch mnist' or give the folder it lies in"
+        )
+    return _open_folder(folder, part)
 
 
 def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
@@ -116,13 +126,7 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
 
 
 def digest(images: NDArray[np.uint8], labels: NDArray[Any]) -> str:
-    """Tell a set of digits from others: how many, and 8 hex digits of SHA-256 of all there is.
-
-    Parameters
-    ----------
-    images : ndarray of uint8, shape (N, H, W)
-    labels : ndarray of int, shape (N,)
-    """
+    """Tell a set of digits from others: how many, and 8 hex digits of SHA-256 of all there is."""
     seen = hashlib.sha256(str(images.shape).encode())
     seen.update(images.tobytes())
     seen.update(labels.astype(np.int64).tobytes())
@@ -168,16 +172,13 @@ def rows_of_part(
     files = [folder / name for name in (_WRITERS, f"{_WRITERS}.gz") if (folder / name).is_file()]
     if not files or split not in ("learning", "validation"):
         return None
-    writers = read_lines(files[0])
+    writers = read_text(files[0], "a name a line").splitlines()
     if len(writers) != len(labels):
         raise InputError(
             f"{files[0]}: {len(writers)} writers of {len(labels)} digits; wanted one each"
         )
-    names, first, own = np.unique(writers, return_index=True, return_inverse=True)
-    if len(names) > 1:
-        turn = np.argsort(np.argsort(first))[own]
-        kept = turn >= len(names) - -(-len(names) // WRITERS_SHARE)
-    else:
+    kept = last_writers(writers)
+    if kept is None:
         kept = np.zeros(len(labels), bool)
         for label in range(10):
             rows = np.flatnonzero(labels == label)
@@ -185,28 +186,17 @@ def rows_of_part(
     return np.flatnonzero(kept == (split == "validation"))
 
 
-def _split(name: str | None) -> Split | None:
-    for split in SPLITS:
-        if name == split:
-            return split
-    if name is None:
-        return None
-    raise UsageError(f"split '{name}' is unknown: choose one of {', '.join(SPLITS)}")
+def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Tell which digits the last fifth of the writers wrote, in the order in which they begin.
+
+    None where all are of one writer, or of some that are not told apart.
+    """
+    names, first, own = np.unique(writers, return_index=True, return_inverse=True)
+    turn = np.argsort(np.argsort(first))[own]
+    return turn >= len(names) - -(-len(names) // WRITERS_SHARE) if len(names) > 1 else None
 
 
 # --- which format -----------------------------------------------------------------------------
-
-
-def _open_fetched(split: Split | None) -> Digits | LabelledPictures:
-    from neocog.learning.fetch import default_folder
-
-    folder = fetched_mnist()
-    if folder is None:
-        raise InputError(
-            f"mnist: not at {default_folder('mnist')}; "
-            "run 'neocog data fetch mnist' or give the folder it lies in"
-        )
-    return _open_folder(folder, split)
 
 
 def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures:
@@ -279,32 +269,33 @@ def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
     if not found:
         raise InputError(f"{folder}: no {wanted[0]}... file, which its {split} part is read from")
     # where both a plain and a gz file lie there, the plain one comes first and is faster
-    digits = read_idx(folder / found[0])
     part = split or found[0].partition("-")[0].replace("t10k", "test")
+    digits = read_idx(folder / found[0])
+    digits = Digits(digits.images, digits.labels, f"{folder.name} {part}")
     rows = rows_of_part(folder, digits.labels, split)
-    if rows is not None:
-        return Digits(digits.images[rows], digits.labels[rows], f"{folder.name} {part}")
-    return _part(Digits(digits.images, digits.labels, f"{folder.name} {part}"), split)
+    return _part(digits, split) if rows is None else digits[rows]
 
 
 def _part(digits: Digits, split: Split | None) -> Digits:
     if split not in ("validation", "learning"):
         return digits
     border = len(digits) - min(VALIDATION, len(digits) // VALIDATION_SHARE)
-    if split == "validation" and border == len(digits):
+    if split == "learning":
+        return digits[:border]
+    if border == len(digits):
         raise InputError(
             f"{digits.name}: no validation part in {len(digits)} training digits; it is a twelfth "
             f"of them, so {VALIDATION_SHARE} or more are wanted"
         )
-    return digits[border:] if split == "validation" else digits[:border]
+    return digits[border:]
 
 
 def _usps_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
     files = [name for name in names if _is_usps(name)]
-    if split is None:
-        found = [name for name in files if name.startswith("zip.test")] or files
-    else:
-        found = [n for n in files if n.startswith("zip.test" if split == "test" else "zip.train")]
+    begin = "zip.test" if split in (None, "test") else "zip.train"
+    found = [name for name in files if name.startswith(begin)]
+    if not found and split is None:
+        found = files
     if not found:
         raise InputError(f"{folder}: no USPS file for the {split} part, only {', '.join(files)}")
     file = read_usps(folder / found[0])

@@ -7,10 +7,9 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from neocog.errors import InputError, UsageError
 
@@ -112,7 +111,7 @@ def fetch(
     report = progress or (lambda *_: None)
     try:
         for file in SETS[name].files:
-            if is_right(folder / file.name, file):
+            if _is_right(folder / file.name, file):
                 report(file.name, file.size, file.size)
             elif source is not None:
                 _copy(file, Path(source), folder, report)
@@ -123,9 +122,8 @@ def fetch(
     return folder
 
 
-def is_right(path: Path, file: RemoteFile) -> bool:
-    """Whether ``path`` is a file of the length and with the MD5 sum of ``file``."""
-    if not path.is_file() or path.stat().st_size != file.size:
+def _is_right(path: Path, file: RemoteFile) -> bool:
+    if _length(path) != file.size:
         return False
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
@@ -136,7 +134,7 @@ def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> Non
     origin = source / file.name
     if not origin.is_file():
         raise InputError(f"{origin}: not there; --from wants the folder with the four .gz files")
-    if not is_right(origin, file):
+    if not _is_right(origin, file):
         raise InputError(
             f"{origin}: not the file that is wanted ({file.size} bytes, md5 {file.md5}); "
             "get another copy"
@@ -149,25 +147,24 @@ def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> Non
 
 
 def _download(file: RemoteFile, mirrors: Sequence[str], folder: Path, report: Progress) -> None:
-    part = folder / f"{file.name}.part"
-    reasons = []
+    part, reasons = folder / f"{file.name}.part", []
     for mirror in mirrors:
         for _ in range(TRIES):
             before = _length(part)
             try:
-                _continue(file, mirror, part, report)
+                _go_on(file, mirror, part, report)
             except _BROKEN as error:
                 reason = _why(error)
                 if _length(part) <= before:  # nothing came: no use in asking this mirror again
                     break
-            else:
-                if is_right(part, file):
-                    os.replace(part, folder / file.name)
-                    return
-                reason = "sent another file (wrong length or checksum)"
-                part.unlink(missing_ok=True)
-                if not before:  # or else what lay here may have been wrong
-                    break
+                continue
+            if _is_right(part, file):
+                os.replace(part, folder / file.name)
+                return
+            reason = "sent another file (wrong length or checksum)"
+            part.unlink(missing_ok=True)
+            if not before:  # or else what lay here may have been wrong
+                break
         reasons.append(f"{mirror} {reason}")
     raise InputError(
         f"{file.name}: no mirror has it: {'; '.join(reasons)}; "
@@ -175,7 +172,7 @@ def _download(file: RemoteFile, mirrors: Sequence[str], folder: Path, report: Pr
     )
 
 
-def _continue(file: RemoteFile, mirror: str, part: Path, report: Progress) -> None:
+def _go_on(file: RemoteFile, mirror: str, part: Path, report: Progress) -> None:
     """Add to ``part`` what is missing, by a range request if something is there already."""
     here = _length(part)
     if here >= file.size:  # whole, or overlong: the checksum decides
@@ -184,30 +181,19 @@ def _continue(file: RemoteFile, mirror: str, part: Path, report: Progress) -> No
     if here:
         request.add_header("Range", f"bytes={here}-")
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        if here and not _is_continuation(response, here):
+        told = response.headers.get("Content-Range", "").replace("=", " ")
+        if response.status != 206 or not told.startswith(f"bytes {here}-"):
             here = 0  # the server knows no ranges and sends the whole file
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("r+b" if here else "wb") as stream:
             stream.seek(here)
-            for piece in _pieces(response, file.size - here):
+            # one byte more than is wanted is too long already
+            while piece := response.read(min(_CHUNK, file.size + 1 - here)):
                 stream.write(piece)
                 here += len(piece)
                 report(file.name, here, file.size)
     if here < file.size:
         raise http.client.IncompleteRead(b"", file.size - here)
-
-
-def _is_continuation(response: http.client.HTTPResponse, start: int) -> bool:
-    header = response.headers.get("Content-Range", "")
-    return response.status == 206 and header.replace("=", " ").startswith(f"bytes {start}-")
-
-
-def _pieces(response: IO[bytes] | http.client.HTTPResponse, wanted: int) -> Iterator[bytes]:
-    """Yield what comes, and at most one byte more than ``wanted``: that is too long already."""
-    left = wanted + 1
-    while left > 0 and (piece := response.read(min(_CHUNK, left))):
-        left -= len(piece)
-        yield piece
 
 
 def _length(path: Path) -> int:

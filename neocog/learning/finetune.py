@@ -10,8 +10,9 @@ as if it had never stopped.
 import copy
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,25 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from neocog.errors import NeocogError, UsageError
+from neocog.learning.batches import Batches, Pools
 from neocog.learning.calibrate import best_temperature
-from neocog.learning.card import card_of, id_of
 from neocog.learning.checkpoint import (
+    card_of,
     check_same,
+    id_of,
     load_checkpoint,
     save_checkpoint,
     save_curves,
 )
-from neocog.learning.guide import soft_loss
-from neocog.learning.lessons import Digits, Labels, Lessons, Pools
 from neocog.learning.mix import Mix
-from neocog.learning.precision import Exactly, prepare
-from neocog.learning.settings import Position, Settings
+from neocog.learning.settings import Settings
 from neocog.learning.trainable import Trainable
 from neocog.network.decision import answers, labels_of
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
 Tensor = Any
-Report = Callable[[dict[str, float]], None]
-Guide = Callable[[Tensor], Tensor]
+Figures = dict[str, float]
 
 #: Rates of the kinds of parameters, as shares of the rate.
 _SHARES = {
@@ -51,6 +50,23 @@ _EVALUATED = 500  # digits at a time that are validated
 _REJECTED = 0.005  # share of digits that may be rejected where marks are counted that pass
 
 
+@dataclass(slots=True)
+class Position:
+    """How far a run has come: what a checkpoint holds beside tensors.
+
+    ``kept_accuracy`` and ``kept_loss`` are the validation's of the epoch that is kept.
+    """
+
+    step: int = 0
+    cycle: int = 0
+    cycle_step: int = 0
+    cycle_seconds: float = 0.0
+    epoch: int = 0
+    finished: bool = False
+    kept_accuracy: float = -1.0
+    kept_loss: float = math.inf
+
+
 class Finetuner:
     """One run of gradient learning.
 
@@ -58,11 +74,9 @@ class Finetuner:
     ----------
     start : Model
         What it starts from.
-    mix : Mix
-        Sets of digits to learn from.
-    validation : Mix
-        Digits that the run is measured on, by the mean over their sets; they choose the epoch that
-        is kept, unless it is the last.
+    mix, validation : Mix
+        Digits to learn from, and digits that the run is measured on, by the mean over their sets;
+        they choose the epoch that is kept, unless it is the last.
     settings : Settings
     device : str
         Of PyTorch: ``"cpu"``, ``"cuda"``.
@@ -77,7 +91,8 @@ class Finetuner:
         Where the run in the folder has finished, learn another cycle, from the weights that it
         ended with. Settings other than the seed may differ then.
     guide : callable, optional
-        Answers pictures (B, 65, 65) with logits (B, labels) that are learned from as well.
+        Answers pictures (B, 65, 65) with logits (B, labels) that are learned from as well
+        (Hinton, Vinyals and Dean 2015, arXiv:1503.02531).
 
     Raises
     ------
@@ -97,46 +112,41 @@ class Finetuner:
         *,
         device: str = "cpu",
         folder: str | Path | None = None,
-        report: Report | None = None,
+        report: Callable[[Figures], None] | None = None,
         pools: Pools | None = None,
         another: bool = False,
-        guide: Guide | None = None,
+        guide: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         settings.check()
         self.settings, self.device, self._another = settings, torch.device(device), another
+        self._start, self.guide, self._report = start, guide, report or (lambda figures: None)
         self._origin = {
             "start": id_of(start),
             "digits": mix.digest,
             "validation": validation.digest,
             "seed": settings.seed,
         }
-        self._start = start
-        self.guide = guide
-        self._report = report or (lambda figures: None)
         self._folder = Path(folder) if folder is not None else None
-        prepare(settings, self.device)
+        torch.use_deterministic_algorithms(settings.deterministic, warn_only=True)
         on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            _allow_tf32(settings.precision != "fp32")
+            torch.backends.cudnn.benchmark = not settings.deterministic
         network = Trainable(start, precision=settings.precision, channels_last=on_gpu)
         self.network = network.to(self.device).train()
-        self.mean = copy.deepcopy(self.network).eval()
-        self.mean.requires_grad_(False)
+        self.mean = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.mean.precision = "fp32"
         self.network.compiled = settings.compiled
         self._kept = _parameters(self.mean)
-        self._optimizer = torch.optim.Adam(
-            [
-                {"params": parameters, "share": _SHARES[kind]}
-                for kind, parameters in self.network.groups()
-            ],
-            lr=settings.rate,
-            betas=(0.9, 0.99),
-        )
-        given: dict[str, Any] = {"device": self.device, "pools": pools}
+        groups = [{"params": own, "share": _SHARES[kind]} for kind, own in self.network.groups()]
+        self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
         marks = start.classes > LABELS
-        self.lessons = Lessons(mix, validation, settings, marks=marks, **given)
+        self.batches = Batches(
+            mix, validation, settings, marks=marks, device=self.device, pools=pools
+        )
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
-        self.position, self.curves = Position(), list[dict[str, float]]()
+        self.position, self.curves = Position(), list[Figures]()
         self._resume()
 
     def run(
@@ -153,40 +163,40 @@ class Finetuner:
         stop : float, optional
             Time at which to write a checkpoint and stop, in the middle of a cycle if need be.
         """
-        if self.position.finished:
+        place, settings = self.position, self.settings
+        if place.finished:
             if not self._another:
                 return self.model()
-            self.position = self.position.next_cycle()
-        place, settings = self.position, self.settings
+            place.cycle, place.finished = place.cycle + 1, False
+            place.cycle_step, place.cycle_seconds = 0, 0.0
         limit = 60 * settings.minutes if settings.minutes is not None else 0.0
         begun = time.monotonic() - place.cycle_seconds
         if end is not None and settings.minutes is not None:
             limit = max(min(limit, end - begun), place.cycle_seconds + 1)
-        total = max(1, round(settings.epochs * self.lessons.epoch_steps))
+        total = max(1, round(settings.epochs * self.batches.epoch_steps))
+
+        def passed() -> float:
+            """Share of the cycle that is over."""
+            by_clock = settings.minutes is not None
+            return place.cycle_seconds / limit if by_clock else place.cycle_step / total
+
         losses: list[Tensor] = []
         while not place.finished:
-            if settings.minutes is None:
-                progress = place.cycle_step / total
-            else:
-                progress = place.cycle_seconds / limit
-            losses.append(self._step(min(progress, 1.0)))
+            losses.append(self._step(min(passed(), 1.0)))
             place.step += 1
             place.cycle_step += 1
             place.cycle_seconds = time.monotonic() - begun
-            if settings.minutes is None:
-                over = place.cycle_step >= total
-            else:
-                over = place.cycle_seconds >= limit
+            place.finished = passed() >= 1
             stopped = stop is not None and begun + place.cycle_seconds >= stop
-            if place.step % self.lessons.epoch_steps == 0 or over or stopped:
+            ends = place.finished or stopped
+            if place.step % self.batches.epoch_steps == 0 or ends:
                 self._end_epoch(losses)
                 losses.clear()
             elif place.step % 20 == 0:  # the clock must not run ahead of the GPU
                 float(losses[-1])
-            place.finished = over
-            if until is not None and place.step >= until and not over:
-                return self.model()
-            if place.step % settings.save_every == 0 or over or stopped:
+            if until is not None and place.step >= until and not place.finished:
+                break
+            if place.step % settings.save_every == 0 or ends:
                 self._save()
             if stopped:
                 break
@@ -198,65 +208,35 @@ class Finetuner:
         It is that of the epoch which read them best so far; with the setting ``last``, that of the
         last epoch.
         """
-        kept = copy.deepcopy(self.mean)
+        kept, batches, step = copy.deepcopy(self.mean), self.batches, self.position.step
         _put(kept, self._kept)
-        model: Model = kept.model()
-        with Exactly():
-            scores = self._scores(kept, self.lessons.shown)
+        with _exact_products():
+            scores = self._scores(kept, batches.shown)
         card = card_of(
             self._start,
             self.settings,
-            steps=self.position.step,
-            epochs=round(self.position.step / self.lessons.epoch_steps, 1),
-            pictures=len(self.lessons),
-            accuracy=_accuracy(scores, self.lessons.validation),
+            epochs=round(step / batches.epoch_steps, 1),
+            steps=step,
+            pictures=len(batches),
+            accuracy=_accuracy(scores, batches.validation),
         )
-        temperature = best_temperature(scores, self.lessons.validation)
+        model: Model = kept.model()
+        temperature = best_temperature(scores, batches.validation)
         return replace(model, temperature=temperature, card=card, version="")
-
-    def accuracy(self, model: Model, images: Digits, labels: Labels) -> float:
-        """Return the share of digits that a model reads right, computed on this run's device."""
-        network = Trainable(model).to(self.device).eval()
-        with Exactly():
-            scores = self._scores(network, torch.tensor(images, device=self.device))
-        return round(float((labels_of(scores) == labels).mean()), 5)
-
-    def step_times(self, count: int) -> str:
-        """Return milliseconds of a step and of its batch, and the memory held, in words.
-
-        The run is of no use afterwards.
-        """
-        times = {}
-        for name, work in (("step", self._step), ("batch", lambda _: self.lessons.batch(0))):
-            for turn in range(count + 5):
-                if turn == 5:
-                    self._wait()
-                    begun = time.perf_counter()
-                work(0.5)
-                self.position.step = turn % self.lessons.epoch_steps
-            self._wait()
-            times[name] = 1e3 * (time.perf_counter() - begun) / count
-        held = torch.cuda.max_memory_allocated() / 2**30 if self.device.type == "cuda" else 0.0
-        return ", ".join(f"{n} {t:.2f} ms" for n, t in times.items()) + f", {held:.1f} GiB"
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    # --- one step ---------------------------------------------------------------------------------
 
     def _step(self, progress: float) -> Tensor:
         settings, place = self.settings, self.position
-        rate = settings.rate * (settings.again if place.cycle else 1.0) * self._bend(progress)
+        rate = settings.rate * (settings.again if place.cycle else 1.0)
+        rate *= _bend(progress, settings.warm_up)
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["share"]
-        u0, labels = self.lessons.batch(place.step)
+        u0, labels = self.batches.batch(place.step)
         soft = settings.soft if not place.cycle and progress < settings.soft_share else 0.0
         responses = self.network(u0, soft=soft)
         logits = responses / self.network.temperature.exp() + self._lean
         loss = functional.cross_entropy(logits, labels, label_smoothing=settings.smoothing)
         if self.guide is not None and settings.guided:
-            by_guide = soft_loss(logits, self.guide(u0), settings.heat)
+            by_guide = _soft_loss(logits, self.guide(u0), settings.heat)
             loss = (1 - settings.guided) * loss + settings.guided * by_guide
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -270,33 +250,24 @@ class Finetuner:
             )
         return loss.detach()
 
-    def _bend(self, progress: float) -> float:
-        """Share of the largest rate: up in a line, down as a cosine."""
-        rise = self.settings.warm_up
-        if progress < rise:
-            return max(progress / rise, 0.02)
-        return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
-
     # --- measuring --------------------------------------------------------------------------------
 
     def _end_epoch(self, steps: list[Tensor]) -> None:
-        place = self.position
-        mean = float(torch.stack(steps).mean())
+        place, batches, mean = self.position, self.batches, float(torch.stack(steps).mean())
         if not math.isfinite(mean):
             raise NeocogError(
                 f"the loss is {mean} near step {place.step}; begin anew with a rate below "
                 f"{self.settings.rate}"
             )
         place.epoch += 1
-        scores = self._scores(self.mean, self.lessons.shown)
-        validation = self.lessons.validation
-        accuracy = _accuracy(scores, validation)
+        scores = self._scores(self.mean, batches.shown)
+        accuracy = _accuracy(scores, batches.validation)
         logits = torch.from_numpy(scores) / float(self.mean.temperature.exp())
-        answers = torch.from_numpy(self.lessons.answers)
-        losses = functional.cross_entropy(logits, answers, reduction="none").numpy()
-        loss = float(np.mean(validation.means(losses)))
+        labels = torch.from_numpy(batches.validation.labels)
+        losses = functional.cross_entropy(logits, labels, reduction="none").numpy()
+        loss = float(np.mean(batches.validation.means(losses)))
         figures = {
-            "epoch": place.step / self.lessons.epoch_steps,
+            "epoch": place.step / batches.epoch_steps,
             "step": place.step,
             "seconds": round(place.cycle_seconds, 1),
             "rate": self._optimizer.param_groups[0]["lr"],
@@ -304,7 +275,7 @@ class Finetuner:
             "validation_loss": loss,
             "validation_accuracy": accuracy,
         }
-        if self.lessons.held is not None:
+        if batches.held is not None:
             figures |= self._rejection(scores)
         self.curves.append(figures)
         better = (accuracy, -loss) > (place.kept_accuracy, -place.kept_loss)
@@ -313,10 +284,10 @@ class Finetuner:
             self._kept = _parameters(self.mean)
         self._report(figures)
 
-    def _rejection(self, scores: NDArray[np.float32]) -> dict[str, float]:
+    def _rejection(self, scores: NDArray[np.float32]) -> Figures:
         """Digits rejected outright, and marks that pass where 0.5 % of the digits do not."""
         temperature = float(self.mean.temperature.exp())
-        shown = self._scores(self.mean, self.lessons.held)
+        shown = self._scores(self.mean, self.batches.held)
         digits, marks = (answers(part, temperature=temperature) for part in (scores, shown))
         least = float(np.quantile(digits.p, _REJECTED, method="higher"))
         return {
@@ -330,28 +301,23 @@ class Finetuner:
         found: NDArray[np.float32] = torch.cat(parts).numpy()
         return found
 
-    # --- cycles and checkpoints -------------------------------------------------------------------
+    # --- checkpoints ------------------------------------------------------------------------------
 
     def _described(self) -> dict[str, Any]:
-        settings = asdict(self.settings)
-        for name in ("save_every", "compiled"):
-            settings.pop(name)
-        return settings
+        left_out = ("save_every", "compiled")
+        return {name: v for name, v in asdict(self.settings).items() if name not in left_out}
 
     def _save(self) -> None:
         if self._folder is None:
             return
-        tensors: dict[str, Tensor] = {}
-        for part, values in (
-            ("network", _parameters(self.network)),
-            ("mean", _parameters(self.mean)),
-            ("kept", self._kept),
-        ):
-            tensors |= {f"{part}.{name}": value for name, value in values.items()}
+        parts = {"network": _parameters(self.network), "mean": _parameters(self.mean),
+                 "kept": self._kept}  # fmt: skip
+        tensors = {f"{part}.{name}": v for part, own in parts.items() for name, v in own.items()}
         for name, parameter in self.network.named_parameters():
             for key, value in self._optimizer.state[parameter].items():
                 tensors[f"adam.{key}.{name}"] = value
-        state = {"position": self.position.to_dict(), "origin": self._origin,
+        position = asdict(self.position) | {"kept_loss": repr(self.position.kept_loss)}
+        state = {"position": position, "origin": self._origin,
                  "settings": self._described(), "curves": self.curves}  # fmt: skip
         save_checkpoint(self._folder / "checkpoint.safetensors", tensors, state)
         save_curves(self._folder, self.curves)
@@ -361,7 +327,8 @@ class Finetuner:
         if path is None or not path.exists():
             return
         tensors, state = load_checkpoint(path)
-        position = Position.from_dict(state["position"])
+        told = state["position"]
+        position = Position(**told | {"kept_loss": float(told["kept_loss"])})
         known, given = state["origin"], self._origin
         if not (position.finished and self._another):
             known, given = known | state["settings"], given | self._described()
@@ -379,6 +346,34 @@ class Finetuner:
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 value = parts["adam"][f"{key}.{name}"]
                 slot[key] = value if key == "step" else value.to(self.device)
+
+
+def _bend(progress: float, rise: float) -> float:
+    """Share of the largest rate: up in a line, down as a cosine."""
+    if progress < rise:
+        return max(progress / rise, 0.02)
+    return 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise)))
+
+
+def _soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
+    """Cross-entropy with a guide's logits (B, labels), both softened (Hinton eq. 1 and 2)."""
+    wanted = (told.detach() / heat).softmax(dim=1)
+    own = (logits / heat).log_softmax(dim=1)
+    return -(wanted * own).sum(dim=1).mean() * heat**2
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    _allow_tf32(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def _allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _parameters(network: Any) -> dict[str, Tensor]:

@@ -4,18 +4,18 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.sources import is_picture_name
 from neocog.errors import InputError, UsageError
+from neocog.vision.normalise import enlarged, isolated_digit, normalise
 
 SIDE = 28
 USPS_SIDE = 16
@@ -23,7 +23,6 @@ USPS_SIDE = 16
 _IDX_IMAGES = 0x803  # unsigned bytes, three dimensions
 _IDX_LABELS = 0x801  # unsigned bytes, one dimension
 _CHUNK = 1 << 20
-_FINE = 64  # pixels that coarse pictures are enlarged to before they are normalised
 _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 
@@ -48,7 +47,7 @@ class Digits:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: slice) -> "Digits":
+    def __getitem__(self, index: "slice | NDArray[np.int64]") -> "Digits":
         return Digits(self.images[index], self.labels[index], self.name)
 
 
@@ -84,14 +83,7 @@ class LabelledPictures:
 
 
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
-    """Read a pair of IDX files.
-
-    Parameters
-    ----------
-    images : Path
-        File of 28x28 pictures, ``...-images-idx3-ubyte`` or the like, plain or gz.
-    labels : Path, optional
-        File of labels; without it the file beside ``images`` that is named like it.
+    """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it.
 
     Raises
     ------
@@ -118,8 +110,7 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
 
 def begins_as_idx(path: Path) -> bool:
     """Whether the file starts as every IDX file of bytes does."""
-    with _opened(path) as stream:
-        return _read(stream, 3, path) == b"\0\0\x08"
+    return _bytes(path, 3) == b"\0\0\x08"
 
 
 def _idx_partner(images: Path) -> Path:
@@ -133,41 +124,24 @@ def _idx_partner(images: Path) -> Path:
 
 
 def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
-    with _opened(path) as stream:
-        dimensions = magic & 0xFF
-        head = _read(stream, 4 + 4 * dimensions, path)
-        if len(head) < 4 + 4 * dimensions:
-            raise InputError(f"{path}: ends inside its header ({len(head)} bytes); fetch it again")
-        numbers = np.frombuffer(head, ">u4")
-        if numbers[0] != magic:
-            what = "pictures" if magic == _IDX_IMAGES else "labels"
-            raise InputError(
-                f"{path}: starts with {int(numbers[0]):#010x}, "
-                f"where {magic:#010x} is wanted (IDX {what})"
-            )
-        shape = tuple(int(number) for number in numbers[1:])
-        wanted = int(np.prod(shape, dtype=object))
-        body = _read(stream, wanted + 1, path)
+    size = 4 + 4 * (magic & 0xFF)
+    head = _bytes(path, size)
+    if len(head) < size:
+        raise InputError(f"{path}: ends inside its header ({len(head)} bytes); fetch it again")
+    numbers = np.frombuffer(head, ">u4")
+    if numbers[0] != magic:
+        what = "pictures" if magic == _IDX_IMAGES else "labels"
+        raise InputError(
+            f"{path}: starts with {int(numbers[0]):#010x}, "
+            f"where {magic:#010x} is wanted (IDX {what})"
+        )
+    shape = tuple(int(number) for number in numbers[1:])
+    wanted = int(np.prod(shape, dtype=object))
+    body = _bytes(path, size + wanted + 1)[size:]
     if len(body) != wanted:
         how = "cut short" if len(body) < wanted else "too long"
         raise InputError(f"{path}: {how}: the header promises {wanted} bytes; fetch it again")
     return np.frombuffer(body, np.uint8).reshape(shape)
-
-
-def read_lines(path: Path) -> NDArray[np.str_]:
-    """Read the lines of a text, plain or gz: a writer for each digit, say.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read as UTF-8.
-    """
-    with _opened(path) as stream:
-        raw = _read(stream, None, path)
-    try:
-        return np.array(raw.decode().splitlines(), dtype=np.str_)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text, where a name a line is wanted") from error
 
 
 # --- USPS -------------------------------------------------------------------------------------
@@ -181,10 +155,8 @@ def read_usps(path: Path) -> Digits:
     InputError
         If a line does not hold 257 numbers, or a number is out of range.
     """
-    with _opened(path) as stream:
-        text = _read(stream, None, path)
     lines = []
-    for number, line in enumerate(text.split(b"\n"), 1):
+    for number, line in enumerate(_bytes(path).split(b"\n"), 1):
         values = line.split()
         if not values:
             continue
@@ -234,33 +206,6 @@ def read_class_folders(folder: Path) -> Digits:
     return Digits(images, np.array([label for _, label in files], np.int64), folder.name)
 
 
-def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Bring a picture of one digit to MNIST's form.
-
-    A picture whose border is brighter than its middle tone is taken for dark ink on paper and
-    turned round; a 28x28 picture is taken to be in MNIST's form otherwise.
-
-    Parameters
-    ----------
-    grey : (H, W) ndarray of uint8
-
-    Returns
-    -------
-    (28, 28) ndarray of uint8
-        Ink 255 on 0.
-    """
-    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
-    low, high = float(grey.min()), float(grey.max())
-    ink: NDArray[np.uint8] = 255 - grey if float(np.median(border)) > (low + high) / 2.0 else grey
-    if ink.shape == (SIDE, SIDE):
-        return ink
-    if high <= low:
-        return np.zeros((SIDE, SIDE), np.uint8)
-    stretched = (ink.astype(np.float32) - float(ink.min())) / (high - low)
-    digit: NDArray[np.uint8] = _normalised(stretched[None])[0]
-    return digit
-
-
 def _isolated_file(file: Path) -> NDArray[np.uint8]:
     from neocog.vision.decode import decode
 
@@ -282,12 +227,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     InputError
         If a column or all rows are missing, a row is cut short, or the file is not text.
     """
-    with _opened(path) as stream:
-        raw = _read(stream, None, path)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text, where a table of labels is wanted") from error
+    text = read_text(path, "a table of labels")
     try:
         table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         columns, rows = list(table.fieldnames or ()), list(table)
@@ -324,70 +264,64 @@ def read_sklearn() -> Digits:
     UsageError
         If scikit-learn is not installed.
     """
+    images, labels = _sklearn()
+    return Digits(images.copy(), labels.copy(), "sklearn")
+
+
+@cache  # they take a second to normalise
+def _sklearn() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UsageError("'sklearn' needs scikit-learn: pip install scikit-learn") from error
     pictures, labels = load_digits(return_X_y=True)
     ink = np.asarray(pictures, np.float32).reshape(-1, 8, 8) / 16.0
-    return Digits(_normalised(ink), np.asarray(labels, np.int64), "sklearn")
+    return _normalised(ink), np.asarray(labels, np.int64)
 
 
 def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Bring ``(N, H, W)`` ink 0..1 to ``(N, 28, 28)`` in MNIST's form."""
-    from neocog.vision.normalise import normalise
-
     return np.stack([normalise(enlarged(digit)) for digit in ink])
-
-
-def enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Enlarge a coarse picture by cubic interpolation, which keeps its strokes apart."""
-    import cv2
-
-    factor = _FINE // max(ink.shape)
-    if factor < 2:
-        return ink
-    fine = cv2.resize(np.pad(ink, 1), None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
-    return np.clip(fine, 0.0, 1.0).astype(np.float32)
 
 
 # --- files ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file, unpacked if its first bytes say gz (its name may say otherwise)."""
+def read_text(path: Path, wanted: str) -> str:
+    """Return a text, plain or gz; InputError if it is not UTF-8, where ``wanted`` is wanted."""
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text, where {wanted} is wanted") from error
+
+
+def _bytes(path: Path, most: int | None = None) -> bytes:
+    """Read so much of a regular file at most, unpacked if its first bytes say gz.
+
+    It is taken in pieces: a false header must not claim the memory.
+    """
     if not path.is_file():  # a folder, or a pipe that would never answer
         raise InputError(f"{path}: not a regular file; give a file or the folder it lies in")
     try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputError(f"{path}: {_reason(error)}") from error
-    with file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
-
-
-def _read(stream: IO[bytes], size: int | None, path: Path) -> bytes:
-    """At most ``size`` bytes, taken in pieces: a false header must not claim the memory."""
-    parts: list[bytes] = []
-    left = size
-    try:
-        while left is None or left > 0:
-            part = stream.read(_CHUNK if left is None else min(left, _CHUNK))
-            if not part:
-                break
-            parts.append(part)
-            left = None if left is None else left - len(part)
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return b"".join(_pieces(gzip.GzipFile(fileobj=file) if packed else file, most))
     except EOFError as error:
         raise InputError(f"{path}: cut short (the gz stream has no end); fetch it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: damaged gz stream ({error}); fetch it again") from error
     except OSError as error:
-        raise InputError(f"{path}: {_reason(error)}") from error
-    return b"".join(parts)
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+def _pieces(stream: "IO[bytes] | gzip.GzipFile", most: int | None) -> list[bytes]:
+    parts: list[bytes] = []
+    left = most
+    while left is None or left > 0:
+        part = stream.read(_CHUNK if left is None else min(left, _CHUNK))
+        if not part:
+            break
+        parts.append(part)
+        left = None if left is None else left - len(part)
+    return parts

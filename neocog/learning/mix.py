@@ -16,17 +16,10 @@ from neocog.learning.strokes import FILE, Strokes, read_strokes
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """One set of a mix.
+    """One set of a mix, shown as often as its weight says against those of the others.
 
-    Attributes
-    ----------
-    digits : Digits
-    weight : float
-        How often its digits are shown, against those of the other sets.
-    strokes : Strokes, optional
-        The paths of a pen that wrote them, to be drawn with other pens.
-    rows : ndarray of int, optional
-        Where each digit stands among the paths.
+    ``strokes`` are the paths of a pen that wrote the digits, to be drawn with other pens; ``rows``
+    (N,) tell where each digit stands among them.
     """
 
     digits: Digits
@@ -52,12 +45,13 @@ class Mix:
     @property
     def images(self) -> NDArray[np.uint8]:
         """All digits, (N, 28, 28)."""
-        return _one([hand.digits.images for hand in self.hands])
+        parts = [hand.digits.images for hand in self.hands]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @property
     def labels(self) -> NDArray[np.int64]:
         """What they are, (N,)."""
-        return _one([hand.digits.labels for hand in self.hands]).astype(np.int64)
+        return np.concatenate([hand.digits.labels for hand in self.hands]).astype(np.int64)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,21 +105,14 @@ class Mix:
 
 
 def open_mix(data: Sequence[str], *, split: str | None = "learning") -> Mix:
-    """Read sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens.
-
-    Parameters
-    ----------
-    data : sequence of str
-        As for :func:`neocog.learning.datasets.open_digits`; the weight is 1 where none is given.
-    split : str, optional
-        The part to read of each.
+    """Read a part of sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens.
 
     Raises
     ------
     UsageError
         If a weight is no number above 0.
     InputError
-        If a set cannot be read.
+        If a set cannot be read; see :func:`neocog.learning.datasets.open_digits`.
     """
     return Mix(tuple(_hand(*_weighted(words), split) for words in data))
 
@@ -157,7 +144,3 @@ def _hand(path: str, weight: float, split: str | None) -> Hand:
             f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it"
         )
     return Hand(digits, weight, strokes, rows)
-
-
-def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

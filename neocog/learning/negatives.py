@@ -3,7 +3,7 @@
 Letters and signs of fonts that cv2 and Pillow carry, written as by hand; strokes, spots, pieces
 and pairs of digits (:mod:`neocog.learning.marks`). Each is drawn as ink and brought to 28 x 28 by
 the same function that brings found ink there, or its strokes keep their width. Letters, signs and
-pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held back*:
+pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held out*:
 nothing is learned from them (:mod:`neocog.learning.marks.held`).
 """
 
@@ -20,7 +20,7 @@ from neocog.vision.normalise import SIDE, normalise
 _BLOCK = 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
 
-#: Kinds to learn from, with their shares.
+#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
 KINDS: dict[Draw, float] = {
     glyphs.letter: 7, glyphs.sign: 3.5, glyphs.word: 1.5,
     remains.pair: 3, remains.part_of_next: 1, remains.piece: 1, remains.struck: 0.7,
@@ -49,11 +49,9 @@ def negatives(
     digits, labels : ndarray
         Digits (N, 28, 28) uint8 and what they are, to break and to join.
     seed : int
-        The same gives the same marks.
+        The same gives the same marks, on any number of processes (``jobs``).
     held : bool
-        Draw the kinds and fonts that are held back.
-    jobs : int
-        Processes that draw.
+        Draw the kinds and fonts that are held out.
 
     Returns
     -------
@@ -73,17 +71,13 @@ def negatives(
     source = Source(digits, labels)
     parts = in_blocks(_block, count, _BLOCK, source, seed, held, jobs=jobs)
     marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return marks, kind, tuple(draw.__name__ for draw in _kinds(held))
-
-
-def _kinds(held: bool) -> dict[Draw, float]:
-    return HELD if held else KINDS
+    return marks, kind, tuple(draw.__name__ for draw in (HELD if held else KINDS))
 
 
 def _block(
     source: Source, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64]]:
-    kinds = _kinds(held)
+    kinds = HELD if held else KINDS
     draws, shares = list(kinds), np.array(list(kinds.values()))
     rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])
     kind = rng.choice(len(draws), size=size, p=shares / shares.sum())

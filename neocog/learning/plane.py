@@ -31,11 +31,9 @@ class Windows:
         Flat positions of the cells that see anything.
     seen : ndarray of float32, shape (N, kernel * kernel * K')
         Their inputs, taps first, then planes; 0 where c is 0.
-    v : ndarray of float32, shape (N,)
-        Their inhibition.
-    seed : ndarray of float32, shape (N,)
-        Their cells of the seed-selecting plane before its cut: the sum over planes and window of
-        1e-4 gamma^(r^2/A^2) u.
+    v, seed : ndarray of float32, shape (N,)
+        Their inhibition, and their cells of the seed-selecting plane before its cut: the sum over
+        planes and window of 1e-4 gamma^(r^2/A^2) u.
     """
 
     def __init__(self, u: Array, spec: SSpec) -> None:
@@ -48,9 +46,7 @@ class Windows:
         self.cells = xp.flatnonzero(energy.ravel() > 0)
         self.v = xp.sqrt(energy.ravel()[self.cells])
         self.seed = correlate(wide.sum(axis=2), SEED_GAIN * c).ravel()[self.cells]
-        y, x, plane = wide.strides
-        shape = (self.size, self.size, k, k, u.shape[2])
-        view = xp.lib.stride_tricks.as_strided(wide, shape, (y, x, y, x, plane))
+        view = windows_of(wide, k)
         heard = xp.asarray((c > 0).astype(np.float32))[:, :, None]
         seen = view[self.cells // self.size, self.cells % self.size] * heard
         self.seen = seen.reshape(len(self.cells), k * k * u.shape[2])
@@ -63,18 +59,9 @@ class Windows:
 
 
 class Planes:
-    """A growing set of cell-planes of one S-layer.
+    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K').
 
-    Parameters
-    ----------
-    inputs : int
-        Planes of the layer before, K'.
-    spec : SSpec
-        Window, c and q of the layer.
-    threshold : float
-        Threshold to respond with (the learning threshold).
-    xp : module
-        numpy or cupy.
+    They respond with ``threshold``, the learning threshold, on numpy or cupy (``xp``).
     """
 
     def __init__(self, inputs: int, spec: SSpec, *, threshold: float, xp: Any = np) -> None:
@@ -126,6 +113,14 @@ class Planes:
         e /= 1 + bv
         e *= theta / (1 - theta)
         return e
+
+
+def windows_of(u: Array, kernel: int) -> Array:
+    """View (H, W, K') as what each cell sees of it, (H', W', kernel, kernel, K'); stride 1."""
+    (high, wide, planes), (y, x, plane) = u.shape, u.strides
+    shape = (high - kernel + 1, wide - kernel + 1, kernel, kernel, planes)
+    strides = (y, x, y, x, plane)
+    return array_module(u).lib.stride_tricks.as_strided(u, shape, strides)
 
 
 def veto(planes: Array) -> Array:

@@ -1,6 +1,5 @@
 """A recipe: the rule of each layer and its parameters; those that have a name."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -21,34 +20,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to learn.
-
-    Parameters
-    ----------
-    name, about : str
-        What it is called, and what it is in a line.
-    preset : str
-        Architecture, one of :data:`neocog.network.spec.PRESETS`.
-    middle : {"winning", "silent"}
-        Rule of US2 and US3: Fukushima 2003, or add-if-silent (2013).
-    top : {"supervised", "every", "competition", "delta"}
-        Rule of US4.
-    rule : {"strongest", "pairs", "triples", "linear"}
-        How UC4 is read; "linear" where the top is "delta", and only there.
-    thresholds : tuple of 2 float, optional
-        Learning thresholds of US2 and US3; those of the preset by default.
-    limits : tuple of 2 int, optional
-        Planes at which US2 and US3 stop growing; learning decides by default.
-    middle_digits : int
-        Digits (the first ones, in the seed's order) that US2 and US3 learn from.
-    cut : float
-        Share of the seed-selecting plane's maximum that counts as nothing (US2, US3).
-    passes : int
-        Times the digits are shown (top "supervised").
-    per_label : int
-        Planes of each label (top "competition").
-    top_threshold : float, optional
-        Recognition threshold of US4; the preset's by default.
+    """How to learn without gradients; ``experiments/learning/curve.py`` compares those by name.
 
     Raises
     ------
@@ -58,17 +30,17 @@ class Recipe:
 
     name: str
     about: str
-    preset: str = "fukushima2003"
-    middle: MiddleRule = "winning"
-    top: TopRule = "supervised"
-    rule: Rule = "strongest"
-    thresholds: tuple[float, float] | None = None
-    limits: tuple[int, int] | None = None
-    middle_digits: int = 3000
-    cut: float = 0.55
-    passes: int = 4
-    per_label: int = 20
-    top_threshold: float | None = None
+    preset: str = "fukushima2003"  #: architecture, one of :data:`neocog.network.spec.PRESETS`
+    middle: MiddleRule = "winning"  #: rule of US2, US3: Fukushima 2003, or add-if-silent (2013)
+    top: TopRule = "supervised"  #: rule of US4
+    rule: Rule = "strongest"  #: how UC4 is read; "linear" where the top is "delta", and only there
+    thresholds: tuple[float, float] | None = None  #: learning thresholds of US2, US3; the preset's
+    limits: tuple[int, int] | None = None  #: planes at which US2, US3 stop; learning decides
+    middle_digits: int = 3000  #: digits (the first ones, in the seed's order) for US2 and US3
+    cut: float = 0.55  #: share of the seed-selecting plane's maximum that counts as nothing
+    passes: int = 4  #: times the digits are shown (top "supervised")
+    per_label: int = 20  #: planes of each label (top "competition")
+    top_threshold: float | None = None  #: recognition threshold of US4; the preset's
 
     def __post_init__(self) -> None:
         for name, known in _NAMES.items():
@@ -80,21 +52,20 @@ class Recipe:
         self._want("cut", _is_share(self.cut, 0.0), "a number, 0 to below 1")
         top = self.top_threshold
         self._want("top_threshold", top is None or _is_share(top), "a number between 0 and 1")
-        self._want_pair("thresholds", _is_share, "two numbers between 0 and 1, of US2 and US3")
-        self._want_pair("limits", _is_count, "two whole numbers, 1 or more, of US2 and US3")
+        for name, right, wanted in (
+            ("thresholds", _is_share, "two numbers between 0 and 1, of US2 and US3"),
+            ("limits", _is_count, "two whole numbers, 1 or more, of US2 and US3"),
+        ):
+            values = getattr(self, name)
+            if values is not None:
+                pair = tuple(values) if isinstance(values, list | tuple) else ()
+                self._want(name, len(pair) == 2 and all(map(right, pair)), wanted)
+                object.__setattr__(self, name, pair)  # cards hold lists
 
     def _want(self, name: str, right: bool, wanted: str) -> None:
         if not right:
             came = f"{name} {getattr(self, name)!r}"
             raise UsageError(f"recipe {self.name!r}: {came}; wanted {wanted}")
-
-    def _want_pair(self, name: str, right: Callable[[Any], bool], wanted: str) -> None:
-        values = getattr(self, name)
-        if values is None:
-            return
-        pair = tuple(values) if isinstance(values, list | tuple) else ()
-        self._want(name, len(pair) == 2 and all(map(right, pair)), wanted)
-        object.__setattr__(self, name, pair)  # cards hold lists
 
 
 def _is_count(value: Any) -> bool:
@@ -105,7 +76,12 @@ def _is_share(value: Any, least: float = 1e-6) -> bool:
     return isinstance(value, int | float) and least <= value < 1
 
 
-_ALL = (
+def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
+    return {recipe.name: recipe for recipe in recipes}
+
+
+#: Every recipe without gradients by name.
+RECIPES = _by_name(
     Recipe("fukushima2003", "the published rules of 2003 as they stand"),
     Recipe(
         "fukushima",
@@ -150,5 +126,24 @@ _ALL = (
     ),
 )
 
-#: Every recipe by name.
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
+_START: dict[str, Any] = {"preset": "neocog", "middle": "silent", "top": "competition"}
+
+#: What gradient learning starts from, by name.
+STARTS = _by_name(
+    Recipe(
+        "finetuned",
+        "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
+        thresholds=(0.74, 0.79),
+        limits=(40, 160),
+        per_label=10,
+        **_START,
+    ),
+    Recipe(
+        "finetuned-small",
+        "the same with the papers' 16/26/78/70 planes",
+        thresholds=(0.72, 0.76),
+        limits=(26, 78),
+        per_label=7,
+        **_START,
+    ),
+)

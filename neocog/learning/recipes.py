@@ -1,11 +1,10 @@
-"""Recipes: how a whole network learns, layer by layer, without gradients.
+"""Learning a whole network without gradients, layer by layer, as a recipe says.
 
-Each layer learns while the layers below respond at their recognition thresholds. A recipe is
-data; :func:`train` follows it. The same recipe, digits and seed give the same model, on a CPU with
-any number of cores.
+Each layer learns while the layers below respond at their recognition thresholds. The same recipe,
+digits and seed give the same model, on a CPU with any number of cores.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -21,14 +20,15 @@ from neocog.learning.mix import Mix
 from neocog.learning.recipe import RECIPES, Recipe
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
-from neocog.network.engine import SHARE, Layers, Shares, one_blas_thread
+from neocog.network.engine import PART, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model, SWeights
+from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.spec import LABELS, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
-__all__ = ["RECIPES", "Recipe", "score", "train", "train_family", "weights"]
+__all__ = ["RECIPES", "LayerByLayer", "Recipe", "score", "train"]
 
 Array = Any
 Digits = NDArray[np.uint8]
@@ -79,58 +79,22 @@ def train(
     InputError
         If the digits have another shape or type.
     """
-    return next(
-        train_family(
-            (recipe,),
-            images,
-            labels,
-            seed=seed,
-            validation=validation,
-            progress=progress,
-            on_stage=on_stage,
-            xp=xp,
-        )
-    )
-
-
-def train_family(
-    recipes: Sequence[Recipe],
-    images: Digits,
-    labels: Labels,
-    *,
-    seed: int = 0,
-    validation: Mix | None = None,
-    progress: Progress | None = None,
-    on_stage: OnStage | None = None,
-    table: bool = True,
-    xp: Any = np,
-) -> Iterator[Model]:
-    """Learn several recipes that differ above UC3 only; US2 and US3 learn once.
-
-    Yields the models :func:`train` would return for each recipe; parameters as there. Without
-    ``table`` the temperature alone is set on the digits kept apart.
-    """
-    for recipe in recipes:
-        if not isinstance(recipe, Recipe):
-            raise UsageError(f"recipe {recipe!r} came; wanted a Recipe, such as RECIPES['neocog']")
+    if not isinstance(recipe, Recipe):
+        raise UsageError(f"recipe {recipe!r} came; wanted a Recipe, such as RECIPES['neocog']")
     images, labels = _labelled(images, labels)
     if validation is not None:
         _labelled(validation.images, validation.labels)
-    below = {replace(r, name="", about="", rule="strongest", **_TOP_DEFAULTS) for r in recipes}
-    if len(below) != 1:
-        raise UsageError("the recipes of a family must agree in everything below US4")
-    training = _Training(recipes[0], seed, progress, on_stage, xp)
+    learning = LayerByLayer(recipe, seed, progress, on_stage, xp)
     order = np.random.default_rng(seed).permutation(len(images))
-    images, labels = images[order], labels[order]
     with one_blas_thread():
-        training.learn_below(images)
-        maps = training.all_maps(images, "US4")
-    for recipe in recipes:
-        with one_blas_thread():
-            model = training.model(recipe, maps, labels)
-        if validation is not None:
-            model = training.calibrated(model, validation, table=table)
-        yield model
+        model = learning.model(recipe, learning.below(images[order]), labels[order])
+    if validation is None:
+        return model
+    told = progress("validation") if progress else None
+    model = calibrated(model, validation, xp=xp, tell=told)
+    right = model.card["validation_accuracy"]
+    learning.on_stage("UC4", {"validation": right, "temperature": model.temperature})
+    return model
 
 
 def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
@@ -146,66 +110,52 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
     return images, labels.astype(np.int64)
 
 
-_TOP_DEFAULTS: dict[str, Any] = {
-    "top": "supervised",
-    "passes": 1,
-    "per_label": 1,
-    "top_threshold": None,
-}
+class LayerByLayer:
+    """One run of a recipe: the layers learned so far, bottom up.
 
-
-class _Training:
-    """One run of a recipe: the layers learned so far, bottom up."""
+    Call its methods within :func:`neocog.network.engine.one_blas_thread`.
+    """
 
     def __init__(
         self,
         recipe: Recipe,
-        seed: int,
-        progress: Progress | None,
-        on_stage: OnStage | None,
-        xp: Any,
+        seed: int = 0,
+        progress: Progress | None = None,
+        on_stage: OnStage | None = None,
+        xp: Any = np,
     ) -> None:
         self.recipe, self.seed, self.xp = recipe, seed, xp
         self.spec: NetworkSpec = preset(recipe.preset)
         self._progress = progress or (lambda what: lambda done, total: None)
-        self._on_stage = on_stage or (lambda name, figures: None)
+        self.on_stage = on_stage or (lambda name, figures: None)
         self._layers: list[Any] = [ContrastLayer(self.spec.contrast, xp)]
         self._weights: list[SWeights] = []
         b1, b2, b3 = (blur_kernel(c).astype(np.float32) for c in self.spec.c)
-        self.blurs = (b1, b2, b3)
+        self._blurs = (b1, b2, b3)
 
-    def learn_below(self, images: Digits) -> None:
-        """US1 from edges, US2 and US3 from the first of the digits."""
+    def below(self, images: Digits) -> Array:
+        """Learn US1 from edges, US2 and US3 from the first digits; return UC3 of all digits."""
         self._keep(0, edge_references(self.spec))
-        self._on_stage("US1", {"planes": self.spec.orientations})
+        self.on_stage("US1", {"planes": self.spec.orientations})
         for stage in (1, 2):
             self._learn_middle(stage, images[: self.recipe.middle_digits])
-
-    def _learn_middle(self, stage: int, images: Digits) -> None:
-        recipe, spec = self.recipe, self.spec.s[stage]
-        rule = {
-            "winning": selforganise.learn_by_winning,
-            "silent": selforganise.learn_if_silent,
-        }[recipe.middle]
-        threshold = recipe.thresholds[stage - 1] if recipe.thresholds else spec.learning_threshold
-        assert threshold is not None
-        planes = rule(
-            self._digit_by_digit(images, f"US{stage + 1}"),
-            spec,
-            threshold=threshold,
-            cut=recipe.cut,
-            limit=recipe.limits[stage - 1] if recipe.limits else None,
-        )
-        if not len(planes):
-            raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
-        self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
-        self._on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
+        maps: Array = None
+        start = 0
+        for u in self._batches(images, "US4"):
+            if maps is None:
+                maps = self.xp.empty((len(images), *u.shape[1:]), dtype=np.float32)
+            maps[start : start + len(u)] = u
+            start += len(u)
+        return maps
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
-        """Learn US4 by ``recipe`` on maps of UC3 and return the whole network."""
+        """Learn US4 on maps of UC3, (N, 13, 13, K3), and return the whole network.
+
+        The recipe may differ from that of the layers below in what concerns US4.
+        """
         found = self._learn_top(recipe, maps, labels)
-        self._on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
-        s4 = weights(self.spec.s[3], found.references)
+        self.on_stage("US4", {"planes": len(found.labels), "digits": len(maps)})
+        s4 = _weights(self.spec.s[3], found.references)
         if recipe.top_threshold is not None:
             s4 = replace(s4, threshold=recipe.top_threshold)
         s1, s2, s3 = self._weights
@@ -213,7 +163,7 @@ class _Training:
             name=recipe.name,
             spec=self.spec,
             s=(s1, s2, s3, s4),
-            blurs=self.blurs,
+            blurs=self._blurs,
             labels=found.labels,
             psi=self.spec.psi,
             rule=recipe.rule,
@@ -221,39 +171,46 @@ class _Training:
             card={"recipe": asdict(recipe), "seed": self.seed, "digits": len(maps)},
         )
 
+    def _learn_middle(self, stage: int, images: Digits) -> None:
+        recipe, spec = self.recipe, self.spec.s[stage]
+        threshold = recipe.thresholds[stage - 1] if recipe.thresholds else spec.learning_threshold
+        assert threshold is not None
+        # one digit after another, on the host: small steps, faster there than on a GPU
+        maps = (u for batch in self._batches(images, f"US{stage + 1}") for u in to_numpy(batch))
+        planes = selforganise.learn(
+            maps,
+            spec,
+            threshold=threshold,
+            cut=recipe.cut,
+            limit=recipe.limits[stage - 1] if recipe.limits else None,
+            winners_learn=recipe.middle == "winning",
+        )
+        if not len(planes):
+            raise UsageError("the digits are blank: no cell responds to them; give digits with ink")
+        self._keep(stage, np.ascontiguousarray(to_numpy(planes.references())))
+        self.on_stage(f"US{stage + 1}", {"planes": len(planes), "digits": len(images)})
+
     def _learn_top(self, recipe: Recipe, maps: Array, labels: Labels) -> top.Top:
-        spec = self.spec.s[3]
-        rng = np.random.default_rng([self.seed, 4])
+        spec, rng = self.spec.s[3], np.random.default_rng([self.seed, 4])
         if recipe.top == "every":
             return top.every_view(maps, labels, spec)
         if recipe.top == "competition":
-            return top.compete_within_labels(
-                maps, labels, spec, per_label=recipe.per_label, rng=rng
-            )
+            each = recipe.per_label
+            return top.compete_within_labels(maps, labels, spec, per_label=each, rng=rng)
         if recipe.top == "delta":
             threshold = recipe.top_threshold or spec.threshold
             return top.learn_by_delta_rule(maps, labels, spec, threshold=threshold, rng=rng)
         assert spec.learning_threshold is not None
-        return top.learn_supervised(
-            maps, labels, spec, threshold=spec.learning_threshold, passes=recipe.passes
-        )
-
-    def calibrated(self, model: Model, kept: Mix, *, table: bool) -> Model:
-        """Set the model's probabilities on digits kept apart, and tell of it."""
-        tell = self._progress("validation")
-        model = calibrated(model, kept, table=table, xp=self.xp, tell=tell)
-        right = model.card["validation_accuracy"]
-        self._on_stage("UC4", {"validation": right, "temperature": model.temperature})
-        return model
+        threshold = spec.learning_threshold
+        return top.learn_supervised(maps, labels, spec, threshold=threshold, passes=recipe.passes)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
         spec, xp = self.spec, self.xp
-        self._weights.append(weights(spec.s[stage], references))
+        self._weights.append(_weights(spec.s[stage], references))
         size = spec.size("UG" if stage == 0 else f"UC{stage}")
         s = SLayer(spec.s[stage], self._weights[stage], size, xp)
-        c = CLayer(spec.c[stage], self.blurs[stage], s.out, spec.psi, xp)
-        self._layers += [s, c]
+        self._layers += [s, CLayer(spec.c[stage], self._blurs[stage], s.out, spec.psi, xp)]
 
     def _batches(self, images: Digits, what: str) -> Iterator[Array]:
         """Maps of the highest layer learned so far, batch by batch."""
@@ -264,27 +221,7 @@ class _Training:
                 u = layer(u).tight()
             return u.full()
 
-        tell = self._progress(what)
-        for start in range(0, len(images), _BATCH):
-            batch = images[start : start + _BATCH]
-            yield _in_shares(run, batch, self.xp)
-            tell(start + len(batch), len(images))
-
-    def _digit_by_digit(self, images: Digits, what: str) -> Iterator[Array]:
-        """Maps of one digit after another, on the host: small steps, faster there than on a GPU."""
-        for batch in self._batches(images, what):
-            yield from to_numpy(batch)
-
-    def all_maps(self, images: Digits, what: str) -> Array:
-        """Maps of the highest layer learned so far, for all digits."""
-        maps: Array = None
-        start = 0
-        for u in self._batches(images, what):
-            if maps is None:
-                maps = self.xp.empty((len(images), *u.shape[1:]), dtype=np.float32)
-            maps[start : start + len(u)] = u
-            start += len(u)
-        return maps
+        return _in_batches(run, images, self.xp, self._progress(what))
 
 
 def score(
@@ -296,30 +233,31 @@ def score(
     def run(part: Digits) -> Array:
         return layers(xp.asarray(u0_from_digits(part)))
 
-    parts = []
     with one_blas_thread():
-        for start in range(0, len(images), _BATCH):
-            batch = images[start : start + _BATCH]
-            parts.append(to_numpy(decision.scores(_in_shares(run, batch, xp))))
-            if tell:
-                tell(start + len(batch), len(images))
-    return np.concatenate(parts)
+        batches = _in_batches(run, images, xp, tell or (lambda done, total: None))
+        return np.concatenate([to_numpy(decision.scores(u)) for u in batches])
 
 
-def _in_shares(run: Callable[[Digits], Array], batch: Digits, xp: Any) -> Array:
-    """Run a batch on all cores where it is computed on the host, at once where on a GPU."""
-    if xp is not np:
-        return run(batch)
-    parts = [batch[i : i + SHARE] for i in range(0, len(batch), SHARE)]  # on any machine the same
-    return np.concatenate(_shares().map(run, parts))
+def _in_batches(
+    run: Callable[[Digits], Array], images: Digits, xp: Any, tell: Callable[[int, int], None]
+) -> Iterator[Array]:
+    """Run digits through layers batch by batch: on all cores of the host, or at once on a GPU."""
+    for start in range(0, len(images), _BATCH):
+        batch = images[start : start + _BATCH]
+        if xp is np:  # cut in the same way on any machine
+            parts = [batch[i : i + PART] for i in range(0, len(batch), PART)]
+            yield np.concatenate(_parallel()(run, parts))
+        else:
+            yield run(batch)
+        tell(start + len(batch), len(images))
 
 
 @cache
-def _shares() -> Shares:
-    return Shares()
+def _parallel() -> ParallelMap:
+    return ParallelMap()
 
 
-def weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
-    """Return an S-layer's weights at the constants of its architecture."""
+def _weights(spec: SSpec, references: NDArray[np.float32]) -> SWeights:
+    """An S-layer's weights at the constants of its architecture."""
     c = bell(spec.kernel, spec.c).astype(np.float32)
     return SWeights(references, c, spec.threshold, spec.q)

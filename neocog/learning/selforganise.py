@@ -8,13 +8,14 @@ from neocog.network.arrays import array_module
 from neocog.network.spec import SSpec
 
 
-def learn_by_winning(
+def learn(
     maps: Iterable[Array],
     spec: SSpec,
     *,
     threshold: float,
     cut: float = 0.55,
     limit: int | None = None,
+    winners_learn: bool = True,
 ) -> Planes:
     """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
 
@@ -24,12 +25,14 @@ def learn_by_winning(
     responds again and vetoes its surroundings in the seed-selecting plane; (3) while anything is
     left there, a new plane is born at its maximum, responds and vetoes in turn.
 
+    Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
+    change (add-if-silent, Fukushima 2013).
+
     Parameters
     ----------
     maps : iterable of arrays, shape (H, W, K')
         The layer before, one digit after another.
     spec : SSpec
-        The layer.
     threshold : float
         Learning threshold.
     cut : float
@@ -38,33 +41,6 @@ def learn_by_winning(
     limit : int, optional
         Planes to stop at; None lets learning decide.
     """
-    return _grow(maps, spec, threshold, cut, limit, winners_learn=True)
-
-
-def learn_if_silent(
-    maps: Iterable[Array],
-    spec: SSpec,
-    *,
-    threshold: float,
-    cut: float = 0.55,
-    limit: int | None = None,
-) -> Planes:
-    """Let planes be born where every other is silent, and never change (Fukushima 2013).
-
-    Parameters as for :func:`learn_by_winning`.
-    """
-    return _grow(maps, spec, threshold, cut, limit, winners_learn=False)
-
-
-def _grow(
-    maps: Iterable[Array],
-    spec: SSpec,
-    threshold: float,
-    cut: float,
-    limit: int | None,
-    *,
-    winners_learn: bool,
-) -> Planes:
     planes: Planes | None = None
     for u in maps:
         if planes is None:
@@ -84,19 +60,17 @@ def _grow(
 def _winners_learn(planes: Planes, windows: Windows) -> None:
     response = planes.respond(windows.seen, windows.v)
     xp = array_module(response)
-    strongest = response.max(axis=1)
-    plane_of = response.argmax(axis=1)
+    strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
     winner = local_winners(windows.map(strongest)).ravel()[windows.cells]
     places = xp.flatnonzero(winner)
     if not len(places):
         return
     # strongest winner of each plane: sort by response, keep the first of every plane
     order = places[xp.argsort(-strongest[places])]
-    ks = [int(k) for k in plane_of[order]]
-    seen_before: set[int] = set()
-    for k, cell in zip(ks, order, strict=True):
-        if k not in seen_before:
-            seen_before.add(k)
+    learned: set[int] = set()
+    for k, cell in zip(map(int, plane_of[order]), order, strict=True):
+        if k not in learned:
+            learned.add(k)
             planes.learn(k, windows.seen[cell])
 
 
@@ -117,6 +91,5 @@ def _births(planes: Planes, windows: Windows, cut: float, limit: int | None) -> 
 
 
 def _vetoed(seed: Any, windows: Windows, response: Any) -> Any:
-    xp = array_module(seed)
     forbidden = veto(windows.map(response)).ravel()[windows.cells]
-    return xp.maximum(seed - forbidden, 0)
+    return array_module(seed).maximum(seed - forbidden, 0)

@@ -14,10 +14,11 @@ from neocog.learning import top
 from neocog.learning.checkpoint import check_same
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
-from neocog.learning.recipes import Digits, Progress, Recipe, train
+from neocog.learning.recipe import STARTS, Recipe
+from neocog.learning.recipes import Digits, Progress, train
 from neocog.network.engine import Engine
 from neocog.network.model import Model
-from neocog.network.shares import one_blas_thread
+from neocog.network.parallel import one_blas_thread
 from neocog.network.spec import LABELS, REJECT
 from neocog.network.u0 import u0_from_digits
 
@@ -25,42 +26,11 @@ from neocog.network.u0 import u0_from_digits
 DIGITS, MARKS = 4000, 1500
 _BATCH = 64
 
-_STARTS = (
-    Recipe(
-        "finetuned",
-        "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
-        preset="neocog",
-        middle="silent",
-        top="competition",
-        thresholds=(0.74, 0.79),
-        limits=(40, 160),
-        per_label=10,
-    ),
-    Recipe(
-        "finetuned-small",
-        "the same with the papers' 16/26/78/70 planes",
-        preset="neocog",
-        middle="silent",
-        top="competition",
-        thresholds=(0.72, 0.76),
-        limits=(26, 78),
-        per_label=7,
-    ),
-)
-
-#: What gradient learning starts from, by name.
-STARTS: dict[str, Recipe] = {recipe.name: recipe for recipe in _STARTS}
-
 
 def recipe_of(name: str, planes: str | None = None) -> Recipe:
-    """Return a start's recipe by name, with other plane counts if they are given.
+    """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given.
 
-    Parameters
-    ----------
-    name : str
-        One of ``STARTS``.
-    planes : str, optional
-        K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10.
+    ``planes`` is K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10.
 
     Raises
     ------
@@ -91,22 +61,10 @@ def start_model(
 ) -> Model:
     """Learn the start without gradients, on the CPU: the same seed, the same start on any cores.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        How; see :func:`recipe_of`.
-    mix : Mix
-        Digits; of several sets, by their weights.
-    seed : int
-        Chooses the digits and their order.
-    reject : int
-        Planes of US4 that answer to what is no digit; they start from marks that are none.
-    count : int
-        Digits that are used.
-    progress : callable, optional
-        As for :func:`neocog.learning.recipes.train`.
+    It learns from ``count`` digits of the mix, chosen by the seed and the sets' weights. ``reject``
+    planes of US4 answer to what is no digit; they start from marks that are none. ``progress`` is
+    that of :func:`neocog.learning.recipes.train`.
     """
-    told = described(recipe, mix.digest, seed=seed, reject=reject)
     if len(mix.hands) > 1:
         digits = mix.some(count, seed=seed)
         images, labels = digits.images, digits.labels
@@ -114,52 +72,34 @@ def start_model(
         chosen = np.random.default_rng([seed, 5]).permutation(len(mix))[:count]
         images, labels = mix.images[chosen], mix.labels[chosen]
     model = train(recipe, images, labels, seed=seed, progress=progress)
+    told = described(recipe, mix.digest, seed=seed, reject=reject)
     model = replace(model, card=model.card | told)
     if not reject:
         return model
-    marks, _, _ = negatives(min(MARKS, 4 * count), images, labels, seed=seed)
+    marks = negatives(min(MARKS, 4 * count), images, labels, seed=seed)[0]
+    none, rng = np.zeros(len(marks), np.int64), np.random.default_rng([seed, 6])
     maps = _uc3(model, marks)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number
-        found = top.compete_within_labels(
-            maps,
-            np.zeros(len(marks), dtype=np.int64),
-            model.spec.s[3],
-            per_label=reject,
-            rng=np.random.default_rng([seed, 6]),
-        )
+        found = top.compete_within_labels(maps, none, model.spec.s[3], per_label=reject, rng=rng)
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
-    none = np.full(len(found.labels), REJECT, dtype=np.int64)
-    return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, none]))
+    own = np.full(len(found.labels), REJECT, dtype=np.int64)
+    return replace(model, s=(*model.s[:3], s4), labels=np.concatenate([model.labels, own]))
 
 
 def described(recipe: Recipe, digits: str, *, seed: int, reject: int) -> dict[str, Any]:
     """Return what a start follows from, as its card tells it; ``digits`` is a mix's digest."""
-    told = {
-        "recipe": asdict(recipe),
-        "seed": seed,
-        "reject": reject,
-        "learned_from": digits,
-    }
+    told = {"recipe": asdict(recipe), "seed": seed, "reject": reject, "learned_from": digits}
     known: dict[str, Any] = json.loads(to_json(told))
     return known
 
 
 def check_start(path: str | Path, start: Model, given: dict[str, Any]) -> None:
-    """See that a start kept in a file is the one that would be learned.
-
-    Parameters
-    ----------
-    path : path
-        The file, named in messages.
-    start : Model
-        What it holds.
-    given : dict
-        What the start wanted follows from; see :func:`described`.
+    """See that a start kept in a file follows from what is ``given`` (:func:`described`).
 
     Raises
     ------
     UsageError
-        If it is another.
+        If it is another; the message names the file.
     """
     if "finetuning" in start.card:
         raise UsageError(
@@ -171,9 +111,6 @@ def check_start(path: str | Path, start: Model, given: dict[str, Any]) -> None:
 
 def _uc3(model: Model, digits: Digits) -> NDArray[np.float32]:
     """Maps of UC3, channel-last: (N, 13, 13, K3)."""
-    engine = Engine(model)
-    parts = [
-        engine.maps(u0_from_digits(digits[first : first + _BATCH]))["UC3"]
-        for first in range(0, len(digits), _BATCH)
-    ]
-    return np.ascontiguousarray(np.concatenate(parts).transpose(0, 2, 3, 1))
+    engine, parts = Engine(model), range(0, len(digits), _BATCH)
+    maps = [engine.maps(u0_from_digits(digits[i : i + _BATCH]))["UC3"] for i in parts]
+    return np.ascontiguousarray(np.concatenate(maps).transpose(0, 2, 3, 1))

@@ -8,6 +8,7 @@ A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same d
 
 import zipfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ Random = np.random.Generator
 
 @dataclass(frozen=True, slots=True)
 class Strokes:
-    """Paths of many digits.
+    """Paths of N digits in S strokes.
 
     Attributes
     ----------
@@ -50,10 +51,8 @@ class Strokes:
 
     def lines(self, which: int) -> list[Line]:
         """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
-        first, last = self.samples[which], self.samples[which + 1]
-        parts = [
-            self.points[self.strokes[j] : self.strokes[j + 1]] / _LONG for j in range(first, last)
-        ]
+        ends = self.strokes[self.samples[which] : self.samples[which + 1] + 1]
+        parts = [self.points[a:b] / _LONG for a, b in pairwise(ends)]
         return fitted([part for part in parts if len(part)])
 
 
@@ -87,20 +86,10 @@ def read_strokes(path: Path) -> Strokes:
 
 
 def written(lines: list[Line], rng: Random, *, whole: bool = False) -> Ink:
-    """Write strokes by another hand, with a pen that is chosen at random.
+    """Write strokes, each (n, 2), by another hand, with a pen that is chosen at random.
 
-    Parameters
-    ----------
-    lines : list of ndarray, each (n, 2)
-        See :meth:`Strokes.lines`.
-    rng : Generator
-    whole : bool
-        Whether the strokes hang together, as those of a scan do, so that none moves alone.
-
-    Returns
-    -------
-    ndarray of float32, shape (FIELD, FIELD)
-        Ink 1 on paper 0.
+    Returns ink 1 on paper 0, (FIELD, FIELD). ``whole`` strokes hang together, as those of a scan
+    do, so that none moves alone.
     """
     import cv2
 
@@ -167,7 +156,7 @@ def _of_ends(line: Line) -> Line:
     return np.exp(-np.stack([way, way[-1] - way], axis=1) / 0.25)
 
 
-def _drawn(field: Any, points: Line, width: float) -> None:
+def _draw(field: Any, points: Line, width: float) -> None:
     import cv2
 
     at = np.round(8 * points).astype(np.int32)
@@ -183,7 +172,7 @@ def _round(field: Any, lines: list[Line], width: float, rng: Random) -> None:
             cuts = [int(rng.integers(4, len(line) - 4)), len(line)]
         first = 0
         for cut in cuts:
-            _drawn(field, line[first:cut], width)
+            _draw(field, line[first:cut], width)
             first = min(cut + int(rng.integers(0, 3)), len(line) - 1)
 
 
@@ -196,7 +185,7 @@ def _pressed(field: Any, lines: list[Line], width: float, rng: Random) -> None:
     for line in lines:
         steps = np.diff(line, axis=0)
         if not len(steps):
-            _drawn(field, line, width)
+            _draw(field, line, width)
             continue
         if nib:
             press = steps[:, 1] / np.maximum(np.hypot(*steps.T), 1e-6)
@@ -220,7 +209,7 @@ def _flat(field: Any, lines: list[Line], width: float, rng: Random) -> None:
         for i in range(len(line) - 1):
             quad = np.stack([low[i], high[i], high[i + 1], low[i + 1]])
             cv2.fillConvexPoly(field, quad, 255, cv2.LINE_AA, 3)
-        _drawn(field, line, width * 0.35)
+        _draw(field, line, width * 0.35)
 
 
 _PENS = (_round, _pressed, _flat)

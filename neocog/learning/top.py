@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.plane import Array, Planes, correlate
+from neocog.learning.plane import Array, Planes, correlate, windows_of
 from neocog.network.arrays import array_module, to_numpy
 from neocog.network.fields import bell
 from neocog.network.spec import LABELS, SSpec
@@ -153,12 +153,8 @@ def views(maps: Array, spec: SSpec) -> Array:
 
 def _cells(u: Array, spec: SSpec) -> Array:
     """What each cell of US4 sees of one digit's UC3 (13, 13, K3): (25, 9 * 9 * K3)."""
-    k = spec.kernel
-    size = u.shape[0] - k + 1
-    y, x, plane = u.strides
-    shape = (size, size, k, k, u.shape[2])
-    view = array_module(u).lib.stride_tricks.as_strided(u, shape, (y, x, y, x, plane))
-    return view.reshape(size * size, -1)
+    seen = windows_of(u, spec.kernel)
+    return seen.reshape(seen.shape[0] * seen.shape[1], -1)
 
 
 def _metric(spec: SSpec, planes: int, xp: Any) -> Array:

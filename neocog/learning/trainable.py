@@ -21,10 +21,11 @@ from torch import nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
-from neocog.learning.torch_network import Contrast, quiet
+from neocog.network.fields import contrast_kernel
 from neocog.network.layers import banded
 from neocog.network.model import Model, SWeights
-from neocog.network.spec import CSpec, Psi, SSpec
+from neocog.network.spec import ContrastSpec, CSpec, Psi, SSpec
+from neocog.network.u0 import enlarging_matrix
 
 Tensor = Any
 
@@ -38,20 +39,44 @@ _SHORTEST, _LONGEST = 0.01, 30.0
 _NEVER = -1e4
 
 
+def silence_of(weights: SWeights) -> float:
+    """Return the inhibition v below which a window of a layer holds no stroke.
+
+    Contrast may be slight (1e-5); later layers start near 0.01. Below is only the rounding noise of
+    fast convolutions.
+    """
+    return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
+
+
+class Contrast(nn.Module):  # type: ignore[misc]
+    """U0 (B, 65, 65), ink 1 -> UG (B, 2, 71, 71) float32."""
+
+    def __init__(self, spec: ContrastSpec) -> None:
+        super().__init__()
+        self.padding, self.silence = spec.padding, spec.silence
+        a = contrast_kernel(spec)
+        # ink is 255 times too dark until here, so that the enlarged digit is exact in TF32 as well
+        self.register_buffer("kernel", _float(np.stack([a, -a])[:, None] / 255))
+
+    def forward(self, u0: Tensor) -> Tensor:
+        """Respond to pictures."""
+        y = functional.conv2d(255 * u0[:, None], self.kernel, padding=self.padding)
+        return functional.threshold(y, self.silence, 0.0)
+
+
 class SCells(nn.Module):  # type: ignore[misc]
     """One layer of S-cells, (B, K', H, W) -> (B, K, H', W') float32."""
 
     def __init__(self, spec: SSpec, weights: SWeights) -> None:
         super().__init__()
         self.padding, self.q = spec.padding, weights.q
-        self.quiet = quiet(weights)
+        self.silent_below = silence_of(weights)
         x, c = weights.reference.astype(np.float64), weights.c.astype(np.float64)
         length = np.sqrt((c * x**2).sum(axis=(1, 2, 3)))
         rms = np.maximum(np.sqrt((x**2).mean(axis=(1, 2, 3), keepdims=True)), 1e-20)
         self.direction = nn.Parameter(_float(x / rms))
         self.length = nn.Parameter(_float(np.log(np.clip(length, _SHORTEST, _LONGEST))))
         self.c_log = nn.Parameter(_float(np.log(np.where(c > 0, c, 1))))
-        self.c_mask: Tensor
         self.register_buffer("c_mask", _float(c > 0))
         self.threshold = nn.Parameter(_float(np.log(weights.threshold / (1 - weights.threshold))))
 
@@ -74,7 +99,7 @@ class SCells(nn.Module):  # type: ignore[misc]
         else:
             e = functional.conv2d(u, a, padding=self.padding)
         square = functional.conv2d(total(u), c[None, None], padding=self.padding)
-        return respond(e, square, theta, silence[:, None, None], self.quiet, rectified)
+        return respond(e, square, theta, silence[:, None, None], self.silent_below, rectified)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -86,12 +111,10 @@ class SCells(nn.Module):  # type: ignore[misc]
 
     def weights(self) -> SWeights:
         """Return the layer as a model holds it."""
-        d = self.direction.detach().double().cpu().numpy()
-        c = self.c().detach().double().cpu().numpy()
+        d, c, log_length = map(_double, (self.direction, self.c(), self.length))
         norm = np.maximum(np.sqrt((c * d**2).sum(axis=(1, 2, 3))), 1e-6)
-        length = np.exp(self.length.detach().double().cpu().numpy())
         return SWeights(
-            reference=(d * (length / norm)[:, None, None, None]).astype(np.float32),
+            reference=(d * (np.exp(log_length) / norm)[:, None, None, None]).astype(np.float32),
             c=c.astype(np.float32),
             threshold=float(self.threshold.detach().double().sigmoid()),
             q=self.q,
@@ -104,15 +127,15 @@ def _energy(u: Tensor) -> Tensor:
 
 
 def _shunt(
-    e: Tensor, square: Tensor, theta: Tensor, silence: Tensor, quiet: float, rectified: bool
+    e: Tensor, square: Tensor, theta: Tensor, silence: Tensor, silent_below: float, rectified: bool
 ) -> Tensor:
     """Excitation e, inhibited by v = sqrt(square): what an S-cell responds (Ikeda eq. 1)."""
-    v = _root(square)
+    heard = square > _SILENT
+    v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
     above = e - theta / (1 - theta) * v
     if rectified:
         above = above.relu()
-    # fast convolutions leave noise in windows that are silent
-    return above * (v > quiet) / (v + silence)
+    return above * (v > silent_below) / (v + silence)
 
 
 @cache
@@ -143,7 +166,6 @@ class CCells(nn.Module):  # type: ignore[misc]
         basis = np.stack([banded(tap, size, spec.padding, spec.stride) for tap in taps])
         # blur of kernel - 1 taps, then the average of two neighbours
         pair = (np.eye(spec.kernel - 1, spec.kernel) + np.eye(spec.kernel - 1, spec.kernel, 1)) / 2
-        self.basis: Tensor
         self.register_buffer("basis", _float(np.einsum("jk,khw->jhw", pair, basis)))
 
     def forward(self, u: Tensor) -> Tensor:
@@ -161,25 +183,24 @@ class CCells(nn.Module):  # type: ignore[misc]
 
     def blur(self) -> NDArray[np.float32]:
         """Return the blur as a model holds it, (kernel-1, kernel-1)."""
-        down, across = self.profiles.detach().double().cpu().numpy()
-        blur: NDArray[np.float32] = np.outer(down, across).astype(np.float32)
+        blur: NDArray[np.float32] = np.outer(*_double(self.profiles)).astype(np.float32)
         return blur
 
 
 class Trainable(nn.Module):  # type: ignore[misc]
     """A model whose reference vectors, c, thresholds and blurs learn: U0 -> responses by label.
 
-    Planes of US4 are sorted by label. The rule is ``strongest``.
+    Planes of US4 are sorted by label. The rule is ``strongest``, whatever the model's.
 
     Parameters
     ----------
     model : Model
-        What learning starts from; a rule other than ``strongest`` is replaced by it.
+        What learning starts from.
     precision : {"fp32", "tf32", "bf16"}
         Of the S-layers' products; in bf16 their inputs are rounded and all else is float32.
     channels_last : bool
-        Memory format of the maps that the products see. On a GPU it keeps cuDNN from its
-        convolutions by Fourier transforms, whose noise drowns faint windows.
+        Of the maps that the products see. On a GPU it keeps cuDNN from its convolutions by Fourier
+        transforms, whose noise drowns faint windows.
     compiled : bool
         Use torch.compile for what is done cell by cell.
     """
@@ -201,6 +222,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         )
         self.precision, self.channels_last, self.compiled = precision, channels_last, compiled
         self.contrast = Contrast(spec.contrast)
+        self.register_buffer("enlarge", _float(enlarging_matrix()))
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
         sizes = [spec.size(f"US{i}") for i in (1, 2, 3)]
         self.c = nn.ModuleList(
@@ -209,26 +231,21 @@ class Trainable(nn.Module):  # type: ignore[misc]
         )
         self.temperature = nn.Parameter(_float(np.log(max(model.temperature, 0.02))))
         own = np.arange(model.classes)[:, None] == self.start.labels
-        self.own: Tensor
         self.register_buffer("own", torch.from_numpy(own))
 
     def enlarged(self, digits: Tensor) -> Tensor:
         """Digits (B, 28, 28) uint8 -> U0 (B, 65, 65), ink 1."""
-        r = self.contrast.enlarge
-        return r @ (digits.float() / 255) @ r.T
+        return self.enlarge @ (digits.float() / 255) @ self.enlarge.T
 
     def us4(self, u0: Tensor) -> Tensor:
         """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65)."""
-        contrast = self.contrast
-        y = functional.conv2d(255 * u0[:, None], contrast.kernel, padding=contrast.padding)
-        u = functional.threshold(y, contrast.silence, 0.0)
+        u, half = self.contrast(u0), self.precision == "bf16"
         for stage, s in enumerate(self.s):
             if self.channels_last:
                 u = u.contiguous(memory_format=torch.channels_last)
             # while US4 learns, labels whose planes are all below threshold learn too
-            open_ended = self.training and stage == 3
-            half = self.precision == "bf16"
-            u = s(u, half=half, rectified=not open_ended, compiled=self.compiled)
+            rectified = not (self.training and stage == 3)
+            u = s(u, half=half, rectified=rectified, compiled=self.compiled)
             if stage < 3:
                 u = self.c[stage](u)
         return u
@@ -283,11 +300,9 @@ class _GentleRoot(torch.autograd.Function):  # type: ignore[misc]
         return slope * (0.5 / y.clamp(min=_STEEPEST**0.5)) * (y > 0)
 
 
-def _root(x: Tensor) -> Tensor:
-    """Square root; 0, without a slope, where only the rounding of fast convolutions is left."""
-    heard = x > _SILENT
-    return torch.where(heard, torch.where(heard, x, 1.0).sqrt(), 0.0)
-
-
 def _float(values: Any) -> Tensor:
     return torch.tensor(np.asarray(values), dtype=torch.float32)
+
+
+def _double(values: Tensor) -> Any:
+    return values.detach().double().cpu().numpy()

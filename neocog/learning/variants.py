@@ -8,6 +8,7 @@ a change to its strokes. A few are drawn: ones with an up-stroke and sevens with
 of Europe writes, and zeros that close or do not. Only digits that are learned from are looked at.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -15,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
-from neocog.learning.formats import enlarged
 from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
 from neocog.learning.strokes import fitted, written
 from neocog.learning.teacher.trace import trace
-from neocog.vision.normalise import normalise, stroke_width
+from neocog.vision.normalise import enlarged, normalise, stroke_width
 
 Digits = NDArray[np.uint8]
 Labels = NDArray[np.integer]
@@ -31,33 +31,34 @@ GRIDS = (8, 9, 10, 11, 12, 14, 16, 16, 20)
 _WITHIN = 4  # a coarse pixel is the mean of so many fine ones, squared
 _HIGH = 64  # long side of a digit in the field that it is written in
 _BLOCK = 2000
-#: Shares of digits that are drawn in place of one that was written, and written anew by the path
-#: of the pen where it is known.
-_DRAWN, _BY_PATH = 0.05, 0.8
-#: Share of scanned digits whose strokes are found and written anew.
-_TRACED = 0.15
-#: Shares of those that are bent as by another hand, whose ink is uneven, and that are not alone.
-_BENT, _UNEVEN, _CROWDED = 0.6, 0.2, 0.12
-#: Shares that are seen as they are, by coarse scanners, and (the rest) by cameras.
-_CLEAN, _COARSE = 0.4, 0.2
 _LEAST = 25 * 255  # a picture with less ink is seen again
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How often each is done; see ``experiments/learning/finetune.py``, which measures variants."""
+
+    drawn: float = 0.05  #: a digit is drawn in place of one that was written
+    by_path: float = 0.8  #: written anew by the path of the pen, where it is known
+    traced: float = 0.15  #: strokes of a scan are found and written anew
+    bent: float = 0.6  #: other scans are bent as by another hand
+    uneven: float = 0.2  #: ink is uneven
+    crowded: float = 0.12  #: something stands beside the digit
+    stretched: float = 0.06  #: stretched to its box, as some forms' cells are
+    coarse: float = 0.2  #: seen by coarse scanners
+    clean: float = 0.4  #: seen as it is; the rest is seen by cameras
+
+
+_SHARES = Shares()
 
 
 def variants(
     count: int, mix: Mix, *, seed: int = 0, jobs: int = 1
 ) -> tuple[Digits, NDArray[np.int64]]:
-    """Return ``count`` variants of digits, chosen and changed at random, and what they are.
+    """Return variants (count, 28, 28) of digits, chosen and changed at random, and what they are.
 
-    Parameters
-    ----------
-    count : int
-        How many; sets come as often as their weights say.
-    mix : Mix
-        Digits (N, 28, 28) uint8, ink 255 on 0, and what they are.
-    seed : int
-        The same seed gives the same variants.
-    jobs : int
-        Processes that draw.
+    Sets come as often as their weights say. The same seed gives the same variants, on any number
+    of processes (``jobs``).
     """
     made, answers = zip(*in_blocks(_block, count, _BLOCK, mix, seed, jobs=jobs), strict=True)
     return np.concatenate(made), np.concatenate(answers)
@@ -69,23 +70,23 @@ def _block(mix: Mix, seed: int, number: int, size: int) -> tuple[Digits, NDArray
     for place, (which, at) in enumerate(zip(*mix.draw(size, rng), strict=True)):
         hand = mix.hands[which]
         answers[place] = hand.digits.labels[at]
-        if rng.random() < _DRAWN:
+        if rng.random() < _SHARES.drawn:
             answers[place] = rng.choice((0, 0, 1, 7))
             ink = _on_field(_drawn(int(answers[place]), rng))
-        elif hand.strokes is not None and hand.rows is not None and rng.random() < _BY_PATH:
+        elif hand.strokes is not None and hand.rows is not None and rng.random() < _SHARES.by_path:
             ink = written(hand.strokes.lines(int(hand.rows[at])), rng)
-        elif rng.random() < _TRACED and (lines := trace(hand.digits.images[at])):
+        elif rng.random() < _SHARES.traced and (lines := trace(hand.digits.images[at])):
             ink = written(fitted([line.astype(np.float64) for line in lines]), rng, whole=True)
         else:
             ink = _on_field(_cropped(hand.digits.images[at]))
-            if rng.random() < _BENT:
+            if rng.random() < _SHARES.bent:
                 ink = by_hand(ink, rng, 0.6)
         if ink.max() < 0.5:
             made[place] = hand.digits.images[at]
             continue
-        if rng.random() < _UNEVEN:
+        if rng.random() < _SHARES.uneven:
             ink = _uneven(ink, rng)
-        if rng.random() < _CROWDED:
+        if rng.random() < _SHARES.crowded:
             other = mix.hands[int(rng.integers(len(mix.hands)))].digits.images
             ink = _crowded(ink, other[rng.integers(len(other))], rng)
         for _ in range(4):
@@ -131,42 +132,56 @@ def _crowded(ink: Ink, other: Digits, rng: np.random.Generator) -> Ink:
     rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return ink
-    top, bottom, left, right = (int(v) for v in (rows[0], rows[-1], columns[0], columns[-1]))
+    box = tuple(int(v) for v in (rows[0], rows[-1], columns[0], columns[-1]))
     field, kind = ink.copy(), rng.random()
-    if kind < 0.5:  # below or above, seldom at the side
-        grey, pen = rng.uniform(0.5, 1), int(rng.integers(1, 4))
-        if rng.random() < 0.75:
-            low = rng.random() < 0.7
-            y = v = float(bottom + rng.integers(-4, 9) if low else top - rng.integers(-2, 9))
-            x, u = int(left - rng.integers(-15, 13)), int(right + rng.integers(-15, 13))
-        else:
-            before = rng.random() < 0.5
-            x = u = int(left - rng.integers(2, 10) if before else right + rng.integers(2, 10))
-            high = rng.uniform(0.15, 0.45) * (bottom - top)
-            y = top + rng.uniform(-0.1, 0.9) * (bottom - top)
-            v = y + high
-        tilt = int(rng.integers(-2, 3))
-        cv2.line(field, (x, int(y - tilt)), (u, int(v + tilt)), grey, pen, cv2.LINE_AA)
+    if kind < 0.5:
+        _beside_a_rule(field, box, rng)
     elif kind < 0.8:
-        piece = _cropped(other)
-        if piece is not None:
-            piece = _resized(piece, bottom - top + 1)
-            part = piece[:, : max(1, round(piece.shape[1] * rng.uniform(0.05, 0.15)))]
-            at = right + int(rng.integers(1, 6))
-            if rng.random() < 0.5:
-                part = piece[:, -part.shape[1] :]
-                at = left - int(rng.integers(1, 6)) - part.shape[1]
-            begin = max(0, min(FIELD - len(part), top + int(rng.integers(-8, 9))))
-            at = max(0, min(FIELD - part.shape[1], at))
-            place = field[begin : begin + len(part), at : at + part.shape[1]]
-            np.maximum(place, part[:, : place.shape[1]], out=place)
+        _beside_a_digit(field, box, other, rng)
     else:
+        top, bottom, left, right = box
         for _ in range(int(rng.integers(1, 5))):
-            at, row = int(rng.integers(left - 6, right + 7)), int(rng.integers(top - 6, bottom + 7))
-            cv2.circle(
-                field, (at, row), int(rng.integers(0, 3)), rng.uniform(0.5, 1), -1, cv2.LINE_AA
-            )
+            at = int(rng.integers(left - 6, right + 7)), int(rng.integers(top - 6, bottom + 7))
+            radius, grey = int(rng.integers(0, 3)), rng.uniform(0.5, 1)
+            cv2.circle(field, at, radius, grey, -1, cv2.LINE_AA)
     return field
+
+
+def _beside_a_rule(field: Ink, box: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Below or above a digit, seldom at its side."""
+    top, bottom, left, right = box
+    grey, pen = rng.uniform(0.5, 1), int(rng.integers(1, 4))
+    if rng.random() < 0.75:
+        low = rng.random() < 0.7
+        y = v = float(bottom + rng.integers(-4, 9) if low else top - rng.integers(-2, 9))
+        x, u = int(left - rng.integers(-15, 13)), int(right + rng.integers(-15, 13))
+    else:
+        before = rng.random() < 0.5
+        x = u = int(left - rng.integers(2, 10) if before else right + rng.integers(2, 10))
+        high = rng.uniform(0.15, 0.45) * (bottom - top)
+        y = top + rng.uniform(-0.1, 0.9) * (bottom - top)
+        v = y + high
+    tilt = int(rng.integers(-2, 3))
+    cv2.line(field, (x, int(y - tilt)), (u, int(v + tilt)), grey, pen, cv2.LINE_AA)
+
+
+def _beside_a_digit(
+    field: Ink, box: tuple[int, ...], other: Digits, rng: np.random.Generator
+) -> None:
+    piece = _cropped(other)
+    if piece is None:
+        return
+    top, bottom, left, right = box
+    piece = _resized(piece, bottom - top + 1)
+    part = piece[:, : max(1, round(piece.shape[1] * rng.uniform(0.05, 0.15)))]
+    at = right + int(rng.integers(1, 6))
+    if rng.random() < 0.5:
+        part = piece[:, -part.shape[1] :]
+        at = left - int(rng.integers(1, 6)) - part.shape[1]
+    begin = max(0, min(FIELD - len(part), top + int(rng.integers(-8, 9))))
+    at = max(0, min(FIELD - part.shape[1], at))
+    place = field[begin : begin + len(part), at : at + part.shape[1]]
+    np.maximum(place, part[:, : place.shape[1]], out=place)
 
 
 def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
@@ -174,12 +189,12 @@ def _seen(ink: Ink, rng: np.random.Generator) -> Digits:
     body, how = inside(ink), rng.random()
     if body is None:
         body = ink
-    if rng.random() < 0.06:  # stretched to its box, as some forms' cells are
+    if rng.random() < _SHARES.stretched:
         side = max(body.shape)
         body = np.asarray(cv2.resize(body, (max(body.shape[1], side // 2), side)), np.float32)
-    if how < _COARSE:
+    if how < _SHARES.coarse:
         body = _scanned(body, rng)
-    elif how > _COARSE + _CLEAN:
+    elif how > _SHARES.coarse + _SHARES.clean:
         body = _photographed(body, rng)
     return as_written(body) if rng.random() < AS_WRITTEN else normalise(body)
 

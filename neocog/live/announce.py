@@ -1,9 +1,9 @@
-"""A number is announced once: when it has stood still for long enough, and is no doubtful variant.
+"""A number is announced once, after it stood still for long enough.
 
-A number that the frame's border may cut off is not announced, nor one that is too little likely to
-be a number. What speaks against a text makes it wait longer: a low confidence, and a text that is
-nearly one announced just before (the sheet comes, goes or is blurred). Where frames read a line in
-two ways the one must have been read far more often than the other; until then nothing is announced.
+Never announced is a number that the frame's border may cut off, or that is too little likely to be
+one. A text waits longer if its confidence is low, or if it is nearly a text announced just before
+(a sheet that comes, goes or is blurred). Where frames read a line in two ways, the one must have
+been read far more often than the other; until then nothing is announced.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import log
 
 from neocog.batch.records import Box
+from neocog.edit_distance import edit_distance
 from neocog.live.tracks import Track
 
 _EVEN = 0.5  # probability from which a digit is more likely right than wrong
@@ -30,12 +31,11 @@ class Rules:
     hold : int
         Frames for which a text must have been agreed on.
     doubtful : int
-        So many times as long if something speaks against it.
+        Times as long for each doubt.
     sure : float
-        A confidence below this does.
+        A confidence below this is a doubt.
     again : float
-        Seconds after which a number that was out of view is a new one, and what was read before
-        no longer speaks against what is read now.
+        Seconds out of view before the same number is announced again; older readings do not count.
     ahead : float
         A text must have been read so many times as often as any other reading of its line.
     evidence : float
@@ -56,20 +56,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A number that is new.
+    """A number that is new, and the line that it stands in.
 
-    Attributes
-    ----------
-    track : Track
-        The line that it stands in.
-    text : str
-    confidence : float
-    t : float
-        Seconds since the first frame.
-    frame : int
-        Number of the frame that decided.
-    age_ms : float
-        Milliseconds from that frame's arrival to the decision.
+    ``t`` is in seconds since the first frame; ``frame`` the number of the frame that decided, and
+    ``age_ms`` the milliseconds from its arrival to the decision.
     """
 
     track: Track
@@ -81,11 +71,7 @@ class Announcement:
 
 
 class Announcer:
-    """Tells what is new.
-
-    Parameters
-    ----------
-    rules : Rules
+    """Finds what is new.
 
     Attributes
     ----------
@@ -95,9 +81,10 @@ class Announcer:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._last: dict[str, float] = {}
-        self._said: dict[int, str] = {}
+        self._last: dict[str, float] = {}  # when each announced number was in view
+        self._said: dict[int, str] = {}  # what was announced of each line that is followed
         self._readings: list[tuple[float, int, str]] = []
+        self._began = 0.0  # what was in view before that is no doubt
         self.gone: tuple[str, ...] = ()
 
     def update(
@@ -113,7 +100,7 @@ class Announcer:
         Parameters
         ----------
         tracks : sequence of Track
-            All of them: what frames read of those that may not be announced counts as well.
+            All of them: readings of lines that may not be announced count as well.
         t : float
             Seconds since the first frame.
         size : tuple of int
@@ -126,11 +113,11 @@ class Announcer:
         for track in tracks:
             if not track.complete or track.text in self._last or not allows(track.text):
                 continue
-            if not self._likely(track) or self._cut(track, size):
+            if track.evidence < self.rules.evidence or track.confidence < _EVEN:
                 continue
-            if track.steady < self._needed(track):
+            if any(at_border(digit.box, size, self.rules.border) for digit in track.shown):
                 continue
-            if self._disputed(track, tracks):
+            if track.steady < self._needed(track) or self._disputed(track, tracks):
                 continue
             self._last[track.text] = t
             self._said[track.number] = track.text
@@ -141,68 +128,52 @@ class Announcer:
         """What was announced of a line last."""
         return self._said.get(track.number)
 
+    def forget(self, t: float) -> None:
+        """Begin with a new stream at ``t`` seconds: older readings count neither for nor against.
+
+        A number that was announced just before is still not announced twice.
+        """
+        self._said, self._readings, self._began = {}, [], t
+
     def _remember(self, tracks: Sequence[Track], t: float) -> None:
-        """Renew what is in view still, and forget what has long been out of it."""
+        """Note what is in view, and forget what has been out of it for long."""
         numbers = {track.number for track in tracks}
         self._said = {number: text for number, text in self._said.items() if number in numbers}
         for track in tracks:
             if track.complete and track.text in self._last:
-                self._last[track.text] = t
                 self._said[track.number] = track.text
-        for text in self._said.values():
-            self._last[text] = t
+        self._last.update(dict.fromkeys(self._said.values(), t))
         self.gone = tuple(text for text, last in self._last.items() if t - last > self.rules.again)
         for text in self.gone:
             del self._last[text]
         self._readings += [(t, track.number, track.read) for track in tracks if track.read]
         self._readings = [one for one in self._readings if t - one[0] <= self.rules.again]
 
-    def _likely(self, track: Track) -> bool:
-        """Whether there is a number, and each digit of it is more likely right than wrong."""
-        return track.evidence >= self.rules.evidence and track.confidence >= _EVEN
-
-    def _cut(self, track: Track, size: tuple[int, int]) -> bool:
-        """Whether the frame's border may cut a line off."""
-        return any(at_border(digit.box, size, self.rules.border) for digit in track.shown)
-
     def _disputed(self, track: Track, tracks: Sequence[Track]) -> bool:
         """Whether frames read a line otherwise too often.
 
         A line that is out of view is taken for the same if it read nearly the same: it may be
-        back. What other lines in view read says nothing.
+        back. What other lines in view read does not count.
         """
         others = {other.number for other in tracks} - {track.number}
-        told = Counter(text for _, number, text in self._readings if number not in others)
-        own = told.pop(track.text, 0)
-        for text, count in told.items():
-            if rivals(track.text, text):
-                count *= _LONGER if len(text) > len(track.text) else 1
-                if own < self.rules.ahead * count:
-                    return True
+        counts = Counter(text for _, number, text in self._readings if number not in others)
+        own = counts.pop(track.text, 0)
+        for text, count in counts.items():
+            weight = _LONGER if len(text) > len(track.text) else 1
+            if rivals(track.text, text) and own < self.rules.ahead * weight * count:
+                return True
         return False
 
     def _needed(self, track: Track) -> int:
         """Frames for which a line's text must have stood."""
-        rules = self.rules
-        doubts = (track.confidence < rules.sure) + any(
-            alike(track.text, text) for text in self._last
-        )
-        needed: int = rules.hold * rules.doubtful ** int(doubts)
+        near = (text for text, last in self._last.items() if last >= self._began)
+        doubts = (track.confidence < self.rules.sure) + any(alike(track.text, t) for t in near)
+        needed: int = self.rules.hold * self.rules.doubtful**doubts
         return needed
 
 
 def at_border(box: Box, size: tuple[int, int], share: float) -> bool:
-    """Whether a digit is so near to the frame's border that it may be cut off.
-
-    Parameters
-    ----------
-    box : tuple of int
-        Left, top, width and height.
-    size : tuple of int
-        Width and height of the frame.
-    share : float
-        Of the digit's height.
-    """
+    """Whether a digit is nearer to the frame's border than this share of its height."""
     x, y, width, height = box
     margin = max(1.0, share * height)
     beyond = x + width > size[0] - margin or y + height > size[1] - margin
@@ -218,7 +189,7 @@ def alike(a: str, b: str) -> bool:
     if a in b or b in a:
         return True
     longer = max(len(a), len(b))
-    return longer >= _LEAST and distance(a, b) <= max(1, longer // _NEAR)
+    return longer >= _LEAST and edit_distance(a, b) <= max(1, longer // _NEAR)
 
 
 def rivals(a: str, b: str) -> bool:
@@ -228,18 +199,4 @@ def rivals(a: str, b: str) -> bool:
     (True, False, False)
     """
     shorter, longer = sorted((len(a), len(b)))
-    return shorter >= _LEAST and distance(a, b) <= longer // _RIVAL
-
-
-def distance(a: str, b: str) -> int:
-    """Return how many characters must be changed, taken out or put in to make ``b`` of ``a``.
-
-    >>> distance("1234", "134")
-    1
-    """
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1]
+    return shorter >= _LEAST and edit_distance(a, b) <= longer // _RIVAL

@@ -22,20 +22,23 @@ _MOST = 8  # numbers that are tried where the system does not list its cameras
 _PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
 _FIRST = 60  # frames that a camera may fail to give at first
 _NODES = Path("/sys/class/video4linux")
+_TRY = """import sys
+from neocog.live.cameras import CameraSource
+from neocog.live.sources import Wanted
+camera = CameraSource(int(sys.argv[1]), Wanted())
+try:
+    print(camera.open())
+except Exception:
+    sys.exit(1)
+camera.close()
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """A camera of this machine.
+    """A camera of this machine: its number, and its name if the system tells one.
 
-    Attributes
-    ----------
-    number : int
-        What it is opened by.
-    name : str
-        As the system calls it; empty where it does not say.
-    grants : str or None
-        Size, format and rate that it gave when it was tried; None if it does not work.
+    ``grants``: size, format and rate that it gave when it was tried; None if it does not work.
     """
 
     number: int
@@ -46,8 +49,8 @@ class Camera:
 def nodes(root: Path = _NODES) -> list[tuple[int, str]]:
     """Numbers and names of the cameras that Linux lists, in order.
 
-    A camera often has a second node for data that are no pictures; it comes out as one that
-    does not work.
+    A camera often has a second node for data that are no pictures; it counts as one that does not
+    work.
     """
     found = []
     for node in root.glob("video*"):
@@ -69,7 +72,7 @@ def listed() -> list[tuple[int, str]]:
 
 
 def find_camera(name: str) -> int:
-    """Return the number of the camera whose name holds ``name``, or of its device file.
+    """Return the number of the camera of a device file, or whose name holds ``name``.
 
     Raises
     ------
@@ -90,38 +93,21 @@ def find_camera(name: str) -> int:
 def probe() -> Iterator[Camera]:
     """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
     for number, name in listed():
-        code = (
-            "import sys; from neocog.live.cameras import CameraSource as C\n"
-            "from neocog.live.sources import Wanted\n"
-            f"c = C({number}, Wanted())\n"
-            "try: print(c.open())\n"
-            "except Exception: sys.exit(1)\n"
-            "c.close()"
-        )
+        grants = None
         try:
             done = subprocess.run(
-                python("-c", code),
-                capture_output=True,
-                text=True,
-                timeout=_PROBE,
+                python("-c", _TRY, str(number)), capture_output=True, text=True, timeout=_PROBE
             )
-            grants = done.stdout.strip() if done.returncode == 0 else None
+            if done.returncode == 0:
+                grants = done.stdout.strip()
         except subprocess.TimeoutExpired:
-            grants = None
+            pass
         if grants or name:
             yield Camera(number, name, grants)
 
 
 class CameraSource:
-    """Frames from a camera.
-
-    Parameters
-    ----------
-    number : int
-        Which one.
-    wanted : Wanted
-        Size and rate; 1280x720 at 30 frames a second by default. The camera gives what it can.
-    """
+    """Frames from a camera, 1280x720 at 30 a second by default; it gives what it can."""
 
     live = True
     returns = True
@@ -132,7 +118,7 @@ class CameraSource:
         self._which = number
         self._video: Any = None
         self._size, self._rate = wanted.size or SIZE, wanted.fps or FPS
-        self._waiting = False
+        self._waiting = False  # a frame that was grabbed already
 
     def open(self) -> str:
         """Open it, wait for its first frame, and say what it granted."""
@@ -142,20 +128,21 @@ class CameraSource:
         hush()
         on_linux = sys.platform.startswith("linux")
         self._video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if on_linux else cv2.CAP_ANY)
-        if not self._video.isOpened():
-            self._refuse()
-        for what, value in (
-            (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
-            (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
-            (cv2.CAP_PROP_FRAME_HEIGHT, self._size[1]),
-            (cv2.CAP_PROP_FPS, self._rate),
-            (cv2.CAP_PROP_BUFFERSIZE, 2),
-        ):
-            self._video.set(what, value)
-        if not any(self._video.grab() for _ in range(_FIRST)):
+        if self._video.isOpened():
+            for what, value in (
+                (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
+                (cv2.CAP_PROP_FRAME_WIDTH, self._size[0]),
+                (cv2.CAP_PROP_FRAME_HEIGHT, self._size[1]),
+                (cv2.CAP_PROP_FPS, self._rate),
+                (cv2.CAP_PROP_BUFFERSIZE, 2),
+            ):
+                self._video.set(what, value)
+            self._waiting = any(self._video.grab() for _ in range(_FIRST))
+        if not self._waiting:
             self.close()
-            self._refuse()
-        self._waiting = True
+            raise InputError(
+                f"{self.name}: is there but gives no picture; another program may be using it"
+            )
         return self._granted()
 
     def _check_node(self) -> None:
@@ -170,22 +157,19 @@ class CameraSource:
         if not os.access(node, os.R_OK | os.W_OK):
             raise InputError(f"{self.name}: no right to use {node}; join the group 'video'")
 
-    def _refuse(self) -> None:
-        raise InputError(
-            f"{self.name}: is there but gives no picture; another program may be using it"
-        )
-
     def _granted(self) -> str:
         import cv2
 
-        fps = self._number(cv2.CAP_PROP_FPS)
+        def number(what: int) -> float:
+            return float(self._video.get(what))
+
+        fps = number(cv2.CAP_PROP_FPS)
         self.fps = fps if 0 < fps < 1000 else None
-        width = int(self._number(cv2.CAP_PROP_FRAME_WIDTH))
-        height = int(self._number(cv2.CAP_PROP_FRAME_HEIGHT))
-        code = int(self._number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
+        size = f"{number(cv2.CAP_PROP_FRAME_WIDTH):.0f}x{number(cv2.CAP_PROP_FRAME_HEIGHT):.0f}"
+        code = int(number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
         form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate not told"
-        return ", ".join(part for part in (f"{width}x{height}", form, rate) if part)
+        return ", ".join(part for part in (size, form, rate) if part)
 
     def grab(self) -> bool:
         """Wait for the next frame; the first came when it was opened."""
@@ -202,10 +186,6 @@ class CameraSource:
         return in_colours(pixels)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         if self._video is not None:
             self._video.release()
-
-    def _number(self, what: int) -> float:
-        """Return a property of the camera."""
-        return float(self._video.get(what))

@@ -1,4 +1,4 @@
-"""The thread that takes frames from a source: paced, reopened when it is lost, never in the way."""
+"""The thread that takes frames from a source: paced, and reopened when the source is lost."""
 
 import threading
 import time
@@ -7,42 +7,39 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from neocog.errors import InputError, NeocogError, NothingToRead
+from neocog.errors import InputError, NothingToRead
 from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.sources import Source, SourceLost
 
-Kind = Literal["open", "lost", "back"]
-
 _FIRST_WAIT = 0.25  # seconds before a lost source is tried again
 _LONGEST_WAIT = 8.0  # the wait doubles up to this, also where a source is back for a moment only
-_STEADY = 10.0  # seconds after which a source that is back is there again
+_STEADY = 10.0  # seconds after which a source that is back counts as back for good
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """What happened to a source: it is open, was lost, or is back."""
 
-    kind: Kind
+    kind: Literal["open", "lost", "back"]
     text: str
 
 
 class Capture(threading.Thread):
-    """Takes frames from a source and hands them on.
+    """Takes frames from a source, which it opens and closes, and puts them into a queue.
 
     Parameters
     ----------
     source : Source
-        Opened and closed by this thread.
     out : BoundedQueue of Frame
-        Where frames go; closed at the end.
+        Closed at the end.
     pace : float, optional
         Frames a second at which frames are handed on, each at its own time and not before.
     own_pace : bool
         Hand frames on at the rate of the source, where it has one and does not pace itself.
     tell : callable
-        Receives notices; called in this thread.
+        Receives notices, in this thread.
     note : callable
-        Receives the milliseconds that decoding a frame took; called in this thread.
+        Receives the milliseconds that decoding a frame took, in this thread.
     """
 
     def __init__(
@@ -71,11 +68,10 @@ class Capture(threading.Thread):
         """Take no more frames until told to go on."""
         if held:
             self.running.clear()
+            self._held = time.perf_counter()
         elif not self.running.is_set():
             self._late += time.perf_counter() - self._held
             self.running.set()
-        if held:
-            self._held = time.perf_counter()
 
     def stop(self) -> None:
         """End after the frame at hand."""
@@ -115,7 +111,7 @@ class Capture(threading.Thread):
                 return False
             if not self._source.returns:
                 raise
-            return self._again(str(error))
+            return self._reopen(str(error))
         height, width = pixels.shape[:2]
         if self._size != (width, height):
             self._epoch += self._size != (0, 0)
@@ -126,18 +122,17 @@ class Capture(threading.Thread):
         if not self._source.live and self._source.fps:
             t = self.count / self._source.fps
         if self._pace:
-            arrived = self._due()
+            arrived = self._due(self._pace)
         frame = Frame(self.count, pixels, t, arrived, self._epoch)
         self.count += 1
         self._out.put(frame)
         return True
 
-    def _due(self) -> float:
+    def _due(self, pace: float) -> float:
         """Wait until the next frame is due; return when it was."""
-        assert self._pace
         if self.count == 0:
             self._start = time.perf_counter()
-        due = self._start + self._late + self.count / self._pace
+        due = self._start + self._late + self.count / pace
         left = due - time.perf_counter()
         if left > 0:
             self._ending.wait(left)
@@ -146,7 +141,7 @@ class Capture(threading.Thread):
             due -= left
         return due
 
-    def _again(self, why: str) -> bool:
+    def _reopen(self, why: str) -> bool:
         """Open a lost source again, with longer and longer waits; False when told to stop."""
         self._tell(Notice("lost", why))
         self._source.close()
@@ -163,11 +158,3 @@ class Capture(threading.Thread):
             self._tell(Notice("back", granted))
             return True
         return False
-
-
-def failed(error: BaseException) -> BaseException:
-    """Return what to raise for an error of a thread: errors of ours as they are."""
-    if isinstance(error, NeocogError):
-        return error
-    what = str(error).strip().partition("\n")[0]
-    return InputError(f"{type(error).__name__}: {what}; please report this")

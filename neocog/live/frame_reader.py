@@ -1,4 +1,4 @@
-"""One frame read as a still picture is; digits that stand still are recognised now and then."""
+"""One frame read as a still picture is; answers for digits that stand still are kept."""
 
 import time
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from neocog.batch.records import REJECTED, Box
 from neocog.live.frames import Frame
-from neocog.live.recent import RecentAnswers
 from neocog.live.roi import Roi
 from neocog.live.tracks import Row
+from neocog.network.cache import AnswerCache
 from neocog.vision.finder import FinderSettings, Finding
 
 if TYPE_CHECKING:
@@ -27,30 +27,65 @@ LONG_SIDE = 640
 MOST = 64
 """Boxes of a frame that are looked at, the finder's best: a desk full of marks takes no longer."""
 
+ALIKE = 0.95
+"""Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
+running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
+_LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _ENTIRE_EVERY = 4  # frames; the others are reduced where finding is slow
 _LEGIBLE = 28  # pixels that the lowest digit keeps then; the digit network sees 20
 _LEAST_SIDE = 192  # pixels of a long side; below it no time is saved
 
 
+class RecentCache(AnswerCache):
+    """A cache for the digits of the last frames, which may have changed a little.
+
+    On a CPU a digit takes the network 2 ms, a tenth of what a frame may take.
+    """
+
+    _asked = 0
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        super().forget()
+        self._digits = np.zeros((0, 28 * 28), np.float32)  # of length 1
+        self._left = np.zeros(0, np.int64)  # frames for which each answer still holds
+
+    def next_frame(self) -> None:
+        """Begin with a new frame: answers that are too old are forgotten."""
+        self._left -= 1
+        kept = np.flatnonzero(self._left > 0)
+        self._digits, self._left = self._digits[kept], self._left[kept]
+        self._answers = self._answers[kept]
+
+    def _find(self, digits: NDArray[np.uint8]) -> NDArray[np.int64]:
+        if not len(digits) or not len(self._digits):
+            return np.full(len(digits), -1)
+        alike = _unit(digits) @ self._digits.T
+        return np.where(alike.max(axis=1) >= ALIKE, alike.argmax(axis=1), -1)
+
+    def _add(self, digits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
+        lives = np.take(_LIVES, np.arange(self._asked, self._asked + len(rows)), mode="wrap")
+        self._digits = np.concatenate([self._digits, _unit(digits)])
+        self._left = np.concatenate([self._left, lives])
+        self._asked += len(rows)
+
+
+def _unit(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Digits as vectors of length 1."""
+    flat = digits.reshape(len(digits), -1).astype(np.float32)
+    flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1.0)
+    return flat
+
+
 @dataclass(frozen=True, slots=True)
 class FoundFrame:
-    """A frame, and what the finder's network says of it.
+    """A frame, and what the finder's network says of it, in ``ms`` milliseconds.
 
-    Attributes
-    ----------
-    frame : Frame
-    bounds : tuple of int
-        Left, top, width and height of the region that is read.
-    grey : ndarray of uint8, shape (H, W)
-        The region.
-    found : Finding
-        Boxes in pixels of the region.
-    entire : bool
-        Whether it was searched at `LONG_SIDE`, for digits of all sizes.
-    ms : float
-        Milliseconds that finding took.
+    ``bounds`` (left, top, width, height) is the region that is read, ``grey`` (H, W) its pixels;
+    ``found`` has boxes in pixels of the region. ``entire`` tells whether it was searched at
+    `LONG_SIDE`, for digits of all sizes.
     """
 
     frame: Frame
@@ -63,17 +98,10 @@ class FoundFrame:
 
 @dataclass(frozen=True, slots=True)
 class FrameReading:
-    """What one frame alone reads.
+    """What one frame alone reads, and the milliseconds that choosing and recognising took.
 
-    Attributes
-    ----------
-    found : FoundFrame
-    page : Layout
-        Its lines; boxes in pixels of the region.
-    rows : tuple of Row
-        Their digits, top to bottom; boxes in pixels of the frame.
-    ms : float
-        Milliseconds that recognising took.
+    ``page`` has the digits as they were cut out, boxes in pixels of the region; ``rows`` the lines
+    from top to bottom, boxes in pixels of the frame.
     """
 
     found: FoundFrame
@@ -83,20 +111,21 @@ class FrameReading:
 
 
 class FrameReader:
-    """Reads frames: `find` and `recognise` may be at work at two frames at once.
+    """Reads frame after frame; `find` and `recognise` may run in two threads.
 
     Parameters
     ----------
     reader : Reader
+        Not changed; its pattern does not hold here.
     hurry : bool
-        Whether frames that do not wait are searched at fewer sizes where finding is slow: while
-        digits are in view, three of four are reduced until the lowest is 28 pixels high.
+        Whether frames do not wait (a camera's): where finding takes longer than 28 ms and digits
+        are in view, three of four frames are reduced until the lowest digit is 28 pixels high.
     """
 
     def __init__(self, reader: "Reader", *, hurry: bool = False) -> None:
+        self._cache = RecentCache(reader.engine)
         self._reader = copy(reader)
-        self._recent = RecentAnswers(reader.engine)
-        self._reader.engine = cast("AnyEngine", self._recent)
+        self._reader.engine = cast("AnyEngine", self._cache)
         self._reader.rotate = 0  # no frame is searched four times
         self._reader.pattern = None  # what does not fit is not announced, nor made to fit
         self._hurry, self._count = hurry, 0
@@ -105,7 +134,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Keep no answer: another stream begins."""
-        self._recent.forget()
+        self._cache.forget()
 
     def warm(self) -> None:
         """Load all that is needed, so that no frame waits for it."""
@@ -134,23 +163,20 @@ class FrameReader:
     def recognise(self, found: FoundFrame) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
-        self._recent.next_frame()
+        self._cache.next_frame()
         page = self._reader.find(found.grey, found=found.found)
-        read = iter(self._reader.recognise(page.lines))
         left, top = found.bounds[:2]
-        rows = []
-        for line in page.lines:
-            digits = [next(read) for _ in line.digits]
-            boxes = [(one.box[0] + left, one.box[1] + top, *one.box[2:]) for one in digits]
-            rows.append(
-                tuple(replace(one, box=box) for one, box in zip(digits, boxes, strict=True))
-            )
+        digits = iter(
+            replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
+            for digit in self._reader.recognise(page.lines)
+        )
+        rows = tuple(tuple(next(digits) for _ in line.digits) for line in page.lines)
         if found.entire:
-            self._side = legible(rows, max(found.bounds[2:]))
-        return FrameReading(found, page, tuple(rows), 1e3 * (time.perf_counter() - start))
+            self._side = _legible(rows, max(found.bounds[2:]))
+        return FrameReading(found, page, rows, 1e3 * (time.perf_counter() - start))
 
 
-def legible(rows: Sequence[Row], long_side: int) -> int:
+def _legible(rows: Sequence[Row], long_side: int) -> int:
     """Return the long side at which the lowest digit that was read is still found."""
     heights = [digit.box[3] for row in rows for digit in row if digit.char != REJECTED]
     wanted = long_side * _LEGIBLE / min(heights) if heights else LONG_SIDE

@@ -1,4 +1,4 @@
-"""A frame, and the queues between the stages of the pipeline."""
+"""A frame, and the bounded queues between the threads."""
 
 import threading
 from collections import deque
@@ -21,15 +21,14 @@ class Frame:
     index : int
         Number of the picture, from 0, those that were dropped counted.
     pixels : ndarray of uint8, shape (H, W, 3)
-        In OpenCV's order: blue, green, red.
+        Blue, green, red.
     t : float
         Seconds since the first frame; in a file by its own clock.
     arrived : float
-        When the source gave it (or, paced like a camera, when it was due), as
-        `time.perf_counter` tells it: the age of a reading counts from here.
+        When the source gave it (or was due to), by `time.perf_counter`: ages count from here.
     epoch : int
-        Grows when the source was opened anew or changed its size; what was seen in an older epoch
-        says nothing about this frame.
+        Grows when the source is opened again or changes its size: votes of an older epoch do not
+        count.
     """
 
     index: int
@@ -46,21 +45,14 @@ class Frame:
 
 
 class Closed(Exception):
-    """Nothing comes any more."""
+    """The queue is closed, and nothing is left in it."""
 
 
 class BoundedQueue(Generic[T]):
-    """Hands items from one thread to another; only so many wait.
+    """Hands items from one thread to another; at most ``depth`` wait.
 
-    Parameters
-    ----------
-    newest : bool
-        Whether an item that was not fetched gives way to a newer one (what a camera needs); else
-        who puts waits until there is room (what a file needs).
-    merge : callable, optional
-        Given the item that gives way and the newer one, returns what is kept of both.
-    depth : int
-        Items that may wait.
+    When it is full, `put` waits for room (for a file), or with ``newest`` the oldest item gives
+    way (for a camera). ``merge``, given that item and the new one, returns what is kept of both.
     """
 
     def __init__(
@@ -73,13 +65,7 @@ class BoundedQueue(Generic[T]):
         self.dropped = 0
 
     def put(self, item: T) -> None:
-        """Hand over an item.
-
-        Raises
-        ------
-        Closed
-            If nobody fetches any more.
-        """
+        """Add an item, or raise Closed."""
         with self._changed:
             while len(self._items) >= self._depth and not self._closed:
                 if self._newest:
@@ -94,15 +80,7 @@ class BoundedQueue(Generic[T]):
             self._changed.notify_all()
 
     def get(self, timeout: float | None = None) -> T:
-        """Fetch an item, or wait for one.
-
-        Raises
-        ------
-        Closed
-            If nothing is left and nothing comes any more.
-        TimeoutError
-            If nothing came within ``timeout`` seconds.
-        """
+        """Take an item, or raise Closed, or TimeoutError after ``timeout`` seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._items) or self._closed, timeout):
                 raise TimeoutError
@@ -113,7 +91,7 @@ class BoundedQueue(Generic[T]):
             return item
 
     def close(self, *, forget: bool = False) -> None:
-        """Take nothing more; what waits may still be fetched unless it shall be forgotten."""
+        """Take no more items; those that wait can still be taken unless they are forgotten."""
         with self._changed:
             self._closed = True
             if forget:

@@ -12,20 +12,11 @@ STAGES = ("capture", "find", "recognise", "vote", "draw")
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Figures of a run as they stand at one frame.
+    """Figures of a run at one frame.
 
-    Attributes
-    ----------
-    frames : int
-        Frames that were found, recognised and voted.
-    dropped : int
-        Frames that gave way to newer ones.
-    fps : float
-        Frames handled a second, lately.
-    age_ms : float
-        Milliseconds from the arrival of the frame to its reading; median of the last ones.
-    ms : dict
-        Milliseconds of each stage, running means.
+    ``frames`` were read, ``dropped`` gave way to newer ones; ``fps`` frames a second, lately;
+    ``age_ms`` from a frame's arrival to its reading, median of the last ones; ``ms`` milliseconds
+    of each stage, running means.
     """
 
     frames: int = 0
@@ -45,7 +36,7 @@ class Meter:
         self._ms: dict[str, float] = {}
 
     def stage(self, name: str, ms: float) -> None:
-        """Note what a stage took."""
+        """Note the milliseconds of a stage."""
         before = self._ms.get(name, ms)
         self._ms[name] = before + _SMOOTH * (ms - before)
 
@@ -56,13 +47,9 @@ class Meter:
         self._ages.append(age_ms)
 
     def measures(self, dropped: int) -> Measures:
-        """Return the figures as they stand."""
+        """Return the figures so far."""
         ends, ages = list(self._ends), sorted(self._ages)
         spent = ends[-1] - ends[0] if len(ends) > 1 else 0.0
-        return Measures(
-            self.frames,
-            dropped,
-            (len(ends) - 1) / spent if spent > 0 else 0.0,
-            ages[len(ages) // 2] if ages else 0.0,
-            dict(self._ms),
-        )
+        fps = (len(ends) - 1) / spent if spent > 0 else 0.0
+        age = ages[len(ages) // 2] if ages else 0.0
+        return Measures(self.frames, dropped, fps, age, dict(self._ms))

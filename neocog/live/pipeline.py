@@ -1,15 +1,16 @@
-"""The stages at work at once: capture, find, recognise and vote, each in a thread of its own.
+"""Capture, find, recognise and vote, each for another frame at the same time.
 
-OpenCV lets go of the GIL while it works, so the threads need no processes. From a camera the
-newest frames are searched: two may wait, and those that gave way count as dropped. From a file
-every frame goes through. Whoever draws takes views from the end and holds nothing up.
+Three threads: OpenCV releases the GIL while it works, so no process is needed. From a camera the
+newest frames are read: two may wait, and those that gave way count as dropped. From a file every
+frame is read. Whoever draws takes views from the end and never delays a stage.
 """
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,27 +18,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.errors import InputError, NeocogError
 from neocog.live.announce import Announcement, Announcer, Rules
-from neocog.live.capture import Capture, Notice, failed
-from neocog.live.expected import Expected
+from neocog.live.capture import Capture, Notice
 from neocog.live.frame_reader import FoundFrame, FrameReader, FrameReading
 from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.measures import Measures, Meter
 from neocog.live.roi import Roi
 from neocog.live.sources import Source
-from neocog.live.tracks import Track, Tracker
-from neocog.live.vote import Agreement
+from neocog.live.tracks import Agreement, Track, Tracker
+from neocog.network.parallel import ProcessSetting, cores, one_blas_thread
 
 if TYPE_CHECKING:
+    from neocog.batch.pattern import Pattern
     from neocog.batch.reader import Reader
 
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
 _WARM_GPU = (32, 64, 128)  # and on a GPU, where each size has kernels of its own
-_WAITING = 2  # frames of a camera that may wait: one search that takes long drops none
+_WAITING = 2  # frames of a camera that may wait: one slow search drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
+_TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
+_MOST_THREADS = 4  # of the finder's network; more hardly make it faster
 
 Maps = dict[str, NDArray[np.float32]]
-_Stage = tuple[Callable[[], None], BoundedQueue[Any], BoundedQueue[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,10 @@ class Settings:
         How many of how many frames must agree.
     rules : Rules
         When a number is announced.
-    expected : Expected
-        Which texts may be announced.
+    pattern : Pattern or None
+        The form of the numbers that may be announced; None for any.
     replay_fps : float or None
-        Take a file for a camera that gives so many frames a second: the newest frame only.
+        Play a file like a camera of so many frames a second: the newest frame only.
     pace : bool
         Show a file at its own rate, every frame of it.
     every_view : bool
@@ -62,31 +65,23 @@ class Settings:
 
     agreement: Agreement = field(default_factory=Agreement)
     rules: Rules = field(default_factory=Rules)
-    expected: Expected = field(default_factory=Expected)
+    pattern: "Pattern | None" = None
     replay_fps: float | None = None
     pace: bool = False
     every_view: bool = True
 
+    def allows(self, text: str) -> bool:
+        """Whether a text, perhaps with places that are not known yet, may be announced."""
+        return bool(text) and (self.pattern is None or self.pattern.fits(text))
 
-@dataclass(slots=True)
-class Switches:
-    """What may be changed while a source is read.
-
-    Attributes
-    ----------
-    roi : Roi or None
-        Read this region of the frames alone.
-    layers : bool
-        Whether views carry the layers' responses to a digit.
-    """
-
-    roi: Roi | None = None
-    layers: bool = False
+    def shown(self, text: str) -> str:
+        """Return a text with the signs of the pattern in it."""
+        return self.pattern.fill(text) if self.pattern else text
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A frame and all that is known when it was read.
+    """A frame and all that was known when it was read.
 
     Attributes
     ----------
@@ -101,7 +96,7 @@ class View:
     gone : tuple of str
         Announced numbers that are out of view.
     read : float
-        When the frame was read and voted, as `time.perf_counter` tells it.
+        When the frame was read and voted, by `time.perf_counter`.
     measures : Measures
     maps : dict or None
         Responses of the layers to the digit in the middle of the first line.
@@ -128,15 +123,14 @@ class View:
 
 
 class Pipeline:
-    """Reads a source.
+    """Reads a source; ``tell`` receives notices about it, in the capture thread.
 
-    Parameters
+    Attributes
     ----------
-    source : Source
-    reader : Reader
-    settings : Settings, optional
-    tell : callable
-        Receives notices about the source, in the capture thread.
+    roi : Roi or None
+        Read this region of the frames alone; may be changed while the source is read.
+    layers : bool
+        Whether views carry the layers' responses to a digit; may be changed as well.
 
     Examples
     --------
@@ -154,8 +148,9 @@ class Pipeline:
         tell: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
         self.settings = settings = settings or Settings()
-        self.switches = Switches()
         self.source, self.reader = source, reader
+        self.roi: Roi | None = None
+        self.layers = False
         newest = source.live or settings.replay_fps is not None
         self._frame_reader = FrameReader(reader, hurry=newest)
         self._frames: BoundedQueue[Frame] = BoundedQueue(
@@ -174,25 +169,23 @@ class Pipeline:
             tell=tell,
             note=partial(self.meter.stage, "capture"),
         )
-        self._errors: list[BaseException] = []
-        self._let_go: Callable[[], None] = lambda: None  # of the libraries' threads
-        stages: tuple[tuple[str, _Stage], ...] = (
-            ("neocog-find", (self._find, self._frames, self._found)),
-            ("neocog-recognise", (self._read, self._found, self._views)),
-        )
+        self._error: BaseException | None = None
+        self._limits = ExitStack()
         self._stages = [
-            threading.Thread(target=self._guarded, args=stage, name=name, daemon=True)
-            for name, stage in stages
+            threading.Thread(target=self._guarded, args=stage, name=f"neocog-{name}", daemon=True)
+            for name, *stage in (
+                ("find", self._find, self._frames, self._found),
+                ("recognise", self._read, self._found, self._views),
+            )
         ]
 
     def __enter__(self) -> "Pipeline":
-        from neocog.live.thread_limits import limit_threads, settle
-
-        self._let_go = limit_threads()
+        self._limits.enter_context(limited_threads())
         try:
             warm(self.reader)
             self._frame_reader.warm()
-            settle()
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays: the collector need not look at it
             self.capture.start()
             for stage in self._stages:
                 stage.start()
@@ -208,7 +201,7 @@ class Pipeline:
         with suppress(Closed):
             while True:
                 yield self._views.get()
-        self.check()
+        self._check()
 
     def next(self, timeout: float) -> View | None:
         """Return the next view, or None if there is none within ``timeout`` seconds.
@@ -225,14 +218,8 @@ class Pipeline:
         except TimeoutError:
             return None
         except Closed:
-            self.check()
+            self._check()
             raise
-
-    def check(self) -> None:
-        """Raise the error that ended a stage, if there was one."""
-        for error in (self.capture.error, *self._errors):
-            if error is not None:
-                raise failed(error) from error
 
     def stop(self) -> None:
         """End all stages; frames under way are forgotten."""
@@ -242,7 +229,7 @@ class Pipeline:
         for stage in (self.capture, *self._stages):
             if stage.is_alive():
                 stage.join(timeout=2.0)
-        self._let_go()
+        self._limits.close()
         gc.unfreeze()
 
     @property
@@ -251,11 +238,21 @@ class Pipeline:
         return self._frames.dropped
 
     def measures(self) -> Measures:
-        """Return the figures as they stand."""
+        """Return the figures so far."""
         return self.meter.measures(self.dropped)
 
+    def _check(self) -> None:
+        """Raise the error that ended a stage, if there was one."""
+        error = self.capture.error or self._error
+        if error is None:
+            return
+        if isinstance(error, NeocogError):
+            raise error
+        what = str(error).strip().partition("\n")[0]
+        raise InputError(f"{type(error).__name__}: {what}; please report this") from error
+
     def _guarded(
-        self, work: Callable[[], None], before: "BoundedQueue[Any]", after: "BoundedQueue[Any]"
+        self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]
     ) -> None:
         """Run a stage; however it ends, those before and after it end as well."""
         try:
@@ -263,14 +260,14 @@ class Pipeline:
         except Closed:
             pass
         except BaseException as error:  # raised again by whoever takes the views
-            self._errors.append(error)
+            self._error = self._error or error
         finally:
             before.close(forget=True)
             after.close()
 
     def _find(self) -> None:
         while True:
-            found = self._frame_reader.find(self._frames.get(), self.switches.roi)
+            found = self._frame_reader.find(self._frames.get(), self.roi)
             self.meter.stage("find", found.ms)
             self._found.put(found)
 
@@ -283,10 +280,11 @@ class Pipeline:
             start = time.perf_counter()
             if frame.epoch != epoch:
                 tracker.forget()
+                announcer.forget(frame.t)
                 self._frame_reader.forget()
                 epoch = frame.epoch
             tracks = tracker.update(seen.rows)
-            allows = self.settings.expected.allows
+            allows = self.settings.allows
             news = announcer.update(tracks, frame.t, frame.size, allows=allows)
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
@@ -294,7 +292,7 @@ class Pipeline:
             self.meter.stage("recognise", seen.ms)
             self.meter.stage("vote", 1e3 * (end - start))
             self.meter.done(age)
-            if not self.switches.layers:
+            if not self.layers:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
                 maps, looked = responses(self.reader, seen) or maps, end
@@ -318,6 +316,30 @@ def warm(reader: "Reader") -> None:
     sizes = _WARM if reader.engine.device == "cpu" else (*_WARM, *_WARM_GPU)
     for digits in sizes:
         reader.engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=reader.batch)
+
+
+def finder_threads() -> int:
+    """Threads of the finder's network: half of the cores, the stages beside it need some."""
+    return max(1, min(_MOST_THREADS, cores() // 2))
+
+
+@contextmanager
+def _thread_limits() -> Iterator[None]:
+    import cv2
+
+    turn, threads = sys.getswitchinterval(), cv2.getNumThreads()
+    try:
+        with one_blas_thread():
+            sys.setswitchinterval(_TURN)
+            cv2.setNumThreads(finder_threads())
+            yield
+    finally:
+        sys.setswitchinterval(turn)
+        cv2.setNumThreads(threads)
+
+
+#: Context that holds BLAS to one thread, OpenCV to some, and Python's threads to short turns.
+limited_threads = ProcessSetting(_thread_limits)
 
 
 def _merged(old: View, new: View) -> View:

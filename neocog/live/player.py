@@ -43,21 +43,11 @@ _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be opened.
+    """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
 
-    Attributes
-    ----------
-    address : str
-        As FFmpeg takes it.
-    options : sequence of str
-        Of FFmpeg; the first with which there is a picture are taken.
-    silence : float
-        Seconds in which a picture comes.
-    newest : bool
-        Whether pictures that nobody waits for are left out.
-    jpegs : bool
-        Whether each picture is a JPEG of its own size, decoded only if it is wanted; OpenCV takes
-        all pictures of a video for as large as the first.
+    A picture must come in ``silence`` seconds; with ``newest`` those that nobody waits for are
+    left out. With ``jpegs`` each is a JPEG of its own size, decoded only if it is wanted (OpenCV
+    takes all pictures of a video for as large as the first).
     """
 
     address: str
@@ -68,14 +58,7 @@ class Asked:
 
 
 class Player:
-    """Gives the pictures of what is asked for.
-
-    Parameters
-    ----------
-    asked : Asked
-    words : callable
-        Returns what FFmpeg said since it was last asked.
-    """
+    """Gives the pictures of what is asked for; ``words`` returns what FFmpeg said lately."""
 
     def __init__(self, asked: Asked, words: Callable[[], list[str]]) -> None:
         self._asked, self._words = asked, words
@@ -112,32 +95,40 @@ class Player:
         import cv2
 
         self._asked.address.encode()  # UnicodeError: OpenCV would end the process
-        silence, jpegs = self._asked.silence, self._asked.jpegs
+        silence = self._asked.silence
         settings = [
             *(cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, round(2e3 * silence)),
             *(cv2.CAP_PROP_READ_TIMEOUT_MSEC, round(1e3 * silence)),
             *(cv2.CAP_PROP_N_THREADS, _THREADS),
-            *((cv2.CAP_PROP_FORMAT, -1) if jpegs else ()),
+            *((cv2.CAP_PROP_FORMAT, -1) if self._asked.jpegs else ()),
         ]
         said = ""
         for options in self._asked.options:
             os.environ[_OPTIONS] = options
             start = time.monotonic()
-            self._video = video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
-            if video.isOpened() and not jpegs:
-                width = int(video.get(cv2.CAP_PROP_FRAME_WIDTH))
-                height = int(video.get(cv2.CAP_PROP_FRAME_HEIGHT))
-                if width * height > MAX_PIXELS:
-                    self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
+            self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
+            if self._video.isOpened():
+                if self._too_large():
                     return None
-            if video.isOpened() and self._grab() and (pixels := self._picture()) is not None:
-                return pixels
+                if self._grab() and (pixels := self._picture()) is not None:
+                    return pixels
             said = said or self._why or next(iter(self._words()), "")
             if time.monotonic() - start >= silence:
                 self._why = self._why or _LATE
                 return None
         self._why = said
         return None
+
+    def _too_large(self) -> bool:
+        """Whether its header tells of frames that are not read."""
+        import cv2
+
+        width = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH))
+        height = int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
+        if self._asked.jpegs or width * height <= MAX_PIXELS:
+            return False
+        self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
+        return True
 
     def _grab(self) -> bool:
         """Go on to the next picture."""

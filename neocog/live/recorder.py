@@ -1,4 +1,4 @@
-"""Views recorded as a video; a disk that fills ends the recording while it can still be closed."""
+"""Records views as a video; a full disk ends the recording while it can still be closed."""
 
 import os
 import shutil
@@ -37,9 +37,7 @@ class Recorder:
     """
 
     def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
-        self.path = Path(path)
-        self.fps = fps
-        self.written = 0
+        self.path, self.fps, self.written = Path(path), fps, 0
         self._size = (0, 0)
         self._video: Any = None
         self._first = self._newest = 0.0  # times of the first and of the last frame
@@ -54,14 +52,7 @@ class Recorder:
             raise UsageError(f"{path}: cannot be written; give another --record")
 
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
-        """Add a frame.
-
-        Parameters
-        ----------
-        pixels : ndarray of uint8, shape (H, W, 3)
-            Blue, green, red.
-        t : float
-            Its time in seconds.
+        """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
 
         Raises
         ------
@@ -75,7 +66,7 @@ class Recorder:
         due = round((t - self._first) * self.fps) + 1 - self.written
         for left in reversed(range(due)):
             if self.written % _LOOK_EVERY == 0:
-                self._look()
+                self._check_disk()
             self._video.write(self._last if left and self._last is not None else pixels)
             self.written += 1
         self._newest, self._last = t, pixels
@@ -97,19 +88,17 @@ class Recorder:
             if not part.exists():
                 break
             self._parts += 1
-        self._look()
+        self._check_disk()
         hush()
-        self._video = cv2.VideoWriter(
-            os.path.abspath(part), cv2.VideoWriter.fourcc(*self._code), self.fps, size
-        )
+        code = cv2.VideoWriter.fourcc(*self._code)
+        self._video = cv2.VideoWriter(os.path.abspath(part), code, self.fps, size)
         if not self._video.isOpened():
             self._video = None
             raise InputError(f"{part}: a video cannot be written there")
         self._size, self._first, self._newest, self.written = size, t, t, 0
         self._last = None
 
-    def _look(self) -> None:
-        """Stop before the disk is full."""
+    def _check_disk(self) -> None:
         if shutil.disk_usage(self.path.parent or ".").free < RESERVE:
             self.close()
             raise InputError(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from neocog.errors import InputError, NeocogError
 from neocog.live import records
@@ -13,16 +13,16 @@ from neocog.live.announce import Announcement
 from neocog.live.capture import Notice
 from neocog.live.draw import draw
 from neocog.live.frames import Closed
-from neocog.live.measures import Meter
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
 from neocog.live.roi import Roi
-from neocog.live.sinks import LineFile, check_outputs
+from neocog.live.sinks import LineFile, check_outputs, line
 from neocog.live.sources import Source
 from neocog.messages import tell
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
+    from neocog.live.window import Window
 
 _WAIT = 0.02  # seconds that the loop waits for a view before it looks at the keys again
 _WAIT_HEADLESS = 0.25
@@ -30,32 +30,9 @@ _MOST_RECORD_FPS = 60.0
 _RECORD_FPS = 30.0  # of a recording where the source does not say
 
 
-class Screen(Protocol):
-    """What shows views and takes keys."""
-
-    def show(self, view: View) -> None:
-        """Show a view."""
-
-    def keys(self, pipeline: Pipeline) -> bool:
-        """Do what the keys ask for; False when the run shall end."""
-
-    def close(self) -> None:
-        """Show nothing any more."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where a run's results go.
-
-    Attributes
-    ----------
-    jsonl : str or None
-        A file of records.
-    record : str or None
-        A video.
-    events : bool
-        Whether stdout gets JSON events in place of the numbers alone.
-    """
+    """Where a run's results go: a file of records, a video; JSON events on stdout or numbers."""
 
     jsonl: str | None = None
     record: str | None = None
@@ -63,18 +40,7 @@ class Outputs:
 
 
 class Session:
-    """Reads a source until it ends.
-
-    Parameters
-    ----------
-    source : Source
-    reader : Reader
-    settings : Settings
-    outputs : Outputs
-    screen : callable, optional
-        Makes the screen for a session; headless without.
-    roi : Roi, optional
-        Read this region of the frames alone.
+    """Reads a source until it ends; ``window`` makes the window for a session.
 
     Attributes
     ----------
@@ -90,7 +56,7 @@ class Session:
         reader: "Reader",
         settings: Settings,
         outputs: Outputs,
-        screen: "Callable[[Session], Screen] | None" = None,
+        window: "Callable[[Session], Window] | None" = None,
         *,
         roi: Roi | None = None,
     ) -> None:
@@ -98,15 +64,15 @@ class Session:
         self.outputs = outputs
         self.recorder: Recorder | None = None
         self.failed = False
-        self._roi = roi
-        self._size = (0, 0)  # of the frames for which it was judged
-        self._lines: LineFile | None = None
         self._notices: SimpleQueue[Notice] = SimpleQueue()
-        self._meter: Meter | None = None
-        self._screen = screen(self) if screen else None
+        self.pipeline = Pipeline(source, reader, settings, tell=self._notices.put)
+        self.pipeline.roi = self._roi = roi
+        self._size = (0, 0)  # of the frames for which the region was judged
+        self._lines: LineFile | None = None
+        self._window = window(self) if window else None
 
     def run(self) -> None:
-        """Read until the source ends or the screen is closed.
+        """Read until the source ends or the window is closed.
 
         Raises
         ------
@@ -114,27 +80,26 @@ class Session:
             If the source cannot be opened or breaks off for good, or an output cannot be opened
             or is what is read.
         """
-        check_outputs(
-            getattr(self.source, "files", ()),
-            {"--jsonl": self.outputs.jsonl, "--record": self.outputs.record},
-        )
+        jsonl, record = self.outputs.jsonl, self.outputs.record
+        read = getattr(self.source, "files", ())
+        check_outputs(read, {"--jsonl": jsonl, "--record": record})
         with ExitStack() as stack:
-            if self.outputs.jsonl:
-                self._lines = stack.enter_context(LineFile(self.outputs.jsonl))
-            if self.outputs.record:
-                self.record(self.outputs.record)
+            if jsonl:
+                self._lines = stack.enter_context(LineFile(jsonl))
+            if record:
+                self.record(record)
             stack.callback(self.end_recording)
-            if self._screen is not None:
-                stack.callback(self._screen.close)
-            pipeline = Pipeline(self.source, self.reader, self.settings, tell=self._notices.put)
-            pipeline.switches.roi = self._roi
-            self._meter = pipeline.meter
+            if self._window is not None:
+                stack.callback(self._window.close)
             try:
-                self._loop(stack.enter_context(pipeline))
+                with self.pipeline:
+                    self._loop()
             finally:
                 self._tell_notices()
-            if self.outputs.events:
-                _print(records.line(records.end_event(pipeline.measures())))
+            run = self.pipeline.measures()
+            fps, age = round(run.fps, 2), round(run.age_ms, 1)
+            self._event({"event": "end", "frames": run.frames, "dropped": run.dropped,
+                         "fps": fps, "age_ms": age})  # fmt: skip
 
     @property
     def networks(self) -> dict[str, str]:
@@ -142,13 +107,7 @@ class Session:
         return {"model": self.reader.model.id, "finder": self.reader.finder.model.id}
 
     def record(self, path: str) -> None:
-        """Begin to record what is shown.
-
-        Raises
-        ------
-        UsageError
-            If the file cannot be written.
-        """
+        """Begin to record what is shown; UsageError if the file cannot be written."""
         self.recorder = Recorder(path)
 
     def end_recording(self) -> None:
@@ -157,89 +116,74 @@ class Session:
             self.recorder.close()
             self.recorder = None
 
-    def complain(self, error: NeocogError) -> None:
-        """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
-        self.failed = True
-        tell(str(error))
-
-    def _loop(self, pipeline: Pipeline) -> None:
-        screen = self._screen
+    def _loop(self) -> None:
+        wait = _WAIT if self._window else _WAIT_HEADLESS
         while True:
             try:
-                view = pipeline.next(_WAIT if screen else _WAIT_HEADLESS)
+                view = self.pipeline.next(wait)
             except Closed:
                 return
             self._tell_notices()
             if view is not None:
                 self._take(view)
-            if screen is not None and not screen.keys(pipeline):
+            if self._window is not None and not self._window.keys():
                 return
 
     def _take(self, view: View) -> None:
         """Pass a view on to all that want it."""
-        self._judge_region(view.frame.size)
+        if self._roi is not None and view.frame.size != self._size:
+            self._size = view.frame.size
+            if refused := self._roi.refused(self._size):
+                tell(f"--roi: {refused}")
         for news in view.news:
             self._announce(news)
-        if self.outputs.events:
-            for text in view.gone:
-                _print(records.line({"event": "gone", "text": self._shown(text)}))
+        for text in view.gone:
+            self._event({"event": "gone", "text": self.settings.shown(text)})
         start = time.perf_counter()
         if self.recorder is not None:
-            self._record(view)
-        if self._screen is not None:
-            self._screen.show(view)
-        if self._meter is not None and (self.recorder or self._screen):
-            self._meter.stage("draw", 1e3 * (time.perf_counter() - start))
-
-    def _judge_region(self, size: tuple[int, int]) -> None:
-        """Say on stderr where the region that was asked for is not what is read."""
-        if self._roi is not None and size != self._size:
-            self._size = size
-            if refused := self._roi.refused(size):
-                tell(f"--roi: {refused}")
+            self._record(self.recorder, view)
+        if self._window is not None:
+            self._window.show(view)
+        if self.recorder or self._window:
+            self.pipeline.meter.stage("draw", 1e3 * (time.perf_counter() - start))
 
     def _announce(self, news: Announcement) -> None:
-        text = self._shown(news.text)
+        text = self.settings.shown(news.text)
         record = records.reading(news, text=text, source=self.source.name, **self.networks)
         if self._lines is not None:
             try:
-                self._lines.write(record)
+                self._lines.put(record)
             except InputError as error:
-                self.complain(error)
+                self._complain(error)
         if self.outputs.events:
-            _print(records.line({"event": "reading", **record}))
+            self._event({"event": "reading", **record})
         else:
-            _print(text)
+            print(text, flush=True)
 
-    def _record(self, view: View) -> None:
-        assert self.recorder is not None
-        if self.recorder.written == 0:  # before its first frame a source may not know its rate
+    def _record(self, recorder: Recorder, view: View) -> None:
+        if recorder.written == 0:  # before its first frame a source may not know its rate
             fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
-            self.recorder.fps = min(fps, _MOST_RECORD_FPS)
+            recorder.fps = min(fps, _MOST_RECORD_FPS)
         try:
-            self.recorder.write(draw(view, self.settings.expected), view.frame.t)
+            recorder.write(draw(view, self.settings), view.frame.t)
         except InputError as error:
             self.end_recording()
-            self.complain(error)
+            self._complain(error)
+
+    def _complain(self, error: NeocogError) -> None:
+        """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
+        self.failed = True
+        tell(str(error))
 
     def _tell_notices(self) -> None:
         """Say what happened to the source."""
         while not self._notices.empty():
             notice = self._notices.get()
-            tell(told(notice, self.source.name))
-            if self.outputs.events:
-                _print(records.line(records.source_event(notice)))
+            back = "back, " if notice.kind == "back" else ""
+            lost = f"{notice.text}; trying again"
+            tell(lost if notice.kind == "lost" else f"{self.source.name}: {back}{notice.text}")
+            self._event({"event": "source", "state": notice.kind, "text": notice.text})
 
-    def _shown(self, text: str) -> str:
-        return self.settings.expected.shown(text)
-
-
-def told(notice: Notice, name: str) -> str:
-    """Say what happened to a source."""
-    if notice.kind == "lost":
-        return f"{notice.text}; trying again"
-    return f"{name}: {'back, ' if notice.kind == 'back' else ''}{notice.text}"
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
+    def _event(self, event: dict[str, Any]) -> None:
+        if self.outputs.events:
+            print(line(event), flush=True)

@@ -1,114 +1,77 @@
-"""Where numbers go: stdout, and a file of JSON lines of which every line is complete."""
+"""A file of JSON lines of which every line is complete, and a check of the outputs."""
 
 import json
+import mmap
 import os
-import stat
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from neocog.errors import InputError, UsageError
-from neocog.live.records import line
+from neocog.files import AppendFile
+from neocog.jsontext import to_json
 
 _BEGINS = b'{"schema":'  # a record of ours
 
 
-class LineFile:
+def line(record: dict[str, Any]) -> str:
+    """Return a record as one line of JSON, without its end."""
+    return to_json(record, ensure_ascii=True, separators=(",", ":"))
+
+
+class LineFile(AppendFile):
     """JSON lines appended to a file, each all at once or not at all.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file; what stands there already is kept. A last record that was torn is taken off. A
-        pipe is opened as soon as somebody reads it.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be written to, or holds something else than records.
+    What stands there already is kept; a last record that was torn is taken off. UsageError if it
+    cannot be written to, or holds something else than records.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
-        special = os.path.exists(path) and not os.path.isfile(path)
-        mode = os.O_WRONLY if special else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
-            self._handle = os.open(path, mode | getattr(os, "O_BINARY", 0), 0o666)
+            super().__init__(path)
+            with ExitStack() as failed:
+                failed.callback(self.close)
+                self._mend()
+                failed.pop_all()
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); give another --jsonl"
             ) from None
-        try:
-            self._mend()
-        except UsageError:
-            os.close(self._handle)
-            raise
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Append a record, behind what others have appended meanwhile.
-
-        Raises
-        ------
-        InputError
-            If there is no room for it; the lines before stay whole.
-        """
-        data = (line(record) + "\n").encode()
-        end = os.fstat(self._handle).st_size
+    def put(self, record: dict[str, Any]) -> None:
+        """Append a record; InputError if there is no room for it."""
         try:
-            done = 0
-            while done < len(data):
-                done += os.write(self._handle, data[done:])
+            self.write((line(record) + "\n").encode())
         except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._handle, end)
             raise InputError(
-                f"{self._path}: the reading could not be written ({error.strerror})"
+                f"{self.path}: the reading could not be written ({error.strerror})"
             ) from None
 
     def _mend(self) -> None:
         """Take a torn record off the end; a whole one that lacks its newline gets it."""
-        about = os.fstat(self._handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size == 0:
+        if not self.regular or not os.fstat(self.handle).st_size:
             return
-        start = _last_line(self._handle, about.st_size)
-        tail = _read(self._handle, about.st_size - start, start)
-        ours = tail[: len(_BEGINS)] == _BEGINS[: len(tail)]
-        if _read(self._handle, 1, 0) != b"{" or not ours:
-            raise UsageError(f"{self._path}: holds something else than records; give another file")
-        if _whole(tail):
-            os.write(self._handle, b"\n")
-        elif tail:
-            os.ftruncate(self._handle, start)
+        with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
+            start = held.rfind(b"\n") + 1
+            first, last = held[:1], held[start:]
+        if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
+            raise UsageError(f"{self.path}: holds something else than records; give another file")
+        if _whole(last):
+            self.write(b"\n")
+        elif last:
+            os.ftruncate(self.handle, start)
 
-    def __enter__(self) -> "LineFile":
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        os.close(self._handle)
+def _whole(last: bytes) -> bool:
+    try:
+        return isinstance(json.loads(last), dict)
+    except ValueError:
+        return False
 
 
 def check_outputs(inputs: Iterable[str | Path], outputs: dict[str, str | None]) -> None:
-    """Refuse outputs that would destroy what is read, or each other.
-
-    Parameters
-    ----------
-    inputs : iterable of str or Path
-        The files that are read.
-    outputs : dict
-        Options, and the files that they name; None where an option was not given.
-
-    Raises
-    ------
-    UsageError
-        If a file is named twice.
-    """
+    """Raise UsageError for outputs (by option) that would destroy what is read, or each other."""
     taken = {_identity(path): "is what is read" for path in inputs}
     for option, path in outputs.items():
         if path is None:
@@ -126,31 +89,3 @@ def _identity(path: str | Path) -> tuple[int, int] | str:
     except OSError:
         return os.path.realpath(path)
     return about.st_dev, about.st_ino
-
-
-def _last_line(handle: int, end: int) -> int:
-    """Return where the line begins that ends at the file's end; its end if that is a newline."""
-    at = end
-    while at > 0:
-        start = max(0, at - 4096)
-        newline = _read(handle, at - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        at = start
-    return 0
-
-
-def _read(handle: int, count: int, at: int) -> bytes:
-    """Read so many bytes from a place on; Windows knows no pread."""
-    os.lseek(handle, at, os.SEEK_SET)
-    data = b""
-    while len(data) < count and (more := os.read(handle, count - len(data))):
-        data += more
-    return data
-
-
-def _whole(tail: bytes) -> bool:
-    try:
-        return isinstance(json.loads(tail), dict)
-    except ValueError:
-        return False

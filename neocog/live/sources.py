@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.sources import is_picture_name
-from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.vision.decode import check_size, decode_clear
 
@@ -34,12 +34,8 @@ class SourceLost(InputError):
 class Wanted:
     """What is asked of a source.
 
-    Attributes
-    ----------
-    size : tuple of int or None
-        Width and height that a camera shall give.
-    fps : float or None
-        Frames a second that a camera shall give, or a folder stands for.
+    ``size``: width and height of a camera's frames; ``fps``: frames a second of a camera, or of a
+    folder's pictures.
     """
 
     size: tuple[int, int] | None = None
@@ -50,7 +46,7 @@ class Source(Protocol):
     """Gives frames, one after another.
 
     A source that reads files names them in an attribute ``files``: no output may be one of them.
-    One whose frames may be long in coming has a method ``interrupt`` that frees who waits for one.
+    One that may wait long for a frame has a method ``interrupt`` that ends the wait.
     """
 
     @property
@@ -70,32 +66,20 @@ class Source(Protocol):
         """Frames a second, where that is known."""
 
     def open(self) -> str:
-        """Open it, and say in a few words what it grants.
-
-        Raises
-        ------
-        InputError
-            If it cannot be opened.
-        """
+        """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
 
     def grab(self) -> bool:
-        """Wait for the next frame; False at the end.
-
-        Raises
-        ------
-        SourceLost
-            If it broke off.
-        """
+        """Wait for the next frame; False at the end, SourceLost if it broke off."""
 
     def retrieve(self) -> Pixels:
         """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
 
     def close(self) -> None:
-        """Let go of it; it may be opened again."""
+        """Release it; it may be opened again."""
 
 
 def open_source(what: Given, wanted: Wanted | None = None) -> Source:
-    """Tell which source is meant; nothing is opened yet.
+    """Find out which source is meant; nothing is opened yet.
 
     Parameters
     ----------
@@ -113,37 +97,21 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
         If it is an address that makes no sense.
     """
     from neocog.live.cameras import CameraSource, find_camera
-    from neocog.live.video import VideoFile
+    from neocog.live.video import VideoFile, open_stream
 
     wanted = wanted or Wanted()
     if isinstance(what, int):
         return CameraSource(what, wanted)
     if not isinstance(what, str | Path):
         return FrameSource(what, fps=wanted.fps)
-    text = str(what)
+    text, path = str(what), Path(what)
     if "://" in text:
-        return _stream(text)
-    if text.isdecimal() and not Path(text).exists():
+        return open_stream(text)
+    if text.isdecimal() and not path.exists():
         return CameraSource(int(text), wanted)
-    path = Path(text)
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and is_picture_name(text)):
         return FolderSource(path, fps=wanted.fps)
-    if path.is_file():
-        return FolderSource(path, fps=wanted.fps) if is_picture_name(text) else VideoFile(path)
-    return CameraSource(find_camera(text), wanted)
-
-
-def _stream(address: str) -> Source:
-    from neocog.live.video import Stream
-
-    scheme, _, rest = address.partition("://")
-    shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
-    if scheme.lower() not in ("http", "https", "rtsp", "rtsps"):
-        raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
-    try:
-        return Stream(address)
-    except ValueError as error:
-        raise UsageError(f"{shown}: is no address ({str(error).lower()}); correct it") from None
+    return VideoFile(path) if path.is_file() else CameraSource(find_camera(text), wanted)
 
 
 class FrameSource:
@@ -191,31 +159,25 @@ class FolderSource(FrameSource):
     """The pictures of a folder in the order of their names, or one picture.
 
     Pictures that cannot be decoded are left out; that none can be is an InputError when the first
-    frame is grabbed.
-
-    Raises
-    ------
-    NothingToRead
-        If no picture is there.
+    frame is grabbed. A folder without pictures is NothingToRead.
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
         self.name = str(folder)
+        self.files = [folder]
         if folder.is_dir():
             entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
             self.files = [e for e in entries if is_picture_name(e.name) and e.is_file()]
-        else:
-            self.files = [folder]
         if not self.files:
             raise NothingToRead(f"{folder}: no pictures in it; give a folder that holds some")
-        super().__init__(self._pictures(), fps=fps)
+        super().__init__((), fps=fps)
 
     def open(self) -> str:
         """Begin with the first picture."""
         self._rest = self._pictures()
         return f"{len(self.files)} pictures, {self.fps:g} a second"
 
-    def _pictures(self) -> Iterator[NDArray[np.uint8]]:
+    def _pictures(self) -> Iterator[Pixels]:
         hush()
         why, found = "", False
         for path in self.files:
@@ -278,7 +240,7 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
 
 
 def hush() -> None:
-    """Keep the remarks of OpenCV and FFmpeg off stderr: what matters is said in a line of ours."""
+    """Keep the remarks of OpenCV and FFmpeg off stderr: a line of ours says what matters."""
     import cv2
 
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")

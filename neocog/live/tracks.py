@@ -1,45 +1,80 @@
 """Lines of digits followed from frame to frame; each frame's reading is one vote."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import log
+from statistics import fmean
 
-from neocog.batch.records import REJECTED, Box, DigitReading
-from neocog.live.align import Pairs, align, moved
-from neocog.live.vote import Agreement, Votes
+from neocog.batch.records import REJECTED, DigitReading
+from neocog.errors import UsageError
+from neocog.live.align import Pairs, Shift, align, moved
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
+
+Vote = tuple[str, float] | None
+"""What one frame says of a digit: character and probability; None where it saw nothing."""
 
 _SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
-    """One digit of a line that is followed.
+class Agreement:
+    """A digit is what ``k`` of the last ``n`` frames saw: more than half, so that one can win."""
 
-    Attributes
-    ----------
-    box : tuple of int
-        Where it was seen last, moved along with its line since.
-    votes : tuple
-        What the last frames say of it.
-    char, p : str, float
-        What they agree on, ``?`` and 0 until they do.
-    present : bool
-        Whether enough of them saw anything there.
-    margin : float
-        Best response minus the second, as it was seen last.
+    k: int = 3
+    n: int = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= self.n or 2 * self.k <= self.n:
+            raise UsageError(
+                f"agreement {self.k}/{self.n}: K/N is wanted, K of the last N frames, "
+                "more than half of them"
+            )
+
+    @staticmethod
+    def parse(text: str) -> "Agreement":
+        """Read ``K/N``, or raise UsageError."""
+        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        if not match:
+            raise UsageError(f"agreement '{text}': K/N is wanted, for example 3/5")
+        return Agreement(int(match[1]), int(match[2]))
+
+    def present(self, votes: Sequence[Vote]) -> bool:
+        """Whether k of the last n frames saw something there."""
+        return sum(vote is not None for vote in votes) >= self.k
+
+    def decide(self, votes: Sequence[Vote]) -> tuple[str, float]:
+        """Return the character that k frames saw and its mean probability, else ``?`` and 0.
+
+        >>> Agreement(2, 3).decide((("7", 0.9), ("1", 0.6), ("7", 0.7)))
+        ('7', 0.8)
+        """
+        seen: dict[str, list[float]] = {}
+        for vote in votes:
+            if vote is not None and vote[0] != REJECTED:
+                seen.setdefault(vote[0], []).append(vote[1])
+        for char, p in seen.items():
+            if len(p) >= self.k:
+                return char, round(fmean(p), 6)
+        return REJECTED, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One digit of a line that is followed, with the votes of the last n frames, newest last.
+
+    ``reading`` is what they agree on, ``?`` with probability 0 until they do; box and margin are
+    those of the last frame that saw it, and the box moves on with its line. ``present`` tells
+    whether enough frames saw anything there.
     """
 
-    box: Box
-    votes: Votes
-    char: str
-    p: float
+    reading: DigitReading
+    votes: tuple[Vote, ...]
     present: bool
-    margin: float = 0.0
 
     @property
     def fresh(self) -> bool:
@@ -49,32 +84,28 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A line of digits that is followed.
+    """A line of digits that is followed; ``number`` tells it from other lines.
 
-    Attributes
-    ----------
-    number : int
-        Tells it from other lines.
-    digits : tuple of Digit
-        From left to right.
-    step : tuple of float
-        Columns and rows by which it moved between the last two frames.
-    steady : int
-        Frames for which its text has been complete and the same.
-    read : str
-        What the newest frame alone read, empty if it did not see the line.
+    ``step``: columns and rows by which it moved between the last two frames; ``steady``: frames
+    for which its text has been complete and the same; ``read``: what the newest frame alone read,
+    empty if it did not see the line.
     """
 
     number: int
     digits: tuple[Digit, ...]
-    step: tuple[float, float] = (0.0, 0.0)
+    step: Shift = (0.0, 0.0)
     steady: int = 0
     read: str = ""
 
     @property
-    def shown(self) -> tuple[Digit, ...]:
+    def readings(self) -> Row:
+        """All digits."""
+        return tuple(digit.reading for digit in self.digits)
+
+    @property
+    def shown(self) -> Row:
         """The digits that enough frames saw."""
-        return tuple(digit for digit in self.digits if digit.present)
+        return tuple(digit.reading for digit in self.digits if digit.present)
 
     @property
     def text(self) -> str:
@@ -84,8 +115,7 @@ class Track:
     @property
     def complete(self) -> bool:
         """Whether all is agreed on and no new digit is about to come or an old one to go."""
-        shown = self.shown
-        sure = bool(shown) and all(digit.char != REJECTED for digit in shown)
+        sure = bool(self.text) and REJECTED not in self.text
         return sure and not any(digit.fresh and not digit.present for digit in self.digits)
 
     @property
@@ -99,20 +129,9 @@ class Track:
         p = [min(max(digit.p, 1 - _SUREST), _SUREST) for digit in self.shown]
         return sum(log(one / (1 - one)) for one in p)
 
-    @property
-    def alive(self) -> bool:
-        """Whether any of the last frames saw it."""
-        return any(vote is not None for digit in self.digits for vote in digit.votes)
-
 
 class Tracker:
-    """Follows all lines of a source.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        When frames agree.
-    """
+    """Follows all lines of a source; ``agreement`` says when frames agree."""
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -120,99 +139,68 @@ class Tracker:
         self._numbers: Iterator[int] = count()
 
     def update(self, rows: Sequence[Row]) -> tuple[Track, ...]:
-        """Take what one frame shows; return the lines that are followed now, top to bottom."""
-        matches, left = match(self.tracks, rows)
+        """Take the lines of one frame; return the lines that are followed, top to bottom."""
+        matches, left = _match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
-            found = matches.get(track.number)
-            if found:
-                after = seen(track, rows[found[0]], found[1], self.agreement)
-            else:
-                after = unseen(track, self.agreement)
-            if after.alive:
-                tracks.append(after)
-        for number in left:
-            pairs = tuple((None, j) for j in range(len(rows[number])))
-            new = Track(next(self._numbers), ())
-            tracks.append(seen(new, rows[number], pairs, self.agreement))
-        self.tracks = tuple(sorted(tracks, key=_height))
+            row, pairs = matches.get(track.number, ((), _unpaired(len(track.digits))))
+            tracks.append(self._voted(track, row, pairs))
+        for row in left:
+            pairs = tuple((None, j) for j in range(len(row)))
+            tracks.append(self._voted(Track(next(self._numbers), ()), row, pairs))
+        alive = [track for track in tracks if track.digits]
+        self.tracks = tuple(sorted(alive, key=lambda t: (t.digits[0].reading.box[1], t.number)))
         return self.tracks
 
     def forget(self) -> None:
         """Follow nothing: what was seen says nothing about the frames to come."""
         self.tracks = ()
 
+    def _voted(self, track: Track, row: Row, pairs: Pairs) -> Track:
+        """Return a track with the votes of one more frame; none of its digits if none is left."""
+        step = moved(track.readings, row, pairs)
+        digits = []
+        for i, j in pairs:
+            old = track.digits[i] if i is not None else None
+            digit = self._digit(old, row[j] if j is not None else None, step)
+            if any(vote is not None for vote in digit.votes):
+                digits.append(digit)
+        read = "".join(digit.char for digit in row)
+        after = replace(track, digits=tuple(digits), step=step, read=read)
+        same = track.complete and track.text == after.text
+        steady = (track.steady + 1 if same else 1) if after.complete else 0
+        return replace(after, steady=steady)
 
-def match(
+    def _digit(self, old: Digit | None, new: DigitReading | None, step: Shift) -> Digit:
+        vote = (new.char, new.p) if new else None
+        votes = (*(old.votes if old else ()), vote)[-self.agreement.n :]
+        char, p = self.agreement.decide(votes)
+        last = new or (old.reading if old else None)
+        assert last is not None
+        x, y, width, height = last.box
+        if new is None:
+            x, y = round(x + step[0]), round(y + step[1])
+        reading = DigitReading(char, p, last.margin, (x, y, width, height))
+        return Digit(reading, votes, self.agreement.present(votes))
+
+
+def _unpaired(count: int) -> Pairs:
+    return tuple((i, None) for i in range(count))
+
+
+def _match(
     tracks: Sequence[Track], rows: Sequence[Row]
-) -> tuple[dict[int, tuple[int, Pairs]], list[int]]:
-    """Tell which line of a frame is which line that is followed.
-
-    Returns
-    -------
-    matches : dict
-        Track's number -> number of the row, and how their digits pair.
-    left : list of int
-        Rows that are new.
-    """
+) -> tuple[dict[int, tuple[Row, Pairs]], list[Row]]:
+    """Find each track's row and how their digits pair, cheapest first; and the rows left over."""
     options = []
     for track in tracks:
-        for row, new in enumerate(rows):
-            pairs, cost = align(track.digits, new, expected=track.step)
+        for number, row in enumerate(rows):
+            pairs, cost = align(track.readings, row, expected=track.step)
             if cost < _SAME:
-                options.append((cost, track.number, row, pairs))
-    matches: dict[int, tuple[int, Pairs]] = {}
-    left = set(range(len(rows)))
-    for _, number, row, pairs in sorted(options, key=lambda option: option[:3]):
-        if number not in matches and row in left:
-            matches[number] = row, pairs
-            left.discard(row)
-    return matches, sorted(left)
-
-
-def seen(track: Track, row: Row, pairs: Pairs, agreement: Agreement) -> Track:
-    """Return a track with the votes of one more frame."""
-    step = moved(track.digits, row, pairs)
-    digits = []
-    for i, j in pairs:
-        old = track.digits[i] if i is not None else None
-        new = row[j] if j is not None else None
-        digit = _voted(old, new, step, agreement)
-        if any(vote is not None for vote in digit.votes):
-            digits.append(digit)
-    read = "".join(digit.char for digit in row)
-    return _settled(track, replace(track, digits=tuple(digits), step=step, read=read))
-
-
-def unseen(track: Track, agreement: Agreement) -> Track:
-    """Return a track after a frame that did not show it."""
-    digits = tuple(_voted(digit, None, (0.0, 0.0), agreement) for digit in track.digits)
-    kept = tuple(d for d in digits if any(vote is not None for vote in d.votes))
-    return _settled(track, replace(track, digits=kept, step=(0.0, 0.0), read=""))
-
-
-def _settled(before: Track, after: Track) -> Track:
-    """Count the frames for which the text has stood."""
-    if not after.complete:
-        return replace(after, steady=0)
-    same = before.complete and before.text == after.text
-    return replace(after, steady=before.steady + 1 if same else 1)
-
-
-def _voted(
-    old: Digit | None, new: DigitReading | None, step: tuple[float, float], agreement: Agreement
-) -> Digit:
-    vote = (new.char, new.p) if new else None
-    votes = agreement.add(old.votes if old else (), vote)
-    char, p = agreement.decide(votes)
-    box = new.box if new else _shifted(old.box if old else (0, 0, 0, 0), step)
-    margin = new.margin if new else old.margin if old else 0.0
-    return Digit(box, votes, char, p, agreement.present(votes), margin)
-
-
-def _shifted(box: Box, step: tuple[float, float]) -> Box:
-    return round(box[0] + step[0]), round(box[1] + step[1]), box[2], box[3]
-
-
-def _height(track: Track) -> tuple[int, int]:
-    return track.digits[0].box[1], track.number
+                options.append((cost, track.number, number, pairs))
+    matches: dict[int, tuple[Row, Pairs]] = {}
+    left = dict(enumerate(rows))
+    for _, track_number, number, pairs in sorted(options, key=lambda option: option[:3]):
+        if track_number not in matches and number in left:
+            matches[track_number] = left.pop(number), pairs
+    return matches, list(left.values())

@@ -1,5 +1,8 @@
 """The window: it shows views and does what the keys and the mouse ask for."""
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +13,9 @@ from neocog.files import atomic_write
 from neocog.jsontext import to_json
 from neocog.live import panels, records
 from neocog.live.draw import Picture, draw, draw_text
-from neocog.live.pipeline import Pipeline, View
+from neocog.live.pipeline import View
 from neocog.live.roi import Roi
+from neocog.programs import python
 
 if TYPE_CHECKING:
     from neocog.live.session import Session
@@ -23,15 +27,17 @@ _ESCAPE_KEYSYM = 0xFF1B  # as X names it
 _ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
+_LONGEST = 20.0  # seconds that a window may take to open
+_TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
-class Controls:
-    """What the keys change, and the picture that it leads to; it knows of no window.
+class Window:
+    """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
 
     Parameters
     ----------
     session : Session
-        What saves and records.
+        What is shown, saved and recorded.
     folder : Path
         Where pictures and recordings are saved.
     """
@@ -40,163 +46,34 @@ class Controls:
         self.session, self.folder = session, folder
         self.frozen = self.steps = self.layers = self.help = False
         self.picture: Picture | None = None
+        self.note = ""
+        self._noted = 0.0
         self._view: View | None = None
         self._corner: tuple[int, int] | None = None
-        self._note, self._noted = "", 0.0
-
-    def press(self, key: int, pipeline: Pipeline) -> bool:
-        """Do what a key asks for; False when it ends the run."""
-        code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
-        char = chr(code).lower() if code <= _ASCII else ""
-        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
-            return False
-        if char == " ":
-            self._freeze(pipeline)
-        elif char == "s":
-            self._save()
-        elif char == "r":
-            self._record()
-        elif char == "b":
-            self.steps = not self.steps
-        elif char == "l":
-            self.layers = pipeline.switches.layers = not self.layers
-        elif char == "h":
-            self.help = not self.help
-        else:
-            return True
-        if self.frozen and self._view is not None:
-            self.picture = self._composed(self._view)
-        return True
-
-    def take(self, view: View) -> Picture:
-        """Take a view and return the picture to show; the old one while it is frozen."""
-        if self.frozen and self.picture is not None:
-            return self.picture
-        self._view = view
-        self.picture = self._composed(view)
-        return self.picture
-
-    def drag(self, x: int, y: int, *, down: bool, pipeline: Pipeline) -> None:
-        """Choose a region by dragging from one corner to the other; a click chooses all."""
-        if down:
-            self._corner = (x, y)
-            return
-        if self._corner is None:
-            return
-        left, top = self._corner
-        self._corner = None
-        wide, tall = abs(x - left), abs(y - top)
-        if max(wide, tall) < _CLICK:
-            pipeline.switches.roi = None
-            self.note("all of the picture is read")
-            return
-        pipeline.switches.roi = roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
-        refused = roi.refused(self._view.frame.size) if self._view else None
-        self.note(f"region: {refused}" if refused else "only this region is read")
-
-    def note(self, text: str) -> None:
-        """Show a note for a moment."""
-        self._note, self._noted = text, time.monotonic()
-
-    def _composed(self, view: View) -> Picture:
-        note = self._note if time.monotonic() - self._noted < _NOTE else ""
-        if self.frozen:
-            note = note or "frozen: space goes on"
-        picture = draw(
-            view,
-            self.session.settings.expected,
-            recording=self.session.recorder is not None,
-            note=note,
-        )
-        height = len(picture)
-        if self.help:
-            part = picture[60:]
-            draw_text(part, panels.help_lines())
-        if self.steps:
-            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
-        if self.layers and view.maps:
-            picture = panels.beside(picture, panels.layers(view.maps, height=height))
-        return picture
-
-    def _freeze(self, pipeline: Pipeline) -> None:
-        self.frozen = not self.frozen
-        if not pipeline.source.live:
-            pipeline.capture.hold(self.frozen)
-
-    def _save(self) -> None:
-        """Save the picture that is shown, and what was read in it."""
-        import cv2
-
-        if self.picture is None or self._view is None:
-            return
-        path = self.folder / f"{_stamp()}.png"
-        view, session = self._view, self.session
-        try:
-            png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(view, source=session.source.name, **session.networks)
-            told = to_json(record, indent=1) + "\n"
-            for name, data in ((path, png), (path.with_suffix(".json"), told.encode())):
-                with atomic_write(name) as file:
-                    file.write(data)
-        except (OSError, cv2.error) as error:
-            self.note(
-                f"not saved: {getattr(error, 'strerror', None) or 'no PNG can be made of it'}"
-            )
-            return
-        self.note(f"saved {path.name}")
-
-    def _record(self) -> None:
-        if self.session.recorder is not None:
-            name = self.session.recorder.path.name
-            self.session.end_recording()
-            self.note(f"recorded {name}")
-            return
-        try:
-            path = self.folder / f"{_stamp()}.mp4"
-            self.session.record(str(path))
-            self.note(f"recording {path.name}")
-        except NeocogError as error:
-            self.note(str(error))
-
-
-class Window:
-    """A window of OpenCV's; ask `display_trouble` before.
-
-    Parameters
-    ----------
-    session : Session
-    """
-
-    def __init__(self, session: "Session") -> None:
-        self.controls = Controls(session)
-        self._pipeline: Pipeline | None = None
         self._open = False
 
     def show(self, view: View) -> None:
         """Show a view."""
         import cv2
 
-        picture = self.controls.take(view)
+        picture = self.take(view)
         if not self._open:
             cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
             cv2.setMouseCallback(TITLE, self._mouse)
             self._open = True
         cv2.imshow(TITLE, picture)
 
-    def keys(self, pipeline: Pipeline) -> bool:
+    def keys(self) -> bool:
         """Do what the keys ask for; False when the run shall end."""
         import cv2
 
-        self._pipeline = pipeline
         if not self._open:
             return True
-        key = cv2.waitKeyEx(1)
-        while key >= 0:
-            if not self.controls.press(key, pipeline):
+        while (key := cv2.waitKeyEx(1)) >= 0:
+            if not self.press(key):
                 return False
-            key = cv2.waitKeyEx(1)
-        if self.controls.frozen and self.controls.picture is not None:
-            cv2.imshow(TITLE, self.controls.picture)
+        if self.frozen and self.picture is not None:
+            cv2.imshow(TITLE, self.picture)
         return float(cv2.getWindowProperty(TITLE, cv2.WND_PROP_VISIBLE)) >= 1
 
     def close(self) -> None:
@@ -209,14 +86,119 @@ class Window:
                 cv2.destroyWindow(TITLE)
                 cv2.waitKey(1)
 
+    def take(self, view: View) -> Picture:
+        """Take a view and return the picture to show; the old one while it is frozen."""
+        if self.frozen and self.picture is not None:
+            return self.picture
+        self._view = view
+        self.picture = self._composed(view)
+        return self.picture
+
+    def press(self, key: int) -> bool:
+        """Do what a key asks for; False when it ends the run."""
+        code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
+        char = chr(code).lower() if code <= _ASCII else ""
+        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
+            return False
+        if char == " ":
+            self._freeze()
+        elif char == "s":
+            self._save()
+        elif char == "r":
+            self._record()
+        elif char == "b":
+            self.steps = not self.steps
+        elif char == "l":
+            self.layers = self.session.pipeline.layers = not self.layers
+        elif char == "h":
+            self.help = not self.help
+        else:
+            return True
+        if self.frozen and self._view is not None:
+            self.picture = self._composed(self._view)
+        return True
+
+    def drag(self, x: int, y: int, *, down: bool) -> None:
+        """Choose a region by dragging from one corner to the other; a click chooses all."""
+        if down:
+            self._corner = (x, y)
+            return
+        if self._corner is None:
+            return
+        left, top = self._corner
+        self._corner = None
+        wide, tall = abs(x - left), abs(y - top)
+        if max(wide, tall) < _CLICK:
+            self.session.pipeline.roi = None
+            self._tell("all of the picture is read")
+            return
+        roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
+        self.session.pipeline.roi = roi
+        refused = roi.refused(self._view.frame.size) if self._view else None
+        self._tell(f"region: {refused}" if refused else "only this region is read")
+
     def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
         import cv2
 
-        if self._pipeline is None:
-            return
         if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
-            down = event == cv2.EVENT_LBUTTONDOWN
-            self.controls.drag(x, y, down=down, pipeline=self._pipeline)
+            self.drag(x, y, down=event == cv2.EVENT_LBUTTONDOWN)
+
+    def _tell(self, text: str) -> None:
+        """Show a note for a moment."""
+        self.note, self._noted = text, time.monotonic()
+
+    def _composed(self, view: View) -> Picture:
+        note = self.note if time.monotonic() - self._noted < _NOTE else ""
+        if self.frozen:
+            note = note or "frozen: space goes on"
+        session = self.session
+        picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
+        height = len(picture)
+        if self.help:
+            draw_text(picture[60:], panels.help_lines())
+        if self.steps:
+            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
+        if self.layers and view.maps:
+            picture = panels.beside(picture, panels.layers(view.maps, height=height))
+        return picture
+
+    def _freeze(self) -> None:
+        self.frozen = not self.frozen
+        if not self.session.source.live:
+            self.session.pipeline.capture.hold(self.frozen)
+
+    def _save(self) -> None:
+        """Save the picture that is shown, and what was read in it."""
+        import cv2
+
+        if self.picture is None or self._view is None:
+            return
+        path, session = self.folder / f"{_stamp()}.png", self.session
+        try:
+            png = cv2.imencode(".png", self.picture)[1].tobytes()
+            record = records.frame(self._view, source=session.source.name, **session.networks)
+            text = to_json(record, indent=1) + "\n"
+            for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
+                with atomic_write(name) as file:
+                    file.write(data)
+        except (OSError, cv2.error) as error:
+            why = getattr(error, "strerror", None) or "no PNG can be made of it"
+            self._tell(f"not saved: {why}")
+            return
+        self._tell(f"saved {path.name}")
+
+    def _record(self) -> None:
+        if self.session.recorder is not None:
+            name = self.session.recorder.path.name
+            self.session.end_recording()
+            self._tell(f"recorded {name}")
+            return
+        path = self.folder / f"{_stamp()}.mp4"
+        try:
+            self.session.record(str(path))
+            self._tell(f"recording {path.name}")
+        except NeocogError as error:
+            self._tell(str(error))
 
 
 def _stamp() -> str:
@@ -225,3 +207,32 @@ def _stamp() -> str:
     return (
         time.strftime("neocog-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{int(1e3 * now) % 1000:03d}"
     )
+
+
+def display_trouble() -> str | None:
+    """Say why no window can be opened, or None if one can.
+
+    OpenCV 5 ends the process where it can open none: the first window is opened in another one.
+    """
+    os.environ.setdefault("QT_LOGGING_RULES", "*=false")  # Qt's remarks about fonts and plugins
+    own = sys.platform in ("win32", "darwin")
+    if not own and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display"
+    if not has_windows():
+        return "this OpenCV has no windows (opencv-python has, opencv-python-headless has not)"
+    try:
+        run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=_LONGEST)
+    except subprocess.TimeoutExpired:
+        return "the display does not answer"
+    return None if run.returncode == 0 else "the display cannot be used"
+
+
+def has_windows() -> bool:
+    """Whether this OpenCV was built with a user interface."""
+    import cv2
+
+    for line in cv2.getBuildInformation().splitlines():
+        name, _, value = line.strip().partition(":")
+        if name == "GUI":
+            return value.strip().upper() != "NONE"
+    return True

@@ -67,6 +67,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.label)
 
+    def __getitem__(self, rows: slice | NDArray[Any]) -> "Answers":
+        """Return some of the answers."""
+        return Answers(*(getattr(self, name)[rows] for name in self.__slots__))
+
     @classmethod
     def none(cls) -> "Answers":
         """Return the answers for no digits."""
@@ -79,15 +83,7 @@ class Answers:
 
 
 class Decision:
-    """A model's decision rule, ready to be applied to the maps of US4.
-
-    Parameters
-    ----------
-    model : Model
-        The model whose rule, labels and reference vectors of US4 decide.
-    xp : module
-        numpy or cupy: where the maps will lie.
-    """
+    """A model's decision rule for maps of US4, which lie where ``xp`` (numpy or cupy) says."""
 
     def __init__(self, model: Model, xp: Any = np) -> None:
         self.rule, self.temperature = model.rule, model.temperature

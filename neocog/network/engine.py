@@ -1,9 +1,8 @@
-"""The engine: digits in, answers out; every layer's maps on request; time per stage.
+"""The CPU engine: digits in, answers out; every layer's maps on request; time per stage.
 
-On the CPU a batch is cut into a share per core; each share runs through all layers on its own
-thread with single-threaded BLAS, so that everything, not only the matrix products, runs on all
-cores and the maps of a few digits stay in the core's cache. Where there is only one share its
-largest products are cut up among the threads.
+A batch is split over the cores; each part runs through all layers on its own thread with
+single-threaded BLAS, so that everything, not only the matrix products, runs on all cores and the
+maps of a few digits stay in the core's cache. Of a single part the largest products are split.
 """
 
 import time
@@ -17,27 +16,16 @@ from neocog.errors import DeviceError, UsageError
 from neocog.network.decision import Answers, Decision
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
 from neocog.network.model import Model
+from neocog.network.parallel import SEQUENTIAL, ParallelMap, one_blas_thread
 from neocog.network.patch import Patch
-from neocog.network.shares import IN_TURN, SHARE, Shares, cores, one_blas_thread
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import check_digits, check_u0, u0_from_digits
 
-__all__ = [
-    "SHARE",
-    "AnyEngine",
-    "Bound",
-    "Engine",
-    "Layers",
-    "Shares",
-    "cores",
-    "one_blas_thread",
-    "open_engine",
-    "pictures",
-]
-
 Array = Any
-#: Digits handed to the CPU engine at a time.
+#: Digits of a pass on the CPU.
 BATCH = 32
+#: Digits that one thread takes through the layers at a time.
+PART = 4
 
 
 class Bound(NamedTuple):
@@ -90,76 +78,8 @@ class AnyEngine(Protocol):
         """Return what each stage does for a batch, by stage, where that is known."""
 
 
-def open_engine(
-    model: Model,
-    *,
-    device: str = "auto",
-    precision: str | None = None,
-    plan: str = "default",
-    threads: int | None = None,
-) -> AnyEngine:
-    """Return the engine of a device.
-
-    Parameters
-    ----------
-    model : Model
-        What to recognise with.
-    device : str
-        ``"cpu"``, ``"cuda"`` (every GPU), ``"cuda:N"`` or ``"auto"``: CUDA where it can be used,
-        else the CPU. Where an NVIDIA driver is there but cannot be used, ``"auto"`` says why on
-        stderr, once.
-    precision : str, optional
-        ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``. The CPU knows fp32 alone, and where
-        ``"auto"`` takes it, that is said on stderr; by default CUDA takes fp16 where the device
-        multiplies matrices of it.
-    plan : str
-        Which versions of the CUDA kernels: see :func:`neocog.cuda.plan.parse_plan`.
-    threads : int, optional
-        Threads of the CPU engine; all cores by default.
-
-    Raises
-    ------
-    DeviceError
-        If the device is not there.
-    UsageError
-        If device, precision or plan are unknown.
-    """
-    from neocog.batch.device import check_names, choose_device, told, told_unused
-
-    check_names(precision, plan)
-    chosen = choose_device(device)
-    if chosen != "cpu":
-        from neocog.cuda.engine import CudaEngine
-
-        try:
-            engine = CudaEngine(model, device=chosen, precision=precision, plan=plan)
-            if device == "auto":
-                engine.check()
-            return engine
-        except DeviceError as error:
-            if device != "auto":
-                raise
-            told(str(error))
-    if device == "auto":
-        told_unused(precision, plan)
-        return Engine(model, threads=threads)
-    if precision not in (None, "fp32"):
-        raise UsageError(f"precision '{precision}' needs --device cuda; the CPU computes in fp32")
-    if plan != "default":
-        raise UsageError(f"plan '{plan}' needs --device cuda; the CPU has no kernels to choose")
-    return Engine(model, threads=threads)
-
-
 class Layers:
-    """UG .. US4 of one model, in order, on NumPy or CuPy arrays.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    xp : module
-        numpy or cupy.
-    """
+    """UG .. US4 of one model, in order, on NumPy or CuPy arrays (``xp``)."""
 
     def __init__(self, model: Model, xp: Any = np) -> None:
         spec = model.spec
@@ -174,29 +94,29 @@ class Layers:
                 size = c.out
         self._layer = dict(self.stages)
 
-    def __call__(self, u0: Array, shares: Shares = IN_TURN) -> Array:
+    def __call__(self, u0: Array, parallel: ParallelMap = SEQUENTIAL) -> Array:
         """Return the responses of US4, (B, 5, 5, K4), to pictures (B, 65, 65)."""
         u = u0
         for name, _ in self.stages:
-            u = self.respond(name, u, shares)
+            u = self.respond(name, u, parallel)
         return u.full()
 
-    def respond(self, name: str, u: Any, shares: Shares = IN_TURN) -> Patch:
-        """Return the responses of one layer, large products cut up into shares."""
+    def respond(self, name: str, u: Any, parallel: ParallelMap = SEQUENTIAL) -> Patch:
+        """Return the responses of one layer; its large products are split by ``parallel``."""
         layer = self._layer[name]
-        out: Patch = layer(u, shares) if isinstance(layer, SLayer) else layer(u)
+        out: Patch = layer(u, parallel) if isinstance(layer, SLayer) else layer(u)
         return out
 
 
 class Engine:
-    """A model, ready to recognise.
+    """A model, ready to recognise on the CPU.
 
     Parameters
     ----------
     model : Model
         What to recognise with.
     device : {"cpu"}
-        Where to run; :func:`open_engine` knows the others.
+        Where to run; :func:`neocog.batch.device.open_engine` knows the others.
     threads : int, optional
         Threads to use; all cores by default.
 
@@ -212,8 +132,8 @@ class Engine:
         if device != "cpu":
             raise DeviceError(f"device {device!r}: this engine runs on 'cpu'; use open_engine")
         self.model, self.device, self.precision, self.batch = model, device, "fp32", BATCH
-        self._shares = Shares(threads)
-        self.threads = self._shares.threads
+        self._parallel = ParallelMap(threads)
+        self.threads = self._parallel.threads
         self._layers = Layers(model)
         self._decision = Decision(model)
 
@@ -230,7 +150,7 @@ class Engine:
         digits : ndarray of uint8, shape (N, 28, 28)
             Ink 255 on paper 0, as in MNIST.
         batch : int, optional
-            Digits handed to the engine at a time, 32 by default.
+            Digits of a pass, 32 by default.
 
         Raises
         ------
@@ -249,17 +169,6 @@ class Engine:
                 for start in range(0, len(digits), batch)
             ]
         return Answers.join(parts) if parts else Answers.none()
-
-    def _respond(self, digits: NDArray[np.uint8]) -> Array:
-        parts = self._shares.cut(digits)
-        within = self._within(parts)
-        return np.concatenate(
-            self._shares.map(lambda part: self._layers(u0_from_digits(part), within), parts)
-        )
-
-    def _within(self, parts: list[Array]) -> Shares:
-        """Return what cuts up the work of one share: all threads, if there is no other."""
-        return self._shares if len(parts) == 1 else IN_TURN
 
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :func:`neocog.network.reference.respond`.
@@ -281,7 +190,7 @@ class Engine:
         out: dict[str, NDArray[np.float32]] = {"U0": u[:, None]}
         with one_blas_thread():
             for name, _ in self._layers.stages:
-                u = self._layers.respond(name, u, self._shares)
+                u = self._layers.respond(name, u, self._parallel)
                 out[name] = u.full().transpose(0, 3, 1, 2)
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
@@ -304,6 +213,21 @@ class Engine:
         """Return nothing: what a core can do at most is not measured."""
         return {}
 
+    def _respond(self, digits: NDArray[np.uint8]) -> Array:
+        parts, within = self._split(digits)
+        return np.concatenate(
+            self._parallel(lambda part: self._layers(u0_from_digits(part), within), parts)
+        )
+
+    def _split(self, digits: NDArray[np.uint8]) -> tuple[list[Array], ParallelMap]:
+        """Split a batch into parts of at most PART digits, as many for each thread if possible.
+
+        The second value splits the products within a part: all threads where there is one part.
+        """
+        count = -(-len(digits) // PART)
+        count = min(len(digits), -(-count // self.threads) * self.threads)
+        return np.array_split(digits, count), self._parallel if count == 1 else SEQUENTIAL
+
     def _timed_pass(self, digits: NDArray[np.uint8], times: dict[str, list[float]]) -> None:
         def note(name: str, start: float) -> float:
             now = time.perf_counter()
@@ -313,12 +237,12 @@ class Engine:
         begin = time.perf_counter()
         self._decision(self._respond(digits))
         now = note("total", begin)
-        parts: list[Array] = self._shares.map(u0_from_digits, self._shares.cut(digits))
+        parts, within = self._split(digits)
+        parts = self._parallel(u0_from_digits, parts)
         now = note("U0", now)
-        within = self._within(parts)
         for name, _ in self._layers.stages:
-            respond = partial(self._layers.respond, name, shares=within)
-            parts = self._shares.map(respond, parts)
+            respond = partial(self._layers.respond, name, parallel=within)
+            parts = self._parallel(respond, parts)
             now = note(name, now)
         us4 = np.concatenate([part.full() for part in parts])
         self._decision(us4)

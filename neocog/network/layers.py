@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.patch import Patch, Span, extent
+from neocog.network.patch import Patch, Span, Windows, extent
 from neocog.network.s_layer import SLayer, s_constants
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi
-from neocog.network.windows import Windows
 
 __all__ = ["CLayer", "ContrastLayer", "Patch", "SLayer", "banded", "s_constants"]
 

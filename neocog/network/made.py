@@ -1,4 +1,4 @@
-"""Made digits, to try and time a network with where no real ones are at hand."""
+"""Synthetic digits, to test and time a network where no real ones are at hand."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -40,6 +40,11 @@ _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
 _NEW_CARD = "write its card anew, or take the model as it was learned"
+_WANTED = "wanted a safetensors file written by 'neocog train'"
+
+
+class _Refused(Exception):
+    """What is wrong with a model's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,47 +212,51 @@ def from_bytes(data: bytes, *, source: str) -> Model:
     ModelError
         As :func:`load_model`.
     """
-    header, tensors = _parse(data, source)
     try:
-        spec = preset(header["preset"])
-        s = tuple(
-            SWeights(
-                reference=_tensor(tensors, f"US{i + 1}.reference", source, most=_LARGEST),
-                c=_tensor(tensors, f"US{i + 1}.c", source),
-                threshold=float(header["thresholds"][i]),
-                q=float(header["q"][i]),
-            )
-            for i in range(4)
-        )
-        blurs = tuple(_tensor(tensors, f"UC{i}.blur", source) for i in (1, 2, 3))
-        model = Model(
-            name=printable(str(header["name"]))[:_LONGEST_NAME],
-            spec=spec,
-            s=cast("tuple[SWeights, SWeights, SWeights, SWeights]", s),
-            blurs=cast("Any", blurs),
-            labels=tensors["US4.labels"].astype(np.int64),
-            psi=header["psi"],
-            rule=header["rule"],
-            gains=_tensor(tensors, "UC4.gains", source) if "UC4.gains" in tensors else None,
-            temperature=float(header["temperature"]),
-            card=header["card"],
-            version=_version(data, header),
-        )
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
-        raise ModelError(f"model {source}: a part is missing or wrong ({error})") from None
-    _check(model, source)
-    _check_card(model.card, source)
+        header, tensors = _parse(data)
+        try:
+            model = _build(header, tensors, _version(data, header))
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError, UsageError) as error:
+            raise _Refused(f"a part is missing or wrong ({error})") from None
+        _check(model)
+        _check_card(model.card)
+    except _Refused as wrong:
+        raise ModelError(f"model {source}: {wrong}") from None
     return model
 
 
-def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
+def _build(header: dict[str, Any], tensors: Mapping[str, NDArray[Any]], version: str) -> Model:
+    s = tuple(
+        SWeights(
+            reference=_tensor(tensors, f"US{i + 1}.reference", most=_LARGEST),
+            c=_tensor(tensors, f"US{i + 1}.c"),
+            threshold=float(header["thresholds"][i]),
+            q=float(header["q"][i]),
+        )
+        for i in range(4)
+    )
+    return Model(
+        name=printable(str(header["name"]))[:_LONGEST_NAME],
+        spec=preset(header["preset"]),
+        s=cast("Any", s),
+        blurs=cast("Any", tuple(_tensor(tensors, f"UC{i}.blur") for i in (1, 2, 3))),
+        labels=tensors["US4.labels"].astype(np.int64),
+        psi=header["psi"],
+        rule=header["rule"],
+        gains=_tensor(tensors, "UC4.gains") if "UC4.gains" in tensors else None,
+        temperature=float(header["temperature"]),
+        card=header["card"],
+        version=version,
+    )
+
+
+def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    wanted = "wanted a safetensors file written by 'neocog train'"
     # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
     if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
-        raise ModelError(f"model {source}: a pickle or archive, never loaded; {wanted}")
+        raise _Refused(f"a pickle or archive, never loaded; {_WANTED}")
     try:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
@@ -259,11 +268,11 @@ def _parse(data: bytes, source: str) -> tuple[dict[str, Any], Mapping[str, NDArr
             raise ValueError(f"a card of more than {MAX_DEPTH} tables within one another")
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise ModelError(f"model {source}: cut short or not a model ({reason}); {wanted}") from None
+        raise _Refused(f"cut short or not a model ({reason}); {_WANTED}") from None
     except (KeyError, AttributeError):
-        raise ModelError(f"model {source}: safetensors, but no neocog model; {wanted}") from None
+        raise _Refused(f"safetensors, but no neocog model; {_WANTED}") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise ModelError(f"model {source}: not of format {_FORMAT!r}; {wanted}")
+        raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
     return header, tensors
 
 
@@ -276,15 +285,8 @@ def _finite(text: str) -> float:
 
 def _depth(value: Any) -> int:
     """How many lists and tables of a JSON value lie within one another."""
-    depth, level = 0, [value]
-    while level := [
-        own
-        for one in level
-        if isinstance(one, dict | list)
-        for own in (one.values() if isinstance(one, dict) else one)
-    ]:
-        depth += 1
-    return depth
+    within = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, within), default=0) if isinstance(value, dict | list) else 0
 
 
 def _version(data: bytes, header: dict[str, Any]) -> str:
@@ -302,88 +304,85 @@ def _version(data: bytes, header: dict[str, Any]) -> str:
 
 
 def _tensor(
-    tensors: Mapping[str, NDArray[Any]], name: str, source: str, *, most: float = MAX_WEIGHT
+    tensors: Mapping[str, NDArray[Any]], name: str, *, most: float = MAX_WEIGHT
 ) -> NDArray[np.float32]:
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
-        raise ModelError(f"model {source}: {name} is {raw.dtype}; wanted float16 or float32")
+        raise _Refused(f"{name} is {raw.dtype}; wanted float16 or float32")
     tensor = raw.astype(np.float32)
     if not np.isfinite(tensor).all():
-        raise ModelError(f"model {source}: {name} holds values that are not finite")
+        raise _Refused(f"{name} holds values that are not finite")
     if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
-        raise ModelError(f"model {source}: {name} reaches {peak:.3g}; wanted at most {most:g}")
+        raise _Refused(f"{name} reaches {peak:.3g}; wanted at most {most:g}")
     return tensor
 
 
-def _check(model: Model, source: str) -> None:
-    """Hold the tensors against the architecture."""
+def _check(model: Model) -> None:
+    """Compare the tensors with the architecture."""
     spec = model.spec
     before = 2
     for i, (layer, s) in enumerate(zip(model.s, spec.s, strict=True), start=1):
         planes = layer.reference.shape[0] if layer.reference.ndim else 0
         if i == 1:
             planes = spec.orientations
-        _shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}", source)
-        _shape(layer.c, (s.kernel, s.kernel), f"US{i}.c", source)
+        _shape(layer.reference, (max(planes, 1), before, s.kernel, s.kernel), f"US{i}")
+        _shape(layer.c, (s.kernel, s.kernel), f"US{i}.c")
         if layer.reference.min() < 0 or layer.c.min() < 0:
-            raise ModelError(f"model {source}: US{i} has negative weights; X and c must not be")
+            raise _Refused(f"US{i} has negative weights; X and c must not be")
         if not 1e-6 <= layer.threshold < 1 or not 0 < layer.q <= 1e6:
-            raise ModelError(f"model {source}: US{i} has threshold {layer.threshold}, q {layer.q}")
+            raise _Refused(f"US{i} has threshold {layer.threshold}, q {layer.q}")
         before = planes
     for i, (blur, c) in enumerate(zip(model.blurs, spec.c, strict=True), start=1):
-        _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur", source)
-    _shape(model.labels, (model.planes[2],), "US4.labels", source)
+        _shape(blur, (c.kernel - 1, c.kernel - 1), f"UC{i}.blur")
+    _shape(model.labels, (model.planes[2],), "US4.labels")
     if model.labels.min() < 0 or model.labels.max() > REJECT:
-        raise ModelError(f"model {source}: labels reach beyond 0..9 and {REJECT}, no digit")
+        raise _Refused(f"labels reach beyond 0..9 and {REJECT}, no digit")
     if model.psi not in get_args(Psi) or model.rule not in get_args(Rule):
-        raise ModelError(f"model {source}: unknown psi {model.psi!r} or rule {model.rule!r}")
+        raise _Refused(f"unknown psi {model.psi!r} or rule {model.rule!r}")
     if (model.gains is not None) != (model.rule == "linear"):
-        raise ModelError(f"model {source}: gains belong to the rule 'linear', not {model.rule!r}")
+        raise _Refused(f"gains belong to the rule 'linear', not {model.rule!r}")
     if model.gains is not None:
-        _shape(model.gains, (model.planes[2],), "UC4.gains", source)
+        _shape(model.gains, (model.planes[2],), "UC4.gains")
     if not 1e-6 <= model.temperature <= 1e6:
-        raise ModelError(f"model {source}: temperature {model.temperature}; wanted above 0")
+        raise _Refused(f"temperature {model.temperature}; wanted above 0")
 
 
-def _check_card(card: Any, source: str) -> None:
+def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
+    if array.shape != wanted:
+        raise _Refused(f"{name} has shape {array.shape}; wanted {wanted}")
+
+
+def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
     if not isinstance(card, dict):
-        raise ModelError(f"model {source}: the card is no table of names and values; {_NEW_CARD}")
+        raise _Refused(f"the card is no table of names and values; {_NEW_CARD}")
     reading, rejection, learned = (
-        _table(card.get(name, {}), name, source) for name in ("reading", "rejection", "finetuning")
+        _table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
     )
-    for name in reading:
-        most = 1.0 if name == "min_p" else _LARGEST
-        _number(reading, name, (0.0, most), f"the card's reading: {name}", source)
+    for name, value in reading.items():
+        _number(value, (0.0, 1.0 if name == "min_p" else _LARGEST), f"the card's reading: {name}")
     rows = rejection.get("table", [])
     if not isinstance(rows, list):
-        raise ModelError(f"model {source}: the card's rejection table has no rows; {_NEW_CARD}")
+        raise _Refused(f"the card's rejection table has no rows; {_NEW_CARD}")
     for row in rows:
-        row = _table(row, "rejection table's row", source)
         for name in ("p", "error"):
-            _number(row, name, (0.0, 1.0), f"the card's rejection table: {name}", source)
+            value = _table(row, "rejection table's row").get(name)
+            _number(value, (0.0, 1.0), f"the card's rejection table: {name}")
     for name in {"marks", "lean"} & set(learned):
-        _number(learned, name, (-_LARGEST, _LARGEST), f"the card's finetuning: {name}", source)
+        _number(learned[name], (-_LARGEST, _LARGEST), f"the card's finetuning: {name}")
 
 
-def _table(value: Any, name: str, source: str) -> dict[str, Any]:
+def _table(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ModelError(
-            f"model {source}: the card's {name} is {_cut(value)}; wanted names and values; "
-            f"{_NEW_CARD}"
-        )
+        raise _Refused(f"the card's {name} is {_cut(value)}; wanted names and values; {_NEW_CARD}")
     return value
 
 
-def _number(
-    values: dict[str, Any], name: str, ends: tuple[float, float], what: str, source: str
-) -> None:
-    value = values.get(name)
+def _number(value: Any, ends: tuple[float, float], what: str) -> None:
     known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not ends[0] <= cast("float", value) <= ends[1]:
-        raise ModelError(
-            f"model {source}: {what} {_cut(value)}; wanted a number, {ends[0]:g} to {ends[1]:g}; "
-            f"{_NEW_CARD}"
+    if not known or not ends[0] <= value <= ends[1]:
+        raise _Refused(
+            f"{what} {_cut(value)}; wanted a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}"
         )
 
 
@@ -391,8 +390,3 @@ def _cut(value: Any) -> str:
     """A value of a card, short enough for a message."""
     words = repr(value)
     return words if len(words) < 60 else f"{words[:57]}..."
-
-
-def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str, source: str) -> None:
-    if array.shape != wanted:
-        raise ModelError(f"model {source}: {name} has shape {array.shape}; wanted {wanted}")

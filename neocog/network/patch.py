@@ -1,4 +1,4 @@
-"""A layer's maps as they travel: the rectangle outside which the layer is silent."""
+"""A layer's maps inside the rectangle outside which it is silent, and what cells see of them."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,14 +36,8 @@ class Span(NamedTuple):
 class Patch:
     """A layer's maps inside a rectangle; the layer is silent outside it.
 
-    Attributes
-    ----------
-    values : array, shape (B, h, w, K)
-        Responses inside, none below 0.
-    rows, columns : Span
-        Where the rectangle lies.
-    size : int
-        Rows and columns of the layer.
+    ``values`` (B, h, w, K) are the responses inside, none below 0; ``rows`` and ``columns`` tell
+    where the rectangle lies, ``size`` how many rows (and columns) the layer has.
     """
 
     values: Array
@@ -115,3 +109,37 @@ def extent(heard: NDArray[np.bool_]) -> Span:
     """Return the span from the first to the last place that is heard; (0, 1) if none is."""
     places = np.flatnonzero(heard)
     return Span(int(places[0]), int(places[-1]) + 1) if len(places) else Span(0, 1)
+
+
+class Reach(NamedTuple):
+    """Cells of an S-layer that see anything of a patch, along one axis.
+
+    ``out`` are the cells, ``before`` and ``behind`` the silent cells that their windows see on
+    either side of the patch.
+    """
+
+    out: Span
+    before: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of one layer: kernel and padding in places, size of the layer before."""
+
+    kernel: int
+    padding: int
+    size: int
+
+    @property
+    def out(self) -> int:
+        """Rows and columns of cells."""
+        return self.size + 2 * self.padding - self.kernel + 1
+
+    def reach(self, seen: Span) -> Reach:
+        """Return the cells that see any of the rows (or columns) ``seen``."""
+        first = max(0, seen.start + self.padding - self.kernel + 1)
+        last = min(self.out, seen.stop + self.padding)
+        before = seen.start + self.padding - first
+        behind = last + self.kernel - 1 - self.padding - seen.stop
+        return Reach(Span(first, last), before, behind)

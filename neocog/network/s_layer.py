@@ -20,12 +20,11 @@ import numpy as np
 
 from neocog.network.arrays import array_module
 from neocog.network.model import SWeights
-from neocog.network.patch import Patch
+from neocog.network.parallel import SEQUENTIAL, ParallelMap
+from neocog.network.patch import Patch, Reach, Windows
 from neocog.network.s_places import PrunedCells
 from neocog.network.s_spectrum import SpectralCells
-from neocog.network.shares import IN_TURN, Shares
 from neocog.network.spec import SSpec
-from neocog.network.windows import Reach, Windows
 
 Array = Any  # a NumPy or CuPy array
 
@@ -42,7 +41,7 @@ class SLayer:
         self.out = windows.out
         a, theta, silence = s_constants(weights, xp)
         c = xp.asarray(weights.c)
-        self._cells: Callable[[Patch, Shares], Patch]
+        self._cells: Callable[[Patch, ParallelMap], Patch]
         if xp is np and SpectralCells.suits(windows, *a.shape[:2]):
             self._cells = SpectralCells(windows, a, c, theta, silence)
         elif xp is np and PrunedCells.suits(windows, a.shape[1]):
@@ -50,9 +49,9 @@ class SLayer:
         else:
             self._cells = _AllCells(windows, a, c, theta, silence)
 
-    def __call__(self, u: Patch, shares: Shares = IN_TURN) -> Patch:
-        """Respond to the layer before; large products are cut up into shares."""
-        return self._cells(u, shares)
+    def __call__(self, u: Patch, parallel: ParallelMap = SEQUENTIAL) -> Patch:
+        """Respond to the layer before; ``parallel`` splits large products."""
+        return self._cells(u, parallel)
 
 
 class _AllCells:
@@ -66,7 +65,7 @@ class _AllCells:
         self._few = windows.out <= windows.kernel  # cells: their weights are read once for all
         self._xp = array_module(a)
 
-    def __call__(self, u: Patch, _shares: Shares) -> Patch:
+    def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         if self._few:
             return self._respond(u)
         return Patch.join([self._respond(part) for part in u.apart()])

@@ -14,12 +14,11 @@ changes nothing.
 from itertools import pairwise
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 
-from neocog.network.patch import Patch, Span, extent
-from neocog.network.shares import Shares
-from neocog.network.windows import Windows
+from neocog.network.parallel import ParallelMap
+from neocog.network.patch import Patch, Reach, Span, Windows, extent
 
 Floats = NDArray[np.float32]
 Places = tuple[NDArray[np.intp], ...]  # digit, row, column of each place
@@ -35,16 +34,8 @@ _SLACK = np.float32(1 - 1e-4)
 class PrunedCells:
     """S-cells of one layer, NumPy only.
 
-    Parameters
-    ----------
-    windows : Windows
-        What each cell sees.
-    a, c : ndarray
-        a' (K, K', kernel, kernel) and the inhibitory weights (kernel, kernel), float32.
-    theta : float
-        theta'.
-    silence : (K,) ndarray of float32
-        s, as in :func:`neocog.network.s_layer.s_constants`.
+    a' is (K, K', kernel, kernel), the inhibitory weights c (kernel, kernel); theta' and s (K,) are
+    those of :func:`neocog.network.s_layer.s_constants`.
     """
 
     def __init__(
@@ -60,15 +51,25 @@ class PrunedCells:
         """Whether a bound for each window costs less than what it saves; K' planes before."""
         return before >= _PLANES and windows.out > windows.kernel
 
-    def __call__(self, u: Patch, shares: Shares) -> Patch:
-        """Respond to the layer before."""
-        rows, columns, seen = self._windows.surroundings(u)
+    def __call__(self, u: Patch, parallel: ParallelMap) -> Patch:
+        """Respond to the layer before; ``parallel`` splits large products."""
+        rows, columns = self._windows.reach(u.rows), self._windows.reach(u.columns)
+        seen = self._surroundings(u, rows, columns)
         places, v = self._candidates(seen)
-        responses = self._excitation(seen, places, shares)
+        responses = self._excitation(seen, places, parallel)
         responses -= (self._theta * v)[:, None]
         np.maximum(responses, np.zeros_like(self._silence), out=responses)
         responses /= v[:, None] + self._silence
-        return self._laid_out(responses, places, (len(u.values), rows, columns))
+        return self._laid_out(responses, places, (len(u.values), rows.out, columns.out))
+
+    def _surroundings(self, u: Patch, rows: Reach, columns: Reach) -> Floats:
+        """Return all that the cells that see a patch see of it."""
+        n, h, w, planes = u.values.shape
+        more = self._windows.kernel - 1
+        shape = (n, rows.out.length + more, columns.out.length + more, planes)
+        seen = np.zeros(shape, dtype=np.float32)
+        seen[:, rows.before : rows.before + h, columns.before : columns.before + w] = u.values
+        return seen
 
     def _candidates(self, seen: Floats) -> tuple[Places, Floats]:
         """Return the places where a cell may respond, and v there."""
@@ -84,9 +85,9 @@ class PrunedCells:
         may = bound.max(axis=0) > self._theta * _SLACK * v
         return np.unravel_index(heard[may], windows.shape[:3]), v[may]
 
-    def _excitation(self, seen: Floats, places: Places, shares: Shares) -> Floats:
+    def _excitation(self, seen: Floats, places: Places, parallel: ParallelMap) -> Floats:
         """Return sum a' u at the places, (places, K)."""
-        windows = self._windows.of(seen)
+        windows = self._views(seen)
         out = np.empty((len(places[0]), len(self._silence)), dtype=np.float32)
 
         def multiply(part: slice) -> None:
@@ -95,14 +96,23 @@ class PrunedCells:
             np.matmul(lines, self._taps, out=out[part])
 
         ends = np.searchsorted(places[0], np.arange(len(seen) + 1))
-        shares.map(multiply, [part for span in pairwise(ends) for part in self._cut(span, shares)])
+        spans = [self._split(span, parallel.threads) for span in pairwise(ends)]
+        parallel(multiply, [part for parts in spans for part in parts])
         return out
 
-    def _cut(self, span: tuple[int, int], shares: Shares) -> list[slice]:
-        """Return the places of one digit in a part for each thread, if there are so many."""
+    def _views(self, seen: Floats) -> Floats:
+        """Return a view (B, h', w', kernel, kernel K') of what each cell sees of (B, h, w, K')."""
+        n, h, w, planes = seen.shape
+        k = self._windows.kernel
+        b, y, x, _ = seen.strides
+        shape, strides = (n, h - k + 1, w - k + 1, k, k * planes), (b, y, x, y, seen.itemsize)
+        return as_strided(seen, shape, strides, writeable=False)
+
+    def _split(self, span: tuple[int, int], threads: int) -> list[slice]:
+        """Split the places of one digit into a part for each thread, if there are so many."""
         first, last = span
         count = (last - first) * self._taps.size // _LEAST
-        ends = np.linspace(first, last, max(1, min(count, shares.threads)) + 1).astype(int)
+        ends = np.linspace(first, last, max(1, min(count, threads)) + 1).astype(int)
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def _laid_out(
@@ -112,8 +122,7 @@ class PrunedCells:
         digits, rows, columns = reached
         heard = responses.any(axis=1)
         digit, row, column = (index[heard] for index in places)
-        high = extent(np.bincount(row) > 0)
-        wide = extent(np.bincount(column) > 0)
+        high, wide = extent(np.bincount(row) > 0), extent(np.bincount(column) > 0)
         shape = (digits, high.length, wide.length, responses.shape[1])
         values = np.zeros(shape, dtype=np.float32)
         values[digit, row - high.start, column - wide.start] = responses[heard]

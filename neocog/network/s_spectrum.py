@@ -15,9 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from neocog.network.patch import Patch, Span
-from neocog.network.shares import Shares
-from neocog.network.windows import Windows
+from neocog.network.parallel import ParallelMap
+from neocog.network.patch import Patch, Span, Windows
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -53,7 +52,7 @@ class SpectralCells:
         few = 2 * windows.out <= windows.kernel + 1
         return few and side * side * 2 * planes * before * 4 <= _MOST_BYTES
 
-    def __call__(self, u: Patch, _shares: Shares) -> Patch:
+    def __call__(self, u: Patch, _parallel: ParallelMap) -> Patch:
         """Respond to the layer before, on one thread: waking another would take as long."""
         n, side = len(u.values), self._windows.out
         d = self._excitation(u)

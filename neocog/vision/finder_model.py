@@ -1,4 +1,4 @@
-"""The finder's file and the engines that run it: OpenCV's dnn, or a GPU's kernels.
+"""The finder's file, and its network in OpenCV's dnn.
 
 The file is safetensors; its metadata hold the network as a list of operations (JSON), which is
 written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
@@ -6,6 +6,7 @@ written as ONNX in memory. Only the operations of `OPERATIONS` are accepted.
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -121,7 +122,11 @@ def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
 
 
 class OpenCV:
-    """The network in OpenCV's dnn; its threads are OpenCV's."""
+    """The network in OpenCV's dnn; its threads are OpenCV's.
+
+    onnxruntime takes half of the time, but its releases write to a service of their maker when
+    they are imported (1.31: ``OneDsTelemetry``), which a reader of people's papers must not.
+    """
 
     def __init__(self, model: FinderModel) -> None:
         import cv2
@@ -136,52 +141,37 @@ class OpenCV:
             return np.array(self._net.forward()[0], np.float32)
 
 
-def open_finder(model: FinderModel, *, device: str = "cpu") -> Network:
-    """Open the engine of a device.
-
-    onnxruntime takes half of OpenCV's time, but its releases write to a service of their maker when
-    they are imported (1.31: ``OneDsTelemetry``), which a reader of people's papers must not.
-
-    Parameters
-    ----------
-    model : FinderModel
-    device : str
-        ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, where the whole of `neocog.vision.finder.find`
-        runs on the GPU.
-
-    Raises
-    ------
-    DeviceError, ModelError
-        If there is no such device, or it cannot run this network.
-    """
-    if device != "cpu":
-        from neocog.cuda.finder import CudaFinder
-
-        return CudaFinder(model.nodes, model.tensors, device=device)
-    return OpenCV(model)
-
-
 class LazyFinder:
     """A finder whose network is opened when it is first asked; it may go to another process.
 
     Parameters
     ----------
     model : FinderModel
+    opened_by : callable, optional
+        What opens the network; OpenCV's by default.
     device : str
-        As in `open_finder`.
+        Where that is: ``"cpu"``, or ``"cuda:N"``.
     """
 
-    def __init__(self, model: FinderModel, *, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        model: FinderModel,
+        *,
+        opened_by: Callable[[FinderModel], Network] = OpenCV,
+        device: str = "cpu",
+    ) -> None:
         self.model, self.device = model, device
+        self._opened_by = opened_by
         self._network: Network | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(LazyFinder, device=self.device), (self.model,)
+        again = partial(LazyFinder, opened_by=self._opened_by, device=self.device)
+        return again, (self.model,)
 
     def opened(self) -> Network:
         """The network; on the CPU it takes as many threads as OpenCV may."""
         if self._network is None:
-            self._network = open_finder(self.model, device=self.device)
+            self._network = self._opened_by(self.model)
         return self._network
 
     def __call__(self, x: Maps) -> Maps:

@@ -18,6 +18,7 @@ STROKE = 2.3
 
 _FINE = 4  # working pixels per pixel of the result while strokes are widened or thinned
 _THIN, _THICK = 1.7, 3.4  # strokes between these are left as they are
+_ENLARGED = 64  # pixels that coarse pictures are enlarged to
 _HALF = 0.499  # symmetric digits of even size fall on one side whatever their last bit
 
 Ink = NDArray[np.float32]
@@ -121,3 +122,40 @@ def _centre(patch: Ink) -> NDArray[np.uint8]:
     left = min(max(math.floor(SIDE / 2 - column + _HALF), 0), SIDE - width)
     field[top : top + height, left : left + width] = (patch * 255).round().astype(np.uint8)
     return field
+
+
+def isolated_digit(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Bring a picture of one digit to MNIST's form.
+
+    A picture whose border is brighter than its middle tone is taken for dark ink on paper and
+    turned round; a 28x28 picture is taken to be in MNIST's form otherwise.
+
+    Parameters
+    ----------
+    grey : (H, W) ndarray of uint8
+
+    Returns
+    -------
+    (28, 28) ndarray of uint8
+        Ink 255 on 0.
+    """
+    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
+    low, high = float(grey.min()), float(grey.max())
+    ink: NDArray[np.uint8] = 255 - grey if float(np.median(border)) > (low + high) / 2.0 else grey
+    if ink.shape == (SIDE, SIDE):
+        return ink
+    if high <= low:
+        return np.zeros((SIDE, SIDE), np.uint8)
+    stretched = (ink.astype(np.float32) - float(ink.min())) / (high - low)
+    return normalise(enlarged(stretched))
+
+
+def enlarged(ink: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Enlarge a coarse picture by cubic interpolation, which keeps its strokes apart."""
+    import cv2
+
+    factor = _ENLARGED // max(ink.shape)
+    if factor < 2:
+        return ink
+    fine = cv2.resize(np.pad(ink, 1), None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    return np.clip(fine, 0.0, 1.0).astype(np.float32)

@@ -1,12 +1,9 @@
 """The page with what was read drawn over it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
-
-from neocog.files import atomic_write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,18 +63,3 @@ def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float
         font = ImageFont.load_default(size)
         draw.text((x, max(y - 1.25 * size, 0.0)), digit.char, fill=colour, font=font)
     return image
-
-
-def save_overlay(
-    path: str | Path, picture: NDArray[Any], digits: Sequence[Digit], *, scale: float = 1.0
-) -> None:
-    """Write :func:`draw_overlay` as a PNG file; half a file is never left behind.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written to.
-    """
-    image = draw_overlay(picture, digits, scale=scale)
-    with atomic_write(path) as stream:
-        image.save(stream, format="PNG")

@@ -379,9 +379,12 @@ class Search:
         return chain
 
     def _counted(self, line: list[Hypothesis], count: int) -> list[Hypothesis]:
-        """The best chain of so many digits, if no more of it are in doubt."""
+        """The best chain of so many digits, if it leaves no digit out and no more are in doubt."""
         other = self._best(self._candidates(line), count)
-        return other if other and _doubts(other) <= _doubts(line) else line
+        if not other or _doubts(other) > _doubts(line):
+            return line
+        digits = [mark for mark in line if mark.is_digit]
+        return other if self._clash(digits, other).any(axis=1).all() else line
 
 
 def _of(found: Finding) -> list[Hypothesis]:

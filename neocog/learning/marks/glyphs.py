@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from neocog.learning.marks.source import FIELD, Ink, Random, Source, by_hand
+from neocog.learning.marks.source import FIELD, Ink, Random, Source, blank, by_hand, inked
 
 #: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q.
 LETTERS = "ACEFGHJKLMNPRTUVWXYacdefhjkmnprtuvwxy"
@@ -18,12 +18,12 @@ STROKES = ("SIMPLEX", "PLAIN", "DUPLEX", "COMPLEX", "COMPLEX_SMALL", "SCRIPT_SIM
 
 def from_strokes(char: str, face: int, pen: int) -> Ink:
     """Draw a character of one of cv2's fonts."""
-    field = np.zeros((FIELD, FIELD), np.uint8)
+    field = blank()
     (wide, high), _ = cv2.getTextSize(char, face, 1.0, 1)
     size = 55 / max(wide, high, 1)
     start = (int((FIELD - size * wide) / 2), int((FIELD + size * high) / 2))
     cv2.putText(field, char, start, face, size, 255, pen, cv2.LINE_AA)
-    return field.astype(np.float32) / 255
+    return inked(field)
 
 
 def from_outline(char: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> Ink:

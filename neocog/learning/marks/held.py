@@ -18,7 +18,7 @@ from PIL import ImageFont
 
 from neocog.learning.marks.glyphs import LETTERS, SIGNS, from_outline, from_strokes
 from neocog.learning.marks.remains import side_by_side
-from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines, turned
+from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines
 
 STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")
 #: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
@@ -53,12 +53,12 @@ def _character(rng: Random, characters: str) -> Ink:
 
 
 def letter(rng: Random, source: Source) -> Ink:
-    """A letter in a font that is held back."""
+    """A letter in a font that is held out."""
     return _character(rng, LETTERS)
 
 
 def sign(rng: Random, source: Source) -> Ink:
-    """A sign in a font that is held back."""
+    """A sign in a font that is held out."""
     return _character(rng, SIGNS)
 
 
@@ -94,7 +94,7 @@ def star(rng: Random, source: Source) -> Ink:
     else:
         angle, radius = np.arange(points + 1) * 4 * np.pi / points, np.full(points + 1, 0.5)
     line = 0.5 + radius[:, None] * np.stack([np.sin(angle), -np.cos(angle)], axis=1)
-    return draw_lines(rng, [turned(line, rng.uniform(-0.3, 0.3))], int(rng.integers(2, 7)))
+    return draw_lines(rng, [line], rng.uniform(-0.3, 0.3), (2, 7))
 
 
 def hatch(rng: Random, source: Source) -> Ink:
@@ -102,8 +102,7 @@ def hatch(rng: Random, source: Source) -> Ink:
     across, down = (int(v) for v in rng.integers(2, 5, 2))
     lines = [np.array([[x, 0.0], [x, 1.0]]) for x in np.linspace(0.15, 0.85, across)]
     lines += [np.array([[0.0, y], [1.0, y]]) for y in np.linspace(0.15, 0.85, down)]
-    angle = rng.uniform(-0.6, 0.6)
-    return draw_lines(rng, [turned(line, angle) for line in lines], int(rng.integers(2, 6)))
+    return draw_lines(rng, lines, rng.uniform(-0.6, 0.6), (2, 6))
 
 
 def knot(rng: Random, source: Source) -> Ink:
@@ -112,7 +111,7 @@ def knot(rng: Random, source: Source) -> Ink:
     across, down = ((2, 3), (3, 4), (3, 2), (1, 4), (4, 3))[rng.integers(5)]
     x = 0.5 + 0.5 * np.sin(across * t + rng.uniform(0.3, 1.2))
     line = np.stack([x, 0.5 + 0.5 * np.sin(down * t)], axis=1)
-    return draw_lines(rng, [line], int(rng.integers(2, 6)))
+    return draw_lines(rng, [line], pens=(2, 6))
 
 
 def cloud(rng: Random, source: Source) -> Ink:
@@ -121,7 +120,7 @@ def cloud(rng: Random, source: Source) -> Ink:
     t = np.linspace(0, 2 * np.pi, 120)
     radius = 0.34 + rng.uniform(0.08, 0.16) * np.abs(np.sin(bows * t / 2))
     way = np.stack([np.cos(t), rng.uniform(0.6, 1) * np.sin(t)], axis=1)
-    return draw_lines(rng, [0.5 + radius[:, None] * way], int(rng.integers(2, 7)))
+    return draw_lines(rng, [0.5 + radius[:, None] * way], pens=(2, 7))
 
 
 def comb(rng: Random, source: Source) -> Ink:
@@ -131,7 +130,7 @@ def comb(rng: Random, source: Source) -> Ink:
     if rng.random() < 0.5:
         lines.append(np.array([[0.0, 0.5], [1.0, 0.5]]))
     angle = float(rng.choice([0, np.pi / 2]) + rng.uniform(-0.3, 0.3))
-    return draw_lines(rng, [turned(line, angle) for line in lines], int(rng.integers(3, 7)))
+    return draw_lines(rng, lines, angle, (3, 7))
 
 
 def spiral(rng: Random, source: Source) -> Ink:
@@ -139,7 +138,7 @@ def spiral(rng: Random, source: Source) -> Ink:
     t = np.linspace(0.1, 1, 80)
     angle = rng.uniform(0, 2 * np.pi) + rng.choice([-1, 1]) * 2 * np.pi * rng.uniform(2, 3.5) * t
     line = 0.5 + 0.5 * t[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return draw_lines(rng, [line], int(rng.integers(2, 6)))
+    return draw_lines(rng, [line], pens=(2, 6))
 
 
 def patches(rng: Random, source: Source) -> Ink:
@@ -149,7 +148,7 @@ def patches(rng: Random, source: Source) -> Ink:
     return np.asarray(cv2.resize(field, (FIELD, FIELD), interpolation=cv2.INTER_NEAREST))
 
 
-#: Kinds that are held back (of letters and signs, fonts), with their shares.
+#: Kinds that are held out (of letters and signs, fonts), with their shares.
 HELD: dict[Draw, float] = {
     letter: 6, sign: 3, greek: 2, symbol: 2, triple: 1.5,
     comb: 0.7, hatch: 0.7, star: 0.7, spiral: 0.7, knot: 0.7, cloud: 0.7, patches: 0.7,

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from neocog.learning.marks.source import Ink, Random, Source
+from neocog.learning.marks.source import Ink, Random, Source, inked
 from neocog.vision.normalise import SIDE
 
 #: Halves of digits that are no other digit: label, and True for the upper half.
@@ -19,8 +19,7 @@ def side_by_side(rng: Random, source: Source, count: int) -> Ink:
     """Digits that touch or overlap a little."""
     out = np.zeros((SIDE + 8, 4), np.float32)
     for _ in range(count):
-        digit = source.digit(rng)
-        digit = _columns(digit)
+        digit = _columns(source.digit(rng))
         if not digit.shape[1]:
             continue
         digit = np.roll(np.pad(digit, ((4, 4), (0, 0))), rng.integers(-3, 4), axis=0)
@@ -77,4 +76,4 @@ def struck(rng: Random, source: Source) -> Ink:
     for start, end in ends:
         a, b = (np.array(point) + rng.integers(-5, 6, 2) for point in (start, end))
         cv2.line(field, a.tolist(), b.tolist(), 255, pen, cv2.LINE_AA)
-    return field.astype(np.float32) / 255
+    return inked(field)

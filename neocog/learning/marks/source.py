@@ -1,7 +1,6 @@
 """What marks are drawn from, and how a drawing is varied as a hand varies it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,30 +19,19 @@ FIELD = 96  # side of the field that marks are drawn in
 AS_WRITTEN = 0.4  # share of what is learned whose strokes keep their width
 
 
-@dataclass(frozen=True)
 class Source:
-    """Digits to break or to join.
+    """Digits (N, 28, 28) uint8 to break or to join, and what they are."""
 
-    Parameters
-    ----------
-    digits : ndarray of uint8, shape (N, 28, 28)
-    labels : ndarray of int, shape (N,)
-    """
-
-    digits: Digits
-    labels: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        own = [np.flatnonzero(self.labels == label) for label in range(10)]
-        object.__setattr__(self, "_own", own)
+    def __init__(self, digits: Digits, labels: NDArray[np.int64]) -> None:
+        self._digits = digits
+        self._own = [np.flatnonzero(labels == label) for label in range(10)]
 
     def digit(self, rng: Random, label: int | None = None) -> Ink:
         """Return a digit, ink 0 .. 1; one of any label where there is none of this."""
-        own: NDArray[np.int64] = np.arange(len(self.digits))
-        if label is not None:
-            some: list[NDArray[np.int64]] = self._own  # type: ignore[attr-defined]
-            own = some[label] if len(some[label]) else own
-        ink: Ink = self.digits[own[rng.integers(len(own))]].astype(np.float32) / 255
+        own: NDArray[np.int64] = np.arange(len(self._digits))
+        if label is not None and len(self._own[label]):
+            own = self._own[label]
+        ink: Ink = self._digits[own[rng.integers(len(own))]].astype(np.float32) / 255
         return ink
 
 
@@ -51,14 +39,29 @@ class Source:
 Draw = Callable[[Random, Source], Ink]
 
 
-def draw_lines(rng: Random, lines: Sequence[Line], pen: int | None = None) -> Ink:
-    """Draw open lines, coordinates 0 .. 1 in the middle of the field."""
-    field = np.zeros((FIELD, FIELD), np.uint8)
-    pen = int(rng.integers(3, 11)) if pen is None else pen
-    for line in lines:
-        points = np.round((0.15 + 0.7 * line) * FIELD).astype(np.int32)
-        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
+def blank() -> NDArray[np.uint8]:
+    """Return a field without ink."""
+    return np.zeros((FIELD, FIELD), np.uint8)
+
+
+def inked(field: NDArray[np.uint8]) -> Ink:
+    """Return 0 .. 255 as ink 0 .. 1."""
     return field.astype(np.float32) / 255
+
+
+def draw_lines(
+    rng: Random, lines: Sequence[Line], angle: float = 0.0, pens: tuple[int, int] = (3, 11)
+) -> Ink:
+    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it.
+
+    ``pens`` are the least width of the pen in pixels, and one more than the largest.
+    """
+    field, pen = blank(), int(rng.integers(*pens))
+    for line in lines:
+        place = turned(line, angle) if angle else line
+        points = np.round((0.15 + 0.7 * place) * FIELD).astype(np.int32)
+        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
+    return inked(field)
 
 
 def inside(ink: NDArray[np.float32]) -> NDArray[np.float32] | None:
@@ -98,13 +101,9 @@ def ring(centre: tuple[float, float], radius: float, count: int = 24, high: floa
 
 
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
-    """Slant, stretch, turn and bend a drawing, and give it another pen.
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
 
-    Parameters
-    ----------
-    ink : ndarray of float, shape (FIELD, FIELD)
-    strength : float
-        Of all changes; 1 leaves letters legible.
+    A strength of 1 leaves letters legible.
     """
     angle = strength * rng.normal(0, 0.12)
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from neocog.learning.marks.source import FIELD, Ink, Random, Source
+from neocog.learning.marks.source import FIELD, Ink, Random, Source, blank, inked
 
 
 def blot(rng: Random, source: Source) -> Ink:
@@ -12,19 +12,19 @@ def blot(rng: Random, source: Source) -> Ink:
     radius = 0.3 + rng.uniform(0, 0.12) * rng.normal(size=24)
     stretch = rng.uniform(0.4, 1.0)
     points = 0.5 + radius[:, None] * np.stack([np.cos(angle), stretch * np.sin(angle)], axis=1)
-    field = np.zeros((FIELD, FIELD), np.uint8)
+    field = blank()
     cv2.fillPoly(field, [np.round(points * FIELD).astype(np.int32)], 255, cv2.LINE_AA)
     turn = cv2.getRotationMatrix2D((FIELD / 2, FIELD / 2), rng.uniform(0, 180), 1.0)
-    return np.asarray(cv2.warpAffine(field, turn, (FIELD, FIELD)), dtype=np.float32) / 255
+    return inked(np.asarray(cv2.warpAffine(field, turn, (FIELD, FIELD))))
 
 
 def specks(rng: Random, source: Source) -> Ink:
     """Several dots."""
-    field = np.zeros((FIELD, FIELD), np.uint8)
+    field = blank()
     for _ in range(int(rng.integers(3, 14))):
         x, y = rng.integers(10, FIELD - 10, 2).tolist()
         cv2.circle(field, (x, y), int(rng.integers(2, 9)), 255, -1, cv2.LINE_AA)
-    return field.astype(np.float32) / 255
+    return inked(field)
 
 
 def paper(rng: Random, source: Source) -> Ink:

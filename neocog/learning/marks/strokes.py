@@ -30,7 +30,7 @@ def zigzag(rng: Random, source: Source) -> Ink:
     y = 0.5 + rng.uniform(0.15, 0.5) * np.where(np.arange(count) % 2, 1, -1)
     line = np.stack([x, y + rng.normal(0, 0.05, count)], axis=1)
     line = curve(line, 80) if rng.random() < 0.5 else line
-    return draw_lines(rng, [turned(line, rng.uniform(-0.8, 0.8))], int(rng.integers(2, 7)))
+    return draw_lines(rng, [line], rng.uniform(-0.8, 0.8), (2, 7))
 
 
 def cross(rng: Random, source: Source) -> Ink:
@@ -44,7 +44,7 @@ def cross(rng: Random, source: Source) -> Ink:
     which = int(rng.choice(4, p=[0.45, 0.2, 0.15, 0.2]))
     angle = rng.uniform(-0.25, 0.25) + (np.pi / 4) * (which == 0 and rng.random() < 0.6)
     lines = [line + rng.normal(0, 0.03, line.shape) for line in shapes[which]]
-    return by_hand(draw_lines(rng, [turned(line, angle) for line in lines]), rng, 0.7)
+    return by_hand(draw_lines(rng, lines, angle), rng, 0.7)
 
 
 def bar(rng: Random, source: Source) -> Ink:
@@ -54,8 +54,7 @@ def bar(rng: Random, source: Source) -> Ink:
     line = np.stack([x, 0.5 + wave], axis=1)
     below = line + np.array([0, rng.uniform(0.15, 0.4)])
     lines = [line] if rng.random() < 0.6 else [line, below]
-    angle = rng.uniform(-0.4, 0.4)
-    return draw_lines(rng, [turned(line, angle) for line in lines])
+    return draw_lines(rng, lines, rng.uniform(-0.4, 0.4))
 
 
 def arrow(rng: Random, source: Source) -> Ink:
@@ -66,8 +65,7 @@ def arrow(rng: Random, source: Source) -> Ink:
     lines = [shaft, np.array([back[0], (1.0, 0.5), back[1]])]
     if rng.random() < 0.25:
         lines.append(1 - lines[1])
-    angle = rng.uniform(0, 2 * np.pi)
-    return by_hand(draw_lines(rng, [turned(line, angle) for line in lines]), rng, 0.5)
+    return by_hand(draw_lines(rng, lines, rng.uniform(0, 2 * np.pi)), rng, 0.5)
 
 
 def tick(rng: Random, source: Source) -> Ink:
@@ -91,8 +89,7 @@ def box(rng: Random, source: Source) -> Ink:
         lines += [np.array([[0.1, 0.2], [0.9, 0.8]]), np.array([[0.9, 0.2], [0.1, 0.8]])]
     elif content < 0.65:
         lines.append(np.array([[0.5, low], [0.5, low + high]]))
-    turn = rng.normal(0, 0.08)
-    return draw_lines(rng, [turned(line, turn) for line in lines], int(rng.integers(2, 8)))
+    return draw_lines(rng, lines, rng.normal(0, 0.08), (2, 8))
 
 
 def polygon(rng: Random, source: Source) -> Ink:
@@ -143,7 +140,7 @@ def figure(rng: Random, source: Source) -> Ink:
             lines.append(ring((x, y), rng.uniform(0.08, 0.3), high=rng.uniform(0.6, 1.5)))
         else:
             lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
-    return draw_lines(rng, lines, int(rng.integers(3, 9)))
+    return draw_lines(rng, lines, pens=(3, 9))
 
 
 def face(rng: Random, source: Source) -> Ink:
@@ -156,7 +153,7 @@ def face(rng: Random, source: Source) -> Ink:
         lines.append(ring((0.5, 0.5), 0.48, high=rng.uniform(0.85, 1.2)))
     if rng.random() < 0.5:
         lines.append(np.array([[0.5, 0.42], [0.45, 0.57], [0.54, 0.57]]))
-    return by_hand(draw_lines(rng, lines, int(rng.integers(2, 6))), rng, 0.8)
+    return by_hand(draw_lines(rng, lines, pens=(2, 6)), rng, 0.8)
 
 
 def plant(rng: Random, source: Source) -> Ink:
@@ -174,5 +171,4 @@ def plant(rng: Random, source: Source) -> Ink:
         lines.append(curve(np.array(leaf), 16))
     if rng.random() < 0.4:
         lines.append(ring((float(stem[-1][0]), 0.1), rng.uniform(0.06, 0.2)))
-    angle = rng.normal(0, 0.4)
-    return draw_lines(rng, [turned(line, angle) for line in lines], int(rng.integers(2, 7)))
+    return draw_lines(rng, lines, rng.normal(0, 0.4), (2, 7))

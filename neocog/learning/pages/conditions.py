@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from neocog.learning.pages import blank, drawn, light
-from neocog.learning.pages.page import Colour, Plan, uniform_colour
+from neocog.learning.pages.page import Canvas, Colour, Plan, any_colour
 
 HELD_BACK = (
     "glare", "coloured_ink", "broken_pen", "dotted_paper", "stained", "folded", "small_photo",
@@ -33,12 +33,31 @@ BLANK_HELD_BACK = (
 WITHOUT_DIGITS = (*BLANK, *BLANK_HELD_BACK)
 
 
+FACES = {
+    "by hand": "dkg Breip femkeklaver Rufscript010 SteveHand Delphine Kristi Humor-Sans "
+               "AmaticSC-Regular BecauseWeBuild-Regular BecauseWeLearn-Regular "
+               "BecauseWeMentor-Regular BecauseWeOrganize-Regular",
+    "printed": "Caladea-Regular EBGaramond12-Regular LinLibertine_R LinLibertine_RB LinBiolinum_R "
+               "Inconsolata Cantarell-Regular OpenSans-Regular Lato-Regular",
+}  # fmt: skip
+"""Typefaces that only measure, by the names of their files: no training page is printed in one.
+
+Debian's packages fonts-dkg-handwriting, -breip, -femkeklaver, -rufscript, -sjfonts, -kristi,
+-humor-sans, -bwht, -ebgaramond, -linuxlibertine, -inconsolata, -cantarell, -open-sans and -lato
+have them; font-amatic-sc and font-caladea are on PyPI.
+"""
+
+
 def _set(**values: object) -> Callable[[Plan], None]:
     def change(plan: Plan) -> None:
         for name, value in values.items():
             setattr(plan, name, value)
 
     return change
+
+
+def _without_digits(*behind: Callable[[Canvas], None]) -> Callable[[Plan], None]:
+    return _set(lines=(0, 0), behind=list(behind))
 
 
 def _mixed(plan: Plan, *levels: float) -> Colour:
@@ -48,13 +67,13 @@ def _mixed(plan: Plan, *levels: float) -> Colour:
 
 
 def _white_on_black(plan: Plan) -> None:
-    plan.paper = uniform_colour(plan.rng, 15, 55)
-    plan.ink = uniform_colour(plan.rng, 190, 245)
+    plan.paper = any_colour(plan.rng, 15, 55)
+    plan.ink = any_colour(plan.rng, 190, 245)
 
 
 def _coloured_paper(plan: Plan) -> None:
     plan.paper = _mixed(plan, plan.rng.uniform(90, 160), 205, 235)
-    plan.ink = uniform_colour(plan.rng, 10, 60)
+    plan.ink = any_colour(plan.rng, 10, 60)
 
 
 def _coloured_ink(plan: Plan) -> None:
@@ -62,8 +81,8 @@ def _coloured_ink(plan: Plan) -> None:
 
 
 def _low_light(plan: Plan) -> None:
-    plan.paper = uniform_colour(plan.rng, 55, 85)
-    plan.ink = uniform_colour(plan.rng, 8, 18)
+    plan.paper = any_colour(plan.rng, 55, 85)
+    plan.ink = any_colour(plan.rng, 8, 18)
     plan.noise, plan.shade, plan.quality = plan.rng.uniform(5, 11), 0.5, 75
 
 
@@ -105,17 +124,17 @@ CONDITIONS: dict[str, Callable[[Plan], None]] = {
     "blind_shadow": _set(lens=[light.blind_shadow]),
     "fence_shadow": _set(lens=[light.fence_shadow]),
     "plastic_sleeve": _set(lens=[light.plastic_sleeve]),
-    "empty_paper": _set(lines=(0, 0)),
-    "empty_ruled": _set(lines=(0, 0), behind=[lambda c: drawn.rule_lines(c, squared=False)]),
-    "texture": _set(lines=(0, 0), behind=[blank.texture]),
-    "print": _set(lines=(0, 0), behind=[blank.full_text]),
-    "drawing": _set(lines=(0, 0), behind=[blank.drawing]),
-    "noise_face": _set(lines=(0, 0), behind=[blank.noise_face]),
-    "empty_squared": _set(lines=(0, 0), behind=[lambda c: drawn.rule_lines(c, squared=True)]),
-    "other_type": _set(lines=(0, 0), behind=[blank.other_type]),
-    "letters_by_hand": _set(lines=(0, 0), behind=[blank.letters_by_hand]),
-    "plant": _set(lines=(0, 0), behind=[blank.plant]),
-    "grain": _set(lines=(0, 0), behind=[blank.grain]),
-    "cartoon": _set(lines=(0, 0), behind=[blank.cartoon]),
+    "empty_paper": _without_digits(),
+    "empty_ruled": _without_digits(lambda c: drawn.rule_lines(c, squared=False)),
+    "texture": _without_digits(blank.texture),
+    "print": _without_digits(blank.full_text),
+    "drawing": _without_digits(blank.drawing),
+    "noise_face": _without_digits(blank.noise_face),
+    "empty_squared": _without_digits(lambda c: drawn.rule_lines(c, squared=True)),
+    "other_type": _without_digits(blank.other_type),
+    "letters_by_hand": _without_digits(blank.letters_by_hand),
+    "plant": _without_digits(blank.plant),
+    "grain": _without_digits(blank.grain),
+    "cartoon": _without_digits(blank.cartoon),
 }
 """Each name with what it changes of the plan of a page."""

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from neocog.learning.pages.page import Canvas, Colour, Image, as_image
+from neocog.learning.pages.page import Canvas, Colour, Image, blurred, enlarged
 
 WORDS = (
     "the quick brown fox jumps over a lazy dog invoice date name street city amount payable "
@@ -13,64 +13,54 @@ WORDS = (
 
 def rule_lines(canvas: Canvas, *, squared: bool) -> None:
     """Printed rules across the page, or squares, at times with a margin."""
-    plan, rng = canvas.plan, canvas.plan.rng
+    plan, rng, image = canvas.plan, canvas.rng, canvas.image
     step = rng.uniform(24, 48) if squared else rng.uniform(55, 100)
     pen = int(rng.integers(1, 4))
     colour = np.array(plan.paper) * (rng.uniform(0.5, 0.88), rng.uniform(0.6, 0.9), 0.95)
-    high, wide = canvas.image.shape[:2]
+    high, wide = canvas.size
     phase = rng.uniform(0, step)
     for at in np.arange(phase, high, step):
-        cv2.line(canvas.image, (0, int(at)), (wide, int(at)), colour.tolist(), pen, cv2.LINE_AA)
+        cv2.line(image, (0, int(at)), (wide, int(at)), colour.tolist(), pen, cv2.LINE_AA)
     if squared:
         for at in np.arange(phase, wide, step):
-            cv2.line(canvas.image, (int(at), 0), (int(at), high), colour.tolist(), pen, cv2.LINE_AA)
+            cv2.line(image, (int(at), 0), (int(at), high), colour.tolist(), pen, cv2.LINE_AA)
     elif rng.random() < 0.4:
         at = int(rng.uniform(0.02, 0.06) * wide)
-        cv2.line(canvas.image, (at, 0), (at, high), (200, 80, 80), pen, cv2.LINE_AA)
+        cv2.line(image, (at, 0), (at, high), (200, 80, 80), pen, cv2.LINE_AA)
 
 
 def print_words(
-    canvas: Canvas,
-    x: int,
-    y: int,
-    size: int,
-    words: int,
-    colour: Colour,
-    strength: float = 1.0,
-    mirror: bool = False,
-) -> tuple[int, int]:
-    """Print words in a typeface; return the width and height that they take."""
+    canvas: Canvas, x: int, y: int, size: int, words: int, colour: Colour, strength: float = 1.0,
+    *, mirror: bool = False,
+) -> None:  # fmt: skip
+    """Print words in a typeface."""
     from PIL import Image as Picture
     from PIL import ImageDraw, ImageFont
 
-    text = " ".join(canvas.plan.rng.choice(WORDS, words))
+    text = " ".join(canvas.rng.choice(WORDS, words))
     font = ImageFont.load_default(size)
     left, top, right, bottom = (int(v) for v in font.getbbox(text))
     sheet = Picture.new("L", (right - left + 4, bottom - top + 4), 0)
     ImageDraw.Draw(sheet).text((2 - left, 2 - top), text, fill=255, font=font)
     cover: Image = np.asarray(sheet, np.float32) / np.float32(255)
-    if mirror:
-        cover = cover[:, ::-1]
-    canvas.lay(cover, x, y, colour, strength)
-    return cover.shape[1], cover.shape[0]
+    canvas.lay(cover[:, ::-1] if mirror else cover, x, y, colour, strength)
 
 
 def print_through(canvas: Canvas) -> None:
     """Print on the back of the sheet, seen mirrored and faint."""
-    rng = canvas.plan.rng
+    rng = canvas.rng
     size, strength = int(rng.integers(22, 46)), rng.uniform(0.1, 0.28)
     y = int(rng.uniform(10, 60))
-    while y < canvas.image.shape[0] - size:
-        print_words(
-            canvas, int(rng.uniform(10, 80)), y, size, 12, (60, 60, 70), strength, mirror=True
-        )
+    while y < canvas.size[0] - size:
+        x = int(rng.uniform(10, 80))
+        print_words(canvas, x, y, size, 12, (60, 60, 70), strength, mirror=True)
         y += int(size * 1.7)
-    canvas.image[:] = cv2.GaussianBlur(canvas.image, (0, 0), 1.2)
+    canvas.image[:] = blurred(canvas.image, 1.2)
 
 
-def free_band(canvas: Canvas) -> tuple[int, int]:
+def _free_band(canvas: Canvas) -> tuple[int, int]:
     """Rows above or below the writing: the taller of the two."""
-    high = canvas.image.shape[0]
+    high = canvas.size[0]
     top = min((y for _, y, _, _ in canvas.taken), default=high)
     bottom = max((y + h for _, y, _, h in canvas.taken), default=0)
     return (0, top) if top > high - bottom else (bottom, high)
@@ -78,16 +68,15 @@ def free_band(canvas: Canvas) -> tuple[int, int]:
 
 def text_near(canvas: Canvas) -> None:
     """Lines of small print and a logo beside the writing."""
-    rng = canvas.plan.rng
-    low, up = free_band(canvas)
+    rng = canvas.rng
+    low, up = _free_band(canvas)
     size = int(rng.integers(15, 26))
     y = low + 24
     for _ in range(int(rng.integers(1, 5))):
         if y + size + 16 > up:
             break
-        print_words(
-            canvas, int(rng.uniform(40, 160)), y, size, int(rng.integers(4, 11)), (50, 50, 55)
-        )
+        x = int(rng.uniform(40, 160))
+        print_words(canvas, x, y, size, int(rng.integers(4, 11)), (50, 50, 55))
         y += int(size * 1.6)
     if up - y > 150:
         middle = (int(rng.uniform(900, 1100)), y + 75)
@@ -97,8 +86,7 @@ def text_near(canvas: Canvas) -> None:
 
 def drawn_box(canvas: Canvas) -> None:
     """A frame drawn by hand around all the writing, or one around each line."""
-    rng = canvas.plan.rng
-    boxes = np.array(canvas.taken)
+    rng, boxes = canvas.rng, np.array(canvas.taken)
     pad = rng.uniform(0.25, 0.5) * boxes[:, 3].max()
     low = boxes[:, :2].min(0) - pad
     high = (boxes[:, :2] + boxes[:, 2:]).max(0) + pad
@@ -111,76 +99,66 @@ def drawn_box(canvas: Canvas) -> None:
 
 def signs(canvas: Canvas) -> None:
     """Dots, dashes and underlines near the digits: none of them reads as one."""
-    rng, ink = canvas.plan.rng, canvas.plan.ink
+    rng, image, ink = canvas.rng, canvas.image, canvas.plan.ink
     for x, y, w, h in canvas.taken:
         chance = rng.random()
-        pen = max(2, int(0.07 * h))
-        right = int(x + w + 0.14 * h)
+        pen, right, middle = max(2, int(0.07 * h)), int(x + w + 0.14 * h), y + h // 2
         if chance < 0.12:
-            cv2.circle(canvas.image, (right, y + h), pen, ink, -1, cv2.LINE_AA)
+            cv2.circle(image, (right, y + h), pen, ink, -1, cv2.LINE_AA)
         elif chance < 0.2:
-            cv2.line(
-                canvas.image,
-                (right - 4, y + h // 2),
-                (right + int(0.1 * h), y + h // 2),
-                ink,
-                pen,
-                cv2.LINE_AA,
-            )
+            end = (right + int(0.1 * h), middle)
+            cv2.line(image, (right - 4, middle), end, ink, pen, cv2.LINE_AA)
     if rng.random() < 0.5:
         x0 = min(x for x, *_ in canvas.taken)
         x1 = max(x + w for x, _, w, _ in canvas.taken)
         y = max(y + h for _, y, _, h in canvas.taken) + int(0.35 * canvas.taken[0][3])
-        cv2.line(canvas.image, (x0, y), (x1, y + int(rng.normal(0, 8))), ink, 4, cv2.LINE_AA)
+        cv2.line(image, (x0, y), (x1, y + int(rng.normal(0, 8))), ink, 4, cv2.LINE_AA)
 
 
 def rub_gaps(canvas: Canvas) -> None:
     """A pen that skips: thin scratches without ink cross the strokes."""
-    rng = canvas.plan.rng
+    rng, paper = canvas.rng, canvas.plan.paper
     for x, y, w, h in canvas.taken:
         for _ in range(int(rng.integers(0, 3))):
             ends = rng.uniform((x, y), (x + w, y + h), (2, 2))
             middle, way = ends.mean(0), rng.normal(0, 1, 2)
             way *= 0.25 * h / np.hypot(*way)
-            a, b = (middle - way).astype(int), (middle + way).astype(int)
-            cv2.line(
-                canvas.image,
-                a.tolist(),
-                b.tolist(),
-                canvas.plan.paper,
-                max(1, int(rng.uniform(0.02, 0.05) * h)),
-                cv2.LINE_AA,
-            )
+            a, b = (middle - way).astype(int).tolist(), (middle + way).astype(int).tolist()
+            pen = max(1, int(rng.uniform(0.02, 0.05) * h))
+            cv2.line(canvas.image, a, b, paper, pen, cv2.LINE_AA)
 
 
 def dots(canvas: Canvas) -> None:
     """Paper with a grid of printed dots."""
-    rng = canvas.plan.rng
+    rng = canvas.rng
     step, colour = rng.uniform(26, 44), (np.array(canvas.plan.paper) * 0.68).tolist()
-    high, wide = canvas.image.shape[:2]
+    high, wide = canvas.size
     for y in np.arange(rng.uniform(0, step), high, step):
         for x in np.arange(rng.uniform(0, 2), wide, step):
             cv2.circle(canvas.image, (int(x), int(y)), 2, colour, -1, cv2.LINE_AA)
 
 
+def _darken(canvas: Canvas, cover: Image, colour: object) -> None:
+    canvas.image *= 1 - cover[:, :, None] * np.array(colour, np.float32)
+
+
 def stains(canvas: Canvas) -> None:
     """Rings and blots of coffee, some over the writing."""
-    rng = canvas.plan.rng
-    high, wide = canvas.image.shape[:2]
+    rng = canvas.rng
+    high, wide = canvas.size
     for _ in range(int(rng.integers(1, 4))):
         ring = np.zeros((high, wide), np.float32)
         middle = (int(rng.uniform(0, wide)), int(rng.uniform(0, high)))
         radius = int(rng.uniform(90, 240))
         cv2.circle(ring, middle, radius, rng.uniform(0.1, 0.3), -1, cv2.LINE_AA)
         cv2.circle(ring, middle, radius, rng.uniform(0.35, 0.6), int(rng.integers(5, 16)))
-        cover = as_image(cv2.GaussianBlur(ring, (0, 0), rng.uniform(1.5, 5)))[:, :, None]
-        canvas.image *= 1 - cover * np.array((0.35, 0.5, 0.7), np.float32)
+        _darken(canvas, blurred(ring, rng.uniform(1.5, 5)), (0.35, 0.5, 0.7))
 
 
 def tape(canvas: Canvas) -> None:
     """Strips of clear tape over the writing: yellowish, with a thin dark edge and a streak."""
-    rng = canvas.plan.rng
-    high, wide = canvas.image.shape[:2]
+    rng = canvas.rng
+    high, wide = canvas.size
     for _ in range(int(rng.integers(1, 3))):
         middle = rng.uniform((0.2 * wide, 0.15 * high), (0.8 * wide, 0.85 * high))
         size = (rng.uniform(0.4, 1.3) * wide, rng.uniform(70, 190))
@@ -188,19 +166,16 @@ def tape(canvas: Canvas) -> None:
         strip = np.zeros((high, wide), np.float32)
         cv2.fillPoly(strip, [corners], rng.uniform(0.06, 0.22))
         cv2.polylines(strip, [corners], True, rng.uniform(0.2, 0.5), int(rng.integers(1, 4)))
-        cover = as_image(cv2.GaussianBlur(strip, (0, 0), rng.uniform(0.7, 1.6)))[:, :, None]
-        canvas.image *= 1 - cover * np.array((0.4, 0.55, 0.9), np.float32)
+        _darken(canvas, blurred(strip, rng.uniform(0.7, 1.6)), (0.4, 0.55, 0.9))
 
 
 def blotches(canvas: Canvas) -> None:
     """Water that dried, or wash that ran: patches of any outline, darker than the paper."""
-    rng = canvas.plan.rng
-    high, wide = canvas.image.shape[:2]
+    rng = canvas.rng
     cells = int(rng.integers(4, 9))
-    rough = rng.normal(0, 1, (cells, cells + 2)).astype(np.float32)
-    level = as_image(cv2.resize(rough, (wide, high), interpolation=cv2.INTER_CUBIC))
+    level = enlarged(rng.normal(0, 1, (cells, cells + 2)), canvas.size)
     inside = (level > np.quantile(level, rng.uniform(0.6, 0.9))).astype(np.float32)
-    cover = as_image(cv2.GaussianBlur(inside, (0, 0), rng.uniform(1, 7)))
-    rim = np.abs(as_image(cv2.GaussianBlur(inside, (0, 0), 4)) - cover)
-    cover = cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5)
-    canvas.image *= 1 - cover[:, :, None] * np.array(rng.uniform(0.5, 1.0, 3), np.float32)
+    cover = blurred(inside, rng.uniform(1, 7))
+    rim = np.abs(blurred(inside, 4) - cover)
+    _darken(canvas, cover * rng.uniform(0.12, 0.4) + rim * rng.uniform(0, 0.5),
+            rng.uniform(0.5, 1.0, 3))  # fmt: skip

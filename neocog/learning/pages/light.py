@@ -6,14 +6,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.pages.page import Image, Rng, as_image
+from neocog.learning.pages.page import Image, Rng, blurred, places, through_jpeg
 
 
 def defocus(image: Image, rng: Rng) -> Image:
     """The lens is out of focus: every point becomes a disc."""
     radius = int(rng.integers(3, 9))
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2).astype(np.float32)
-    return as_image(cv2.filter2D(image, -1, disc / disc.sum(), borderType=cv2.BORDER_REPLICATE))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
+    return _spread(image, disc.astype(np.float32))
 
 
 def motion(image: Image, rng: Rng) -> Image:
@@ -25,15 +25,19 @@ def motion(image: Image, rng: Rng) -> Image:
     way = np.array([np.cos(angle), np.sin(angle)]) * middle
     a, b = (middle - way).round().astype(int), (middle + way).round().astype(int)
     cv2.line(kernel, a.tolist(), b.tolist(), 1.0, 1)
-    return as_image(cv2.filter2D(image, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE))
+    return _spread(image, kernel)
 
 
-def shadow(image: Image, outline: NDArray[Any], depth: float, softness: float) -> Image:
+def _spread(image: Image, kernel: Image) -> Image:
+    mean = kernel / kernel.sum()
+    return np.asarray(cv2.filter2D(image, -1, mean, borderType=cv2.BORDER_REPLICATE), np.float32)
+
+
+def _shadow(image: Image, outline: NDArray[Any], depth: float, softness: float) -> Image:
     """Darken what lies inside an outline, with a soft edge."""
     inside = np.zeros(image.shape[:2], np.float32)
     cv2.fillPoly(inside, [outline.astype(np.int32)], 1.0)
-    mask = as_image(cv2.GaussianBlur(inside, (0, 0), softness))
-    return image * (1 - depth * mask)[:, :, None]
+    return image * (1 - depth * blurred(inside, softness))[:, :, None]
 
 
 def hand_shadow(image: Image, rng: Rng) -> Image:
@@ -45,7 +49,7 @@ def hand_shadow(image: Image, rng: Rng) -> Image:
         tip = start + np.array([np.cos(angle), np.sin(angle)]) * rng.uniform(0.4, 0.9) * high
         side = np.array([np.sin(angle), -np.cos(angle)]) * rng.uniform(40, 110)
         outline = np.array([start - side, tip - side * 0.7, tip + side * 0.7, start + side])
-        image = shadow(image, outline, rng.uniform(0.25, 0.5), rng.uniform(4, 25))
+        image = _shadow(image, outline, rng.uniform(0.25, 0.5), rng.uniform(4, 25))
     return image
 
 
@@ -56,27 +60,35 @@ def phone_shadow(image: Image, rng: Rng) -> Image:
     angle = rng.uniform(0, np.pi)
     size = (rng.uniform(0.3, 0.6) * wide, rng.uniform(0.5, 0.9) * wide)
     outline = cv2.boxPoints((centre.tolist(), size, np.degrees(angle)))
-    return shadow(image, outline, rng.uniform(0.3, 0.6), rng.uniform(3, 20))
+    return _shadow(image, outline, rng.uniform(0.3, 0.6), rng.uniform(3, 20))
 
 
 def glare(image: Image, rng: Rng) -> Image:
     """A lamp is mirrored in the paper: one place is washed out."""
     high, wide = image.shape[:2]
-    rows, columns = np.mgrid[0:high, 0:wide].astype(np.float32)
+    rows, columns = places(image.shape)
     x, y = rng.uniform(0.2, 0.8) * wide, rng.uniform(0.2, 0.8) * high
     away = np.hypot((columns - x) / rng.uniform(120, 300), (rows - y) / rng.uniform(80, 220))
-    glow = rng.uniform(0.35, 0.75) * np.exp(-(away**2))
-    return image + (255 - image) * as_image(glow)[:, :, None]
+    return _washed_out(image, rng.uniform(0.35, 0.75) * np.exp(-(away**2)))
+
+
+def _washed_out(image: Image, glow: NDArray[Any]) -> Image:
+    return image + (255 - image) * glow.astype(np.float32)[:, :, None]
+
+
+def _seen_from(image: Image, shift: NDArray[Any], border: int) -> Image:
+    """Move the corners inwards, by shares of the page (4, 2)."""
+    high, wide = image.shape[:2]
+    square = np.array([(0, 0), (wide, 0), (wide, high), (0, high)], np.float32)
+    inward = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)]) * shift
+    target = (square + inward * (wide, high)).astype(np.float32)
+    warp = cv2.getPerspectiveTransform(square, target)
+    return np.asarray(cv2.warpPerspective(image, warp, (wide, high), borderMode=border), np.float32)
 
 
 def perspective(image: Image, rng: Rng) -> Image:
     """The sheet is seen at an angle."""
-    high, wide = image.shape[:2]
-    square = np.array([(0, 0), (wide, 0), (wide, high), (0, high)], np.float32)
-    shift = rng.uniform(0, 0.16, (4, 2)) * (wide, high)
-    inward = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)]) * shift
-    warp = cv2.getPerspectiveTransform(square, (square + inward).astype(np.float32))
-    return as_image(cv2.warpPerspective(image, warp, (wide, high), borderMode=cv2.BORDER_REPLICATE))
+    return _seen_from(image, rng.uniform(0, 0.16, (4, 2)), cv2.BORDER_REPLICATE)
 
 
 def on_desk(image: Image, rng: Rng) -> Image:
@@ -84,12 +96,9 @@ def on_desk(image: Image, rng: Rng) -> Image:
     high, wide = image.shape[:2]
     grain = cv2.resize(rng.normal(0, 1, (high // 3, 6)).astype(np.float32), (wide, high))
     desk = np.array(rng.uniform((70, 50, 30), (150, 110, 80)))[None, None] + 9 * grain[:, :, None]
-    square = np.array([(0, 0), (wide, 0), (wide, high), (0, high)], np.float32)
-    inward = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)]) * rng.uniform(0.02, 0.12, (4, 2))
-    target = (square + inward * (wide, high)).astype(np.float32)
-    warp = cv2.getPerspectiveTransform(square, target)
-    sheet = cv2.warpPerspective(image, warp, (wide, high))
-    cover = cv2.warpPerspective(np.ones((high, wide), np.float32), warp, (wide, high))[:, :, None]
+    shift = rng.uniform(0.02, 0.12, (4, 2))
+    sheet = _seen_from(image, shift, cv2.BORDER_CONSTANT)
+    cover = _seen_from(np.ones((high, wide), np.float32), shift, cv2.BORDER_CONSTANT)[:, :, None]
     return (desk * (1 - cover) + sheet * cover).astype(np.float32)
 
 
@@ -99,14 +108,13 @@ def crumple(image: Image, rng: Rng) -> Image:
     points = rng.uniform((0, 0), (wide, high), (int(rng.integers(8, 22)), 2))
     tilt = rng.normal(0, 0.00035, (len(points), 2))
     level = rng.normal(0, 0.05, len(points))
-    rows, columns = np.mgrid[0:high:2, 0:wide:2].astype(np.float32)
-    distance = [(columns - x) ** 2 + (rows - y) ** 2 for x, y in points]
-    nearest = np.argmin(distance, axis=0)
+    rows, columns = places(image.shape, 2)
+    nearest = np.argmin([(columns - x) ** 2 + (rows - y) ** 2 for x, y in points], axis=0)
     shade = 1 + level[nearest]
     shade += tilt[nearest, 0] * (columns - points[nearest, 0])
     shade += tilt[nearest, 1] * (rows - points[nearest, 1])
-    shade = np.clip(as_image(cv2.GaussianBlur(as_image(shade), (0, 0), 1.2)), 0.7, 1.15)
-    return image * as_image(cv2.resize(shade, (wide, high)))[:, :, None]
+    shade = np.clip(blurred(shade.astype(np.float32), 1.2), 0.7, 1.15)
+    return image * np.asarray(cv2.resize(shade, (wide, high)), np.float32)[:, :, None]
 
 
 def folded(image: Image, rng: Rng) -> Image:
@@ -117,11 +125,11 @@ def folded(image: Image, rng: Rng) -> Image:
     for rows in (slice(0, y), slice(y, None)):
         for columns in (slice(0, x), slice(x, None)):
             shade[rows, columns] = rng.uniform(0.72, 1.0)
-    shade = as_image(cv2.GaussianBlur(shade, (0, 0), 2.5))
+    shade = blurred(shade, 2.5)
     crease = np.zeros((high, wide), np.float32)
     cv2.line(crease, (x, 0), (x + int(rng.normal(0, 12)), high), 1.0, 3, cv2.LINE_AA)
     cv2.line(crease, (0, y), (wide, y + int(rng.normal(0, 12))), 1.0, 3, cv2.LINE_AA)
-    shade += rng.uniform(-0.3, 0.15) * as_image(cv2.GaussianBlur(crease, (0, 0), 1.5))
+    shade += rng.uniform(-0.3, 0.15) * blurred(crease, 1.5)
     return image * shade[:, :, None]
 
 
@@ -129,44 +137,44 @@ def small_photo(image: Image, rng: Rng) -> Image:
     """A picture that was sent around: 560 pixels wide, then enlarged again."""
     high, wide = image.shape[:2]
     small = cv2.resize(image, (560, 420), interpolation=cv2.INTER_AREA)
-    small = np.clip(small, 0, 255).astype(np.uint8)
-    _, file = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 45])
-    sent = as_image(cv2.imdecode(file, cv2.IMREAD_COLOR))
-    return as_image(cv2.resize(sent, (wide, high), interpolation=cv2.INTER_LINEAR))
+    sent = through_jpeg(np.clip(small, 0, 255).astype(np.uint8), 45).astype(np.float32)
+    return np.asarray(cv2.resize(sent, (wide, high), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
 def turned(image: Image, rng: Rng) -> Image:
     """The camera was held askew: lines and digits are turned alike."""
     high, wide = image.shape[:2]
     turn = cv2.getRotationMatrix2D((wide / 2, high / 2), rng.uniform(-12, 12), 0.85)
-    return as_image(cv2.warpAffine(image, turn, (wide, high), borderMode=cv2.BORDER_REPLICATE))
+    moved = cv2.warpAffine(image, turn, (wide, high), borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(moved, np.float32)
 
 
 def creased(image: Image, rng: Rng) -> Image:
     """Straight creases at any angle: a thin dark or bright line, another brightness beyond it."""
     high, wide = image.shape[:2]
-    rows, columns = np.mgrid[0:high, 0:wide].astype(np.float32)
+    rows, columns = places(image.shape)
     shade = np.ones((high, wide), np.float32)
     for _ in range(int(rng.integers(1, 4))):
         angle = rng.uniform(0, np.pi)
         x, y = rng.uniform((0.25 * wide, 0.25 * high), (0.75 * wide, 0.75 * high))
         away = (columns - x) * np.sin(angle) - (rows - y) * np.cos(angle)
-        shade *= 1 - rng.uniform(0, 0.25) / (
-            1 + np.exp(np.clip(-away / rng.uniform(0.8, 3), -50, 50))
-        )
+        depth, sharp = rng.uniform(0, 0.25), rng.uniform(0.8, 3)
+        shade *= 1 - depth / (1 + np.exp(np.clip(-away / sharp, -50, 50)))
         shade += rng.uniform(-0.35, 0.2) * np.exp(-((away / rng.uniform(1, 2.6)) ** 2))
-    return image * as_image(np.clip(shade, 0.3, 1.3))[:, :, None]
+    return image * np.clip(shade, 0.3, 1.3)[:, :, None]
+
+
+def _striped(image: Image, rng: Rng, stripes: NDArray[Any]) -> Image:
+    return image * (1 - rng.uniform(0.2, 0.5) * stripes).astype(np.float32)[:, :, None]
 
 
 def blind_shadow(image: Image, rng: Rng) -> Image:
     """The sun through a window blind: stripes of shadow at one angle."""
-    high, wide = image.shape[:2]
-    rows, columns = np.mgrid[0:high, 0:wide].astype(np.float32)
+    rows, columns = places(image.shape)
     angle = rng.uniform(0, np.pi)
     along = (columns * np.sin(angle) - rows * np.cos(angle)) / rng.uniform(110, 260)
     wave = np.sin(2 * np.pi * (along + rng.uniform()))
-    stripes = 1 / (1 + np.exp(-wave * rng.uniform(4, 20)))
-    return image * as_image(1 - rng.uniform(0.2, 0.5) * stripes)[:, :, None]
+    return _striped(image, rng, 1 / (1 + np.exp(-wave * rng.uniform(4, 20))))
 
 
 def fence_shadow(image: Image, rng: Rng) -> Image:
@@ -189,8 +197,7 @@ def fence_shadow(image: Image, rng: Rng) -> Image:
         bar(at + rng.normal(0, 0.06) * step, step * rng.uniform(0.3, 0.6), along, across)
     for at in rng.uniform(-0.4, 0.4, 2) * high:
         bar(at, rng.uniform(30, 90), across, along)
-    soft = as_image(cv2.GaussianBlur(shade, (0, 0), rng.uniform(1.5, 12)))
-    return image * as_image(1 - rng.uniform(0.2, 0.5) * soft)[:, :, None]
+    return _striped(image, rng, blurred(shade, rng.uniform(1.5, 12)))
 
 
 def plastic_sleeve(image: Image, rng: Rng) -> Image:
@@ -203,9 +210,8 @@ def plastic_sleeve(image: Image, rng: Rng) -> Image:
         points = start + np.cumsum(np.c_[np.cos(way), np.sin(way)] * rng.uniform(8, 22), axis=0)
         strength, width = rng.uniform(0.2, 0.6), int(rng.integers(2, 9))
         cv2.polylines(gloss, [points.astype(np.int32)], False, strength, width, cv2.LINE_AA)
-    gloss = as_image(cv2.GaussianBlur(gloss, (0, 0), rng.uniform(1.5, 5)))
+    gloss = blurred(gloss, rng.uniform(1.5, 5))
     edge = np.ones((high, wide), np.float32)
     at = int(rng.uniform(0.03, 0.12) * high)
     edge[:at] = rng.uniform(0.75, 0.92)
-    image = image * as_image(cv2.GaussianBlur(edge, (0, 0), 1.5))[:, :, None]
-    return image + (255 - image) * gloss[:, :, None]
+    return _washed_out(image * blurred(edge, 1.5)[:, :, None], gloss)

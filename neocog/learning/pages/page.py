@@ -6,6 +6,7 @@ chance comes from one generator of random numbers, so that a seed gives the same
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import cv2
 import numpy as np
@@ -18,12 +19,30 @@ Image = NDArray[np.float32]
 Rng = np.random.Generator
 
 
-def as_image(picture: object) -> Image:
-    """Return what OpenCV gave as float32."""
-    return np.asarray(picture, dtype=np.float32)
+def blurred(image: Any, sigma: float) -> Image:
+    """Return an image under a Gaussian blur."""
+    return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
 
 
-def uniform_colour(rng: Rng, low: float, high: float) -> Colour:
+def enlarged(coarse: NDArray[Any], shape: tuple[int, ...], how: int = cv2.INTER_CUBIC) -> Image:
+    """Return a coarse map at (H, W)."""
+    large = cv2.resize(coarse.astype(np.float32), shape[1::-1], interpolation=how)
+    return np.asarray(large, np.float32)
+
+
+def places(shape: tuple[int, ...], step: int = 1) -> tuple[Image, Image]:
+    """Return row and column of every pixel, or of every ``step``-th."""
+    rows, columns = np.mgrid[0 : shape[0] : step, 0 : shape[1] : step].astype(np.float32)
+    return rows, columns
+
+
+def through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """Return what is left of a picture in colours after JPEG."""
+    _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return np.asarray(cv2.imdecode(file, cv2.IMREAD_COLOR), np.uint8)
+
+
+def any_colour(rng: Rng, low: float, high: float) -> Colour:
     """Return a colour whose three levels lie between two bounds."""
     red, green, blue = rng.uniform(low, high, 3).tolist()
     return red, green, blue
@@ -54,18 +73,28 @@ class Plan:
 
 @dataclass
 class Canvas:
-    """A page while it is written: colour, where the writing stands, and what it says."""
+    """A page while it is written: colour, where the writing stands (boxes), and what it says."""
 
     image: Image
     plan: Plan
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def rng(self) -> Rng:
+        """Where all chance comes from."""
+        return self.plan.rng
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.image.shape[0], self.image.shape[1]
+
     def lay(
         self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0
     ) -> None:
         """Lay ink over the page at column x, row y, cut at the page's edge."""
-        high, wide = self.image.shape[:2]
+        high, wide = self.size
         x0, y0 = max(x, 0), max(y, 0)
         x1, y1 = min(x + cover.shape[1], wide), min(y + cover.shape[0], high)
         if x1 <= x0 or y1 <= y0:
@@ -77,15 +106,14 @@ class Canvas:
 
 def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
     """Write lines of digits over the whole page, each line with its own slope and size."""
-    plan, rng = canvas.plan, canvas.plan.rng
-    high, wide = canvas.image.shape[:2]
+    plan, rng = canvas.plan, canvas.rng
+    high, wide = canvas.size
     tall = rng.uniform(*plan.size)
     pen = None if plan.pen is None else rng.uniform(*plan.pen)
     slope = rng.uniform(-plan.slope, plan.slope)
     count = int(rng.integers(plan.lines[0], plan.lines[1] + 1))
     margin = min(0.7 * tall, max(0.04 * high, (high - 1.2 * tall) / 2))
-    fall = abs(slope) * wide
-    room = high - 2 * margin - fall - tall
+    room = high - 2 * margin - abs(slope) * wide - tall
     count = max(1, min(count, int(room / (1.6 * tall)) + 1))
     step = min(room / max(count - 1, 1), tall * rng.uniform(1.7, 2.6))
     top = margin + max(-slope, 0) * wide + rng.uniform(0, max(room - step * (count - 1), 1))
@@ -93,8 +121,7 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.in
         text, x = "", margin + rng.uniform(0, 0.15 * wide)
         for _ in range(int(rng.integers(plan.per_line[0], plan.per_line[1] + 1))):
             pick = int(rng.integers(len(digits)))
-            size = tall * rng.uniform(0.88, 1.12)
-            cover = write_digit(digits[pick], size, pen)
+            cover = write_digit(digits[pick], tall * rng.uniform(0.88, 1.12), pen)
             if text and x + cover.shape[1] > wide - margin:
                 break
             y = top + line * step + slope * x + (tall - cover.shape[0]) / 2
@@ -146,25 +173,22 @@ def make_page(
 
 
 def _photograph(canvas: Canvas) -> NDArray[np.uint8]:
-    plan, rng = canvas.plan, canvas.plan.rng
-    image = canvas.image * (1 + rng.normal(0, 0.006, canvas.image.shape[:2])[:, :, None])
-    image = image * _light(image.shape[:2], rng, plan.shade)[:, :, None]
+    plan, rng = canvas.plan, canvas.rng
+    image = canvas.image * (1 + rng.normal(0, 0.006, canvas.size)[:, :, None])
+    image = image * _light(canvas.size, rng, plan.shade)[:, :, None]
     taken: Image = image.astype(np.float32)
     for change in plan.lens:
         taken = change(taken, rng)
-    blurred = as_image(cv2.GaussianBlur(taken, (0, 0), plan.blur))
-    noise = rng.normal(0, plan.noise, image.shape[:2])[:, :, None]
-    grainy = blurred + noise + rng.normal(0, plan.noise * 0.5, image.shape)
-    picture = np.clip(grainy, 0, 255).astype(np.uint8)
-    _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, plan.quality])
-    return np.asarray(cv2.imdecode(file, cv2.IMREAD_COLOR), np.uint8)
+    noise = rng.normal(0, plan.noise, canvas.size)[:, :, None]
+    grainy = blurred(taken, plan.blur) + noise + rng.normal(0, plan.noise * 0.5, image.shape)
+    return through_jpeg(np.clip(grainy, 0, 255).astype(np.uint8), plan.quality)
 
 
 def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
     """Light that falls off smoothly across the page, 1 where it is brightest."""
-    rows, columns = np.mgrid[0 : shape[0] : 8, 0 : shape[1] : 8].astype(np.float32)
+    rows, columns = places(shape, 8)
     angle = rng.uniform(0, 2 * np.pi)
     along = np.cos(angle) * columns / shape[1] + np.sin(angle) * rows / shape[0]
     along = (along - along.min()) / np.ptp(along)
     field = 1 - rng.uniform(0.3, 1) * depth * along ** rng.uniform(0.8, 2)
-    return as_image(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR))
+    return np.asarray(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR), np.float32)

@@ -41,47 +41,46 @@ def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return image[1:-1, 1:-1].astype(bool)
 
 
-@lru_cache(maxsize=4096)
-def _traced(raw: bytes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distance to a digit's line, and how much deeper than its strokes' middle the ink is."""
-    digit = np.frombuffer(raw, np.uint8).reshape(28, 28)
-    large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
-    soft = cv2.GaussianBlur(large, (0, 0), 1.5)
+def traced(
+    digit: NDArray[np.uint8], side: int, sigma: float
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Return a digit's line, and how deep its ink is, in a field of ``side`` pixels."""
+    large = cv2.resize(digit, (side, side), interpolation=cv2.INTER_CUBIC)
+    soft = cv2.GaussianBlur(large, (0, 0), sigma)
     bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
     parts = [cv2.connectedComponents(body)[0] for body in bodies]
     line = skeleton(bodies[parts.index(min(parts))] > 0)  # faint strokes do not break the line
+    return line, np.asarray(cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5), np.float32)
+
+
+@lru_cache(maxsize=4096)
+def _within(raw: bytes) -> NDArray[np.float32]:
+    """How far inside a digit's line each pixel is, or inside ink that is deeper than a stroke."""
+    line, depth = traced(np.frombuffer(raw, np.uint8).reshape(28, 28), FINE, 1.5)
     reach = np.asarray(cv2.distanceTransform((~line).astype(np.uint8), cv2.DIST_L2, 5), np.float32)
-    depth = np.asarray(cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5), np.float32)
     usual = np.float32(np.median(depth[line])) if line.any() else np.float32(0)
-    return reach, np.where(depth > 0, depth - usual, np.float32(-99))
+    deeper = np.where(depth > 0, depth - usual, np.float32(-99))
+    return np.maximum(-reach, deeper)  # loops that ran full are no line, and stay full
 
 
 def write_digit(digit: NDArray[np.uint8], height: float, pen: float | None) -> NDArray[np.float32]:
-    """Draw one digit as ink.
+    """Draw one digit (28, 28), as MNIST has it: cover by ink 0 .. 1, (h, w), cropped to the ink.
 
     Parameters
     ----------
-    digit : ndarray of uint8, shape (28, 28)
-        A digit as MNIST has it.
     height : float
         Height that the 20-pixel box takes, in pixels.
     pen : float or None
         Stroke width as a share of that height; None keeps the strokes as they are.
-
-    Returns
-    -------
-    ndarray of float32, shape (h, w)
-        Cover by ink, 0 to 1, cropped to the ink.
     """
     if pen is None:
         large = cv2.resize(digit, (FINE, FINE), interpolation=cv2.INTER_CUBIC)
         large = cv2.GaussianBlur(large, (0, 0), 1.5).astype(np.float32) / 255
         cover = np.clip((large - 0.45) * 5 + 0.5, 0, 1)
     else:
-        reach, deeper = _traced(digit.tobytes())
         grown = int(np.ceil(pen * _BOX))
-        within = np.maximum(-reach, deeper)  # loops that ran full are no line, and stay full
-        cover = np.clip(pen * _BOX / 2 + np.pad(within, grown, constant_values=-99) + 0.5, 0, 1)
+        within = np.pad(_within(digit.tobytes()), grown, constant_values=-99)
+        cover = np.clip(pen * _BOX / 2 + within + 0.5, 0, 1)
     rows, columns = np.flatnonzero(cover.any(1)), np.flatnonzero(cover.any(0))
     if not rows.size:
         return np.zeros((1, 1), np.float32)

@@ -1,6 +1,7 @@
 """Made pages written to a folder as PNG files with their labels."""
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from itertools import islice, product
 from pathlib import Path
@@ -12,20 +13,16 @@ from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.learning.datasets import fetched_mnist, open_digits
 from neocog.learning.formats import Digits, read_sklearn
-from neocog.learning.pages.conditions import CONDITIONS
+from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
 
 
 def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
-    """Open the digits that pages are written with.
+    """Open the digits that pages are written with, a set of isolated digits.
 
-    Parameters
-    ----------
-    place : str, Path or None
-        A set of isolated digits; of MNIST the last 5 000 training digits are taken, which no
-        shipped model learned from. None and "mnist" stand for MNIST as it was fetched.
-    tell : callable
-        Is told in one line when scikit-learn's digits stand in for what is not there.
+    None and "mnist" stand for MNIST as it was fetched. Of MNIST the last 5 000 training digits are
+    taken, which no shipped model learned from. Where it is not there, ``tell`` is told in one line
+    that scikit-learn's digits stand in for it.
 
     Raises
     ------
@@ -35,15 +32,12 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
         If nothing is there and scikit-learn is not installed.
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
-        return open_digits(place, split="validation" if _is_mnist(Path(place)) else None)
+        is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
+        return open_digits(place, split="validation" if is_mnist else None)
     if place in (None, "mnist") and fetched_mnist() is not None:
         return open_digits("mnist", split="validation")
     tell(f"{place or 'MNIST'} is not there: the pages are written with scikit-learn's 8x8 digits")
     return read_sklearn()
-
-
-def _is_mnist(place: Path) -> bool:
-    return place.is_dir() and any(place.glob("train-images*"))
 
 
 def known_conditions(names: Sequence[str]) -> list[str]:
@@ -54,8 +48,6 @@ def known_conditions(names: Sequence[str]) -> list[str]:
     UsageError
         If one is not known.
     """
-    from neocog.learning.pages.conditions import WITHOUT_DIGITS
-
     for name in names:
         if name not in CONDITIONS:
             raise UsageError(f"condition '{name}' is unknown: choose from {', '.join(CONDITIONS)}")
@@ -65,25 +57,11 @@ def known_conditions(names: Sequence[str]) -> list[str]:
 def write_pages(
     folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int
 ) -> int:
-    """Write pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
+    """Write ``count`` pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
 
-    Parameters
-    ----------
-    folder : Path
-        Is made if it is not there; files of the same names are replaced.
-    digits : Digits
-        What the pages are written with.
-    conditions : sequence of str
-        They take turns.
-    count : int
-        Pages in all.
-    seed : int
-        The same seed gives the same pages, whatever else is written.
-
-    Returns
-    -------
-    int
-        Pages written.
+    The folder is made if it is not there; files of the same names are replaced. The conditions
+    take turns. The same seed gives the same pages, whatever else is written. Returns the number
+    of pages written.
 
     Raises
     ------
@@ -92,7 +70,7 @@ def write_pages(
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = range(-(-count // len(conditions)))
-    rows = []
+    rows = [["file", "text", "digits", "condition"]]
     for number, condition in islice(product(rounds, conditions), count):
         rng = np.random.default_rng([seed, number, *condition.encode()])
         picture, text = make_page(condition, digits.images, digits.labels, rng)
@@ -101,6 +79,8 @@ def write_pages(
         with atomic_write(folder / name) as stream:
             stream.write(file.tobytes())
         rows.append([name, text.replace("\n", "|"), text.replace("\n", ""), condition])
-    with (folder / "labels.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([["file", "text", "digits", "condition"], *rows])
-    return len(rows)
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(rows)
+    with atomic_write(folder / "labels.csv") as stream:
+        stream.write(table.getvalue().encode())
+    return len(rows) - 1

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.files import atomic_write
+from neocog.learning.datasets import last_writers
 from neocog.learning.formats import read_idx
 from neocog.learning.teacher.trace import trace
 
@@ -171,14 +172,9 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = Non
 
 def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
     """Tell which digits are of the last fifth of the writers, in the order they begin in."""
-    names, first, own = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
-    kept = np.zeros(len(groups), np.bool_)
-    if len(names) > 1:
-        turn = np.empty(len(names), np.int64)
-        turn[np.argsort(first)] = np.arange(len(names))
-        kept |= (turn >= len(names) - -(-len(names) // 5))[own]
-    else:
-        kept[len(kept) - len(kept) // 5 :] = True
+    kept = last_writers(groups)
+    if kept is None:
+        kept = np.arange(len(groups)) >= len(groups) - len(groups) // 5
     return kept
 
 

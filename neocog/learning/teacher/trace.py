@@ -1,10 +1,9 @@
 """Scanned digits as pen strokes: the skeleton of the ink, followed from end to end."""
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.pages.pen import skeleton
+from neocog.learning.pages.pen import traced
 
 Line = NDArray[np.float32]
 
@@ -29,13 +28,9 @@ def trace(scan: NDArray[np.uint8]) -> list[Line]:
         Points (x, y) in pixels of a field of 84 x 84; no strokes without ink, or where ink is much
         deeper than a stroke: a small loop that ran full is no line, and a 9 would become a bar.
     """
-    large = cv2.resize(scan, (_FINE, _FINE), interpolation=cv2.INTER_CUBIC)
-    soft = cv2.GaussianBlur(large, (0, 0), 1.2)
-    bodies = [(soft > level).astype(np.uint8) for level in (110, 80, 50)]
-    parts = [cv2.connectedComponents(body)[0] for body in bodies]
-    line = skeleton(bodies[parts.index(min(parts))] > 0)
-    depth = cv2.distanceTransform(bodies[0], cv2.DIST_L2, 5)
-    if line.any() and (depth > np.median(depth[line]) + _DEEPER).sum() > _FULL * bodies[0].sum():
+    line, depth = traced(scan, _FINE, 1.2)
+    full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER
+    if full.sum() > _FULL * (depth > 0).sum():
         return []
     todo = {(int(r), int(c)) for r, c in np.argwhere(line)}
     done: set[tuple[int, int]] = set()

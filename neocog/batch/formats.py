@@ -1,4 +1,4 @@
-"""The forms that records are written in: text, JSON lines, CSV, and a table for people."""
+"""The formats that records are written in: text, JSON lines, CSV, and a table for people."""
 
 import csv
 import io
@@ -28,31 +28,17 @@ _WIDE = 160  # columns of a table that goes into a file
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Format:
     """How a record is written.
 
-    Attributes
-    ----------
-    kind : {"text", "jsonl", "csv", "table"}
-        ``text`` leaves out pages that could not be read; rows of a ``table`` are gathered as CSV
-        and laid out at the end.
-    names : bool
-        Whether text has the picture's name before the digits.
-    timings : bool
-        Whether JSON records carry ``ms``.
-    settings : mapping, optional
-        What JSON records tell of how they were read, as ``Reader.settings`` does.
-
-    Raises
-    ------
-    UsageError
-        If the kind is not known, or has no place for times.
+    ``text`` leaves out pages that could not be read; rows of a ``table`` are gathered as CSV and
+    laid out at the end. UsageError for an unknown kind, or times where they have no place.
     """
 
     kind: str
-    names: bool = True
-    timings: bool = False
-    settings: Mapping[str, Any] | None = None
+    names: bool = True  # whether text has the picture's name before the digits
+    timings: bool = False  # whether JSON records carry ``ms``
+    settings: Mapping[str, Any] | None = None  # how they were read, for JSON records
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -100,7 +86,7 @@ def kind_of(path: str | None) -> Kind:
 
 
 def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
-    """Lay rows, as `Form` writes them for a table, out for people."""
+    """Lay rows, as `Format` writes them for a table, out for people."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

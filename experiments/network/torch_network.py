@@ -1,4 +1,4 @@
-"""The ten layers as a PyTorch module, from digits to scores: for comparisons and for fine-tuning.
+"""The ten layers as a PyTorch module for recognition, from digits to scores.
 
 Written as PyTorch code that is meant to be fast: convolutions by cuDNN, the planes of an
 inhibition summed before its one convolution, a C-layer as one strided convolution. Where a layer
@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from neocog.errors import UsageError
+from neocog.learning.trainable import silence_of
 from neocog.network.decision import PAIR_PLANES
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import banded
@@ -29,14 +30,6 @@ Tensor = Any
 _RANK = 1e-7
 #: Two vectors with 1 - g below this are one vector, as in :mod:`neocog.network.decision`.
 _SAME = 1e-6
-
-
-def quiet(weights: SWeights) -> float:
-    """Return the inhibition below which a window of a layer holds no stroke.
-
-    Contrast may be slight; later layers start near 0.01.
-    """
-    return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
@@ -79,8 +72,7 @@ class Contrast(nn.Module):  # type: ignore[misc]
 class SLayer(nn.Module):  # type: ignore[misc]
     """S-cells (Ikeda eq. 1), as max(0, sum a' u - theta' v) / (v + s).
 
-    The reference vectors are the parameters. :meth:`freeze` computes a' and s once; before that
-    every pass computes them, and gradients reach the reference vectors.
+    :meth:`freeze` computes a' and s once; before that every pass computes them.
 
     Form ``conv`` leaves the windows to cuDNN; ``windows`` copies them out for one matrix product.
     """
@@ -89,7 +81,7 @@ class SLayer(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
         self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
-        self.quiet = quiet(weights)
+        self.silent_below = silence_of(weights)
         self.reference = nn.Parameter(_float(weights.reference))
         self.c: Tensor
         self.register_buffer("c", _float(weights.c[None, None]))
@@ -118,10 +110,10 @@ class SLayer(nn.Module):  # type: ignore[misc]
         """Respond to the layer before, (B, K', H, W) -> (B, K, H', W')."""
         a, silence = self.frozen or self.constants()
         energy = (u * u).sum(dim=1, keepdim=True)
-        v = _root(functional.conv2d(energy, self.c, padding=self.padding), self.training)
+        v = functional.conv2d(energy, self.c, padding=self.padding).sqrt()
         above = functional.relu(self._excite(u, a) - self.theta / (1 - self.theta) * v)
         # fast convolutions leave rounding noise where all is silent, and s is tiny there
-        return above / (v + silence) * (v > self.quiet)
+        return above / (v + silence) * (v > self.silent_below)
 
     def _excite(self, u: Tensor, a: Tensor) -> Tensor:
         if self.form == "conv":
@@ -165,7 +157,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
     def forward(self, u: Tensor) -> Tensor:
         """Respond to the layer before."""
         y = functional.relu(getattr(self, f"_{self.form}")(u))
-        return _root(y, self.training) if self.psi == "sqrt" else y / (1 + y)
+        return y.sqrt() if self.psi == "sqrt" else y / (1 + y)
 
     def _depthwise(self, u: Tensor) -> Tensor:
         return functional.conv2d(
@@ -328,14 +320,6 @@ class Network(nn.Module):  # type: ignore[misc]
 
 def _float(values: Any) -> Tensor:
     return torch.tensor(np.asarray(values), dtype=torch.float32)
-
-
-def _root(x: Tensor, training: bool) -> Tensor:
-    """Square root; while training its slope at 0 is 0, not infinite."""
-    if not training:
-        return x.sqrt()
-    heard = x > 0
-    return torch.where(heard, torch.where(heard, x, 1.0).sqrt(), 0.0)
 
 
 def _factors(

@@ -17,9 +17,8 @@ from neocog.network.spec import REJECT
 
 Tensor = Any
 Digits = NDArray[np.uint8]
-Labels = NDArray[np.int64]
 
-_HELD_MARKS = 1000  # held-back marks that are measured with
+_HELD_MARKS = 1000  # held-out marks that are measured with
 _OFTEN = 4  # variants, and marks, for a digit at most
 _SOURCE = 20_000  # digits of a mix that marks are made of
 
@@ -34,14 +33,12 @@ class Pools:
         Digits by other pens, as scanners and cameras hand them over.
     answers : ndarray of int64, shape (V,)
         What they are.
-    marks : ndarray of uint8, shape (M, 28, 28)
-        Marks that are no digits.
-    held : ndarray of uint8, shape (H, 28, 28)
-        Marks of kinds and fonts that are not learned from, to measure with.
+    marks, held : ndarray of uint8, shapes (M, 28, 28) and (H, 28, 28)
+        Marks that are no digits; those of kinds and fonts that are measured with alone.
     """
 
     variants: Digits
-    answers: Labels
+    answers: NDArray[np.int64]
     marks: Digits
     held: Digits
 
@@ -51,40 +48,27 @@ class Pools:
     ) -> "Pools":
         """Draw those that the settings, and a model with planes that reject, have use for."""
         seed, most = settings.seed, min(settings.pool, _OFTEN * len(mix))
-        count = most if settings.variants else 0
-        seen, answers = variants(count, mix, seed=seed, jobs=jobs)
+        seen, answers = variants(most if settings.variants else 0, mix, seed=seed, jobs=jobs)
         count = most if marks and settings.marks else 0
         source = mix.some(min(_SOURCE, len(mix)), seed=seed) if len(mix.hands) > 1 else mix
-        learned, _, _ = negatives(count, source.images, source.labels, seed=seed, jobs=jobs)
-        first = validation.hands[0].digits
-        held, _, _ = negatives(
-            min(_HELD_MARKS, count), first.images, first.labels, seed=seed, held=True
-        )
+        learned = negatives(count, source.images, source.labels, seed=seed, jobs=jobs)[0]
+        first, few = validation.hands[0].digits, min(_HELD_MARKS, count)
+        held = negatives(few, first.images, first.labels, seed=seed, held=True)[0]
         return cls(seen, answers, learned, held)
 
 
-class Lessons:
+class Batches:
     """Digits, marks that are none, and the batches made of them; all of it on the device.
 
     A batch follows from the seed and the number of its step alone.
 
-    Parameters
-    ----------
-    mix, validation : Mix
-        Digits to learn from, and digits that are measured with.
-    settings : Settings
-    marks : bool
-        Whether marks that are no digits are learned from as well.
-    device : str or torch.device
-    pools : Pools, optional
-        If they were drawn before.
+    ``mix`` is learned from, ``validation`` measured with; ``marks`` says whether marks that are no
+    digits are learned from as well. Pools are drawn unless they come.
 
     Attributes
     ----------
     shown : Tensor of uint8, shape (V, 28, 28)
         The validation digits.
-    answers : ndarray of int64, shape (V,)
-        What they are.
     held : Tensor of uint8, shape (M, 28, 28), or None
         Marks of kinds and fonts that are not learned from, to measure with.
 
@@ -104,23 +88,20 @@ class Lessons:
         device: Any,
         pools: Pools | None = None,
     ) -> None:
-        self._settings, self._device = settings, device
-        self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
-        self._sizes = self._tensor(np.array(mix.sizes))
-        self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
-        self._shares = self._tensor(mix.shares)
-        self.validation = validation
-        self.shown, self.answers = self._tensor(validation.images), validation.labels
-        self._per_step = settings.batch
+        self._settings, self._device, self.validation = settings, device, validation
         pools = pools or Pools.draw(mix, validation, settings, marks=marks)
-        self._variants: tuple[Tensor, Tensor] | None = None
+        self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
+        self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
+        self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
+        self.shown, self.held = self._tensor(validation.images), None
+        self._per_step = settings.batch
+        #: pictures and labels of each pool, and how many of them a step shows
+        self._pools: list[tuple[Tensor, Tensor, int]] = []
         if len(pools.variants):
-            self._per_step -= settings.pictures(settings.variants)
-            self._variants = self._tensor(pools.variants), self._tensor(pools.answers)
-        self._marks = self.held = None
+            self._add_pool(pools.variants, pools.answers, settings.variants)
         if len(pools.marks):
-            self._per_step -= settings.pictures(settings.marks)
-            self._marks, self.held = self._tensor(pools.marks), self._tensor(pools.held)
+            self._add_pool(pools.marks, np.full(len(pools.marks), REJECT), settings.marks)
+            self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
                 f"{len(mix)} digits came, fewer than the {self._per_step} of a step; "
@@ -138,37 +119,33 @@ class Lessons:
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
-        self._generator.manual_seed(self._settings.seed * 1_000_003 + step)
+        settings, generator = self._settings, self._generator
+        generator.manual_seed(settings.seed * 1_000_003 + step)
         chosen = self._chosen(self._per_step)
-        digits, labels = self._digits[chosen], self._labels[chosen]
-        how, parts = self._settings.augmentation, []
-        if self._settings.varied != 1:
-            parts = [augment(digits, how, self._generator)]
-            digits, how = digits[:0], how.times(self._settings.varied)
-        if self._variants is not None:
-            drawn = self._drawn(len(self._variants[0]), self._settings.variants)
-            digits = torch.cat([digits, self._variants[0][drawn]])
-            labels = torch.cat([labels, self._variants[1][drawn]])
-        if self._marks is not None:
-            drawn = self._drawn(len(self._marks), self._settings.marks)
-            digits = torch.cat([digits, self._marks[drawn]])
-            labels = torch.cat([labels, torch.full_like(drawn, REJECT)])
-        if len(digits):
-            parts.append(augment(digits, how, self._generator))
-        return torch.cat(parts) if len(parts) > 1 else parts[0], labels
+        pictures, labels = [self._digits[chosen]], [self._labels[chosen]]
+        done, how = [], settings.augmentation
+        if settings.varied != 1:
+            done = [augment(pictures.pop(), how, generator)]
+            how = how.times(settings.varied)
+        for pool, answers, count in self._pools:
+            drawn = torch.randint(len(pool), (count,), generator=generator, device=self._device)
+            pictures.append(pool[drawn])
+            labels.append(answers[drawn])
+        if any(map(len, pictures)):
+            done.append(augment(torch.cat(pictures), how, generator))
+        return torch.cat(done), torch.cat(labels)
+
+    def _add_pool(self, pictures: Digits, labels: NDArray[np.int64], share: float) -> None:
+        count = self._settings.pictures(share)
+        self._per_step -= count
+        self._pools.append((self._tensor(pictures), self._tensor(labels), count))
 
     def _chosen(self, count: int) -> Tensor:
         """Return places of digits, their sets drawn by weight."""
-        which = torch.multinomial(self._shares, count, replacement=True, generator=self._generator)
-        part = torch.rand(
-            count, generator=self._generator, device=self._device, dtype=torch.float64
-        )
+        generator, device = self._generator, self._device
+        which = torch.multinomial(self._shares, count, replacement=True, generator=generator)
+        part = torch.rand(count, generator=generator, device=device, dtype=torch.float64)
         return self._first[which] + (part * self._sizes[which]).long()
-
-    def _drawn(self, pool: int, share: float) -> Tensor:
-        """Return places in a pool, for a share of the batch."""
-        size = (self._settings.pictures(share),)
-        return torch.randint(pool, size, generator=self._generator, device=self._device)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)

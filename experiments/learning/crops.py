@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
+from neocog.learning.finder.boxes import overlaps
 from neocog.learning.teacher.bank import SOURCES, Bank, load_bank
 from neocog.learning.teacher.page import draw_page
 from neocog.vision.crop import digit_of_box
 from neocog.vision.finder import SIGNS, find
-from neocog.vision.finder_model import load_finder, open_finder
+from neocog.vision.finder_model import OpenCV, load_finder
 
 Digits = NDArray[np.uint8]
 Boxes = NDArray[np.float32]
@@ -51,27 +52,12 @@ class Crops:
 
 
 def crops(
-    pages: int,
-    bank: Path,
-    finder: Path,
-    *,
-    seed: int = 0,
-    held: bool = False,
-    jobs: int = 1,
+    pages: int, bank: Path, finder: Path, *, seed: int = 0, held: bool = False, jobs: int = 1
 ) -> Crops:
     """Cut digits and marks out of made pages.
 
-    Parameters
-    ----------
-    pages : int
-        How many are drawn.
-    bank, finder : Path
-        What they are written with, and who searches them.
-    seed : int
-    held : bool
-        Whether the writers that are kept apart write them.
-    jobs : int
-        Processes.
+    ``bank`` is what the pages are written with, by the writers kept apart if ``held``; ``finder``
+    searches them.
     """
     parts = in_blocks(_block, pages, _BLOCK, bank, finder, seed, held, jobs=jobs)
     return Crops(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -80,7 +66,7 @@ def crops(
 def _block(
     bank: Path, finder: Path, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64], Digits]:
-    hands, network = _without(load_bank(bank)), open_finder(load_finder(finder))
+    hands, network = _without(load_bank(bank)), OpenCV(load_finder(finder))
     digits: list[Digits] = []
     labels: list[int] = []
     marks: list[Digits] = []
@@ -94,7 +80,7 @@ def _block(
         boxes = np.c_[rows[:, 1:3] - rows[:, 3:5] / 2, rows[:, 3:5]].astype(np.float32)
         found = find(image, network).boxes
         for box in _moved(np.concatenate([found, boxes[asked & (rows[:, 0] < 10)]]), rng):
-            share = _shared(box, boxes)
+            share = overlaps(box[None], boxes)[0][0]
             best = int(share.argmax()) if len(share) else -1
             label = int(rows[best, 0]) if best >= 0 else -1
             if best < 0 or share[best] < _BESIDE:
@@ -105,7 +91,7 @@ def _block(
             elif share[best] > _WITHIN and label >= 10 and SIGNS[label - 10] not in _ALIKE:
                 marks.append(digit_of_box(image, box))
         for box in _between(boxes[asked & (rows[:, 0] < 10)], rng):
-            if _shared(box, boxes).max() < _BESIDE + 0.15:
+            if overlaps(box[None], boxes)[0].max() < _BESIDE + 0.15:
                 marks.append(digit_of_box(image, box))
     inked, seen = (_stack(pictures) for pictures in (digits, marks))
     kept = inked.sum(axis=(1, 2)) > _LEAST
@@ -138,15 +124,6 @@ def _between(boxes: Boxes, rng: np.random.Generator) -> Boxes:
     moved = some.copy()
     moved[:, 0] += side * (some[:, 2] + 0.15 * some[:, 3])
     return np.asarray(moved, np.float32)
-
-
-def _shared(box: Boxes, boxes: Boxes) -> Boxes:
-    """Intersection over union of a box with others."""
-    low = np.maximum(box[:2], boxes[:, :2])
-    high = np.minimum(box[:2] + box[2:], boxes[:, :2] + boxes[:, 2:])
-    both = np.clip(high - low, 0, None).prod(axis=1)
-    whole = box[2:].prod() + boxes[:, 2:].prod(axis=1) - both
-    return np.asarray(both / np.maximum(whole, 1e-6), np.float32)
 
 
 def _stack(pictures: list[Digits]) -> Digits:

@@ -1,18 +1,16 @@
 """Which worker gets which task: workers of any kind, here or on a cluster, none ever overloaded.
 
 Tasks go out while a worker has fewer than it can begin, so what is under way is bounded, and what
-feeds them waits when records are not taken. What a dead worker had goes out again, a task at a
+makes them waits when records are not taken. What a dead worker had goes out again, a task at a
 time to a worker that has nothing else: if that dies too, it is clear over what.
 """
 
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Protocol
 
-from neocog.batch.tasks import Place, Task
+from neocog.batch.tasks import Block, Task
 from neocog.errors import EndedEarly
 
 _AHEAD = 2  # tasks for each worker that are made before they are asked for
@@ -23,7 +21,8 @@ _FALSE_STARTS = 3  # workers in succession that may die before they have done an
 class Worker(Protocol):
     """What does tasks."""
 
-    tasks: dict[Place, Task]
+    tasks: dict[int, Task]
+    """What it has, by the number of the first input."""
     proven: bool
     """Whether it has ever done anything."""
     open: bool
@@ -33,27 +32,18 @@ class Worker(Protocol):
         """Send a task."""
 
 
-class Dispatch:
-    """Deals tasks out to workers.
+class Scheduler:
+    """Deals tasks out to workers; one of these may be replaced by another one.
 
-    Parameters
-    ----------
-    tasks : iterable of Task
-        They are made on a thread of their own, a little ahead: finding inputs may take its time.
-    workers : sequence of Worker
-        A worker in it may be replaced by another one.
-    depth : int
-        Most tasks that a worker has at a time.
-    window : int, optional
-        A task is not begun before the one so many places ahead of it is done.
-    wake : callable
-        Called, on another thread, when there is one more task to deal out.
+    Tasks are made on a thread of their own, a little ahead: finding inputs may take its time.
+    ``wake`` is called there when there is one more. A worker has ``depth`` tasks at most; with a
+    ``window`` an input is not begun before the one so many places ahead of it is done.
     """
 
     def __init__(
         self,
         tasks: Iterable[Task],
-        workers: "Sequence[Worker]",
+        workers: Sequence[Worker],
         *,
         depth: int,
         window: int | None = None,
@@ -62,7 +52,15 @@ class Dispatch:
         self._workers, self._depth, self._window = workers, depth, window
         self._again: deque[Task] = deque()
         self._false_starts = 0
-        self._feeder = _Feeder(tasks, ahead=_AHEAD * len(workers), wake=wake)
+        self._ahead = _Ahead(tasks, most=_AHEAD * len(workers), wake=wake)
+
+    def run(self, receive: "Callable[[Scheduler], Iterator[Block]]") -> Iterator[Block]:
+        """Deal tasks until all are done, and yield what is received in between."""
+        try:
+            while self.deal():
+                yield from receive(self)
+        finally:
+            self.stop()
 
     def under_way(self) -> list[Task]:
         """Tasks that workers have."""
@@ -79,24 +77,21 @@ class Dispatch:
         dry = next((w for w in self._workers if w.open and not _alone(w)), None)
         dry = dry if self._again else None
         while free := [w for w in self._workers if w is not dry and self._can_take(w)]:
-            task = self._feeder.peek()
+            task = self._ahead.peek()
             if task is None or not (self._within_window(task) and self._within_memory(task)):
                 break
-            _give(min(free, key=lambda worker: len(worker.tasks)), self._feeder.take())
-        return bool(not self._feeder.done or self._again or self.under_way())
+            _give(min(free, key=lambda worker: len(worker.tasks)), self._ahead.take())
+        return bool(not self._ahead.done or self._again or self.under_way())
 
-    def finished(self, worker: Worker, place: Place) -> None:
-        """Take a task from who has done it."""
-        del worker.tasks[place]
+    def finished(self, worker: Worker, first: int) -> None:
+        """Take a task, by the number of its first input, from who has done it."""
+        del worker.tasks[first]
         self._false_starts = 0
 
     def died(self, worker: Worker, how: str) -> None:
         """Have the tasks of a dead worker done again.
 
-        Raises
-        ------
-        EndedEarly
-            If several workers die before they do anything, and none does a task meanwhile.
+        EndedEarly if several die before they do anything, and none does a task meanwhile.
         """
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:
@@ -109,7 +104,7 @@ class Dispatch:
 
     def stop(self) -> None:
         """Make no more tasks."""
-        self._feeder.stop()
+        self._ahead.stop()
 
     def _can_take(self, worker: Worker) -> bool:
         return worker.open and len(worker.tasks) < self._depth and not _alone(worker)
@@ -117,8 +112,8 @@ class Dispatch:
     def _within_window(self, task: Task) -> bool:
         if self._window is None:
             return True
-        begun = [t.place.number for t in (*self.under_way(), *self._again)]
-        return task.place.number < min(begun, default=task.place.number) + self._window
+        begun = [t.first for t in (*self.under_way(), *self._again)]
+        return task.first < min(begun, default=task.first) + self._window
 
     def _within_memory(self, task: Task) -> bool:
         held = sum(t.held for t in self.under_way()) if task.held else 0
@@ -126,7 +121,7 @@ class Dispatch:
 
 
 def _give(worker: Worker, task: Task) -> None:
-    worker.tasks[task.place] = task
+    worker.tasks[task.first] = task
     worker.give(task)
 
 
@@ -135,60 +130,56 @@ def _alone(worker: Worker) -> bool:
     return any(task.deaths for task in worker.tasks.values())
 
 
-class _Feeder:
-    """Makes tasks a little ahead of their use, on a thread.
+class _Ahead:
+    """Tasks made ahead of their use, on a thread: ``most``, fewer where they carry many bytes."""
 
-    ``ahead`` is how many are made ahead at most, fewer where they carry many bytes; ``wake`` is
-    called after each of them.
-    """
+    def __init__(self, tasks: Iterable[Task], *, most: int, wake: Callable[[], None]) -> None:
+        self._tasks, self._most, self._wake = iter(tasks), most, wake
+        self._made: deque[Task] = deque()
+        self._changed = threading.Condition()
+        self._ended = self._stopped = False
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, daemon=True).start()
 
-    def __init__(self, tasks: Iterable[Task], *, ahead: int, wake: Callable[[], None]) -> None:
-        self.done = False
-        self._queue: queue.Queue[Task | BaseException | None] = queue.Queue(maxsize=ahead)
-        self._next: Task | None = None
-        self._made = self._taken = 0  # bytes; each is counted by one thread
-        self._stopped = threading.Event()
-        self._wake = wake
-        threading.Thread(target=self._run, args=(iter(tasks),), daemon=True).start()
+    @property
+    def done(self) -> bool:
+        """Whether there will be no task any more."""
+        return self._ended and self._error is None and not self._made
 
     def peek(self) -> Task | None:
         """The next task if there is one by now."""
-        if self._next is None and not self.done:
-            with suppress(queue.Empty):
-                found = self._queue.get_nowait()
-                if isinstance(found, BaseException):
-                    self.done = True
-                    raise found
-                self._next, self.done = found, found is None
-        return self._next
+        if self._made:
+            return self._made[0]
+        if self._error is not None:
+            raise self._error
+        return None
 
     def take(self) -> Task:
         """Take the task that `peek` showed."""
-        task, self._next = self._next, None
-        assert task is not None
-        self._taken += task.held
-        return task
+        with self._changed:
+            self._changed.notify()
+            return self._made.popleft()
 
     def stop(self) -> None:
         """Make no more."""
-        self._stopped.set()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
 
-    def _run(self, tasks: Iterator[Task]) -> None:
+    def _run(self) -> None:
         try:
-            for task in tasks:
-                self._made += task.held
-                self._put(task)
-                while self._made - self._taken > _HELD and not self._stopped.wait(0.05):
-                    pass
-                if self._stopped.is_set():
-                    return
-            self._put(None)
-        except BaseException as error:
-            self._put(error)
-
-    def _put(self, what: Task | BaseException | None) -> None:
-        while not self._stopped.is_set():
-            with suppress(queue.Full):
-                self._queue.put(what, timeout=0.2)
+            for task in self._tasks:
+                with self._changed:
+                    self._made.append(task)
                 self._wake()
-                return
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopped or not self._full())
+                if self._stopped:
+                    return
+        except BaseException as error:
+            self._error = error
+        self._ended = True
+        self._wake()
+
+    def _full(self) -> bool:
+        return len(self._made) >= self._most or sum(task.held for task in self._made) > _HELD

@@ -15,14 +15,7 @@ PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-py
 def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
     """Return command, machine, date, commit and versions, as a result file holds them.
 
-    Parameters
-    ----------
-    command : str
-        What makes the measurement again.
-    gpu : bool
-        Whether it is of the GPU; ``cpu`` is told in any case.
-    number : int
-        Which GPU.
+    ``command`` makes the measurement again; ``number`` is the GPU, ``cpu`` is told in any case.
     """
     facts: dict[str, Any] = {"command": command}
     facts |= {"machine": machine(gpu, number), "cpu": machine(False)}

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import nn
 from torch.nn import functional
 
 from neocog.errors import ModelError
+from neocog.files import atomic_write
 
 Tensor = Any
 
@@ -40,11 +43,7 @@ class Block(nn.Module):  # type: ignore[misc]
 class Convolutional(nn.Module):  # type: ignore[misc]
     """A residual network: U0 (B, 65, 65), ink 1 -> logits (B, classes).
 
-    Parameters
-    ----------
-    classes : int
-    width : int
-        Maps of the first of three stages; each later one has twice as many.
+    Its first of three stages has ``width`` maps; each later one has twice as many.
     """
 
     def __init__(self, classes: int, width: int = 64) -> None:
@@ -66,13 +65,7 @@ class Convolutional(nn.Module):  # type: ignore[misc]
 
 
 class Guide:
-    """Networks that answer together.
-
-    Parameters
-    ----------
-    networks : sequence of Convolutional
-    device : str
-    """
+    """Networks that answer together."""
 
     def __init__(self, networks: Sequence[Convolutional], device: Any) -> None:
         self._device = torch.device(device)
@@ -90,26 +83,8 @@ class Guide:
         return torch.stack(answers).mean(dim=0)
 
 
-def soft_loss(logits: Tensor, told: Tensor, heat: float) -> Tensor:
-    """Cross-entropy with a guide's answers, both softened by a temperature (Hinton eq. 1 and 2).
-
-    Parameters
-    ----------
-    logits, told : Tensor, shape (B, classes)
-        Of the network that learns, and of the guide, which learns nothing.
-    heat : float
-    """
-    wanted = (told.detach() / heat).softmax(dim=1)
-    own = (logits / heat).log_softmax(dim=1)
-    return -(wanted * own).sum(dim=1).mean() * heat**2
-
-
 def save_network(network: Convolutional, path: Path) -> None:
     """Write a network, weights as float16 (statistics of the batches too)."""
-    from safetensors.torch import save
-
-    from neocog.files import atomic_write
-
     halves = {
         name: value.detach().cpu().half().contiguous() if value.is_floating_point() else value.cpu()
         for name, value in network.state_dict().items()
@@ -119,16 +94,7 @@ def save_network(network: Convolutional, path: Path) -> None:
 
 
 def load_guide(paths: Sequence[str | Path], device: Any) -> Guide:
-    """Read the networks of a guide.
-
-    Raises
-    ------
-    ModelError
-        If a file is missing or holds another thing.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    """Read the networks of a guide; ModelError if a file is missing or holds another thing."""
     networks = []
     for path in paths:
         try:

@@ -1,0 +1,46 @@
+"""Digits of a set whose label is probably wrong: models that learned nothing from it contradict it.
+
+    python -m experiments.accuracy.labels DATA/hands/measure/orand neocog neocog-small -o RESULT
+
+A label is doubted where all models read the same other digit, each with at least --p.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from experiments.accuracy.hands import read
+from experiments.harness.record import write_results
+from neocog.learning.datasets import open_digits
+from neocog.network.model import load_model
+
+COLUMNS = {"set": "set", "digits": "digits", "doubted": "labels doubted", "labels": "of all"}
+FORMATS = {"labels": ".2%"}
+
+
+def main() -> None:
+    """Parse, read, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--p", type=float, default=0.99)
+    args = parser.parse_args()
+    digits = open_digits(args.data, split="test")
+    answers = [read(load_model(name), digits.images, np) for name in args.models]
+    said = np.stack([found.label for found in answers])
+    sure = np.stack([found.p for found in answers]).min(axis=0) >= args.p
+    doubted = np.flatnonzero(sure & (said == said[0]).all(axis=0) & (said[0] != digits.labels))
+    listed = [[int(i), int(digits.labels[i]), int(said[0, i])] for i in doubted]
+    row = {"set": args.data.name, "digits": len(digits), "doubted": len(listed),
+           "labels": len(listed) / len(digits)}  # fmt: skip
+    print(f"{row['set']}: {len(listed)} of {len(digits)} labels are doubted")
+    write_results(args.output, [row], columns=COLUMNS, formats=FORMATS,
+                  index_label_read=listed, p=args.p)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
