@@ -26,21 +26,25 @@ app = typer.Typer(rich_markup_mode=None)
 
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DATA", help="Folder with mnist [default: as fetched]."),
+    typer.Option("--data", metavar="DATA", help="Folder with mnist [default: the downloaded one]."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the result there, as JSON.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE, as JSON."),
 ]
 Figures = Annotated[
-    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures there.")
+    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures in FOLDER.")
 ]
 Seconds = Annotated[
-    float, typer.Option("--seconds", min=1, help="What is left after this time is not run.")
+    float,
+    typer.Option(
+        "--seconds", metavar="N", min=1, help="Stop after so many seconds; the rest is skipped."
+    ),
 ]
 Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
-Less = Annotated[bool, typer.Option("--quick", help="Less of everything.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Within a minute.")]
-Cpu = Annotated[bool, typer.Option("--cpu", help="What needs no GPU alone: counts.")]
+Less = Annotated[bool, typer.Option("--quick", help="A short run.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A run of about a minute.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Only counts; needs no GPU.")]
 Sections = Annotated[
     str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
 ]
@@ -52,7 +56,8 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAME,...",
-        help="Who runs beside it. CPU: onnxruntime, torch. GPU: torch, compile, autotune.",
+        help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile, "
+        "autotune.",
     ),
 ]
 
@@ -61,17 +66,19 @@ Peers = Annotated[
 def bench_network(
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "cpu",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Digits per pass.")] = 8,
     precision: options.Precision = None,
     plan: options.Plan = "default",
     peers: Peers = "",
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Beside onnxruntime: --peers onnxruntime.")
     ] = False,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved rounds.")] = 30,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Interleaved rounds.")
+    ] = 30,
     as_json: options.Json = False,
 ) -> None:
-    """Time the network beside the same network in other software, in the same run.
+    """Compare the speed of the network with other software.
 
     The scores of all sides are compared before anything is timed.
     """
@@ -118,7 +125,7 @@ def bench_slayer(
     quick: Less = False,
     as_json: options.Json = False,
 ) -> None:
-    """The GPU paper's experiments (Ikeda et al. 2011): S-layers on CPU and GPU, its future work.
+    """Time S-layers on CPU and GPU as the GPU paper did (Ikeda 2011), and its future work.
 
     Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
@@ -153,12 +160,12 @@ def bench_convpool(
     seconds: Seconds = USUAL_SECONDS,
     tilings: Annotated[
         Path | None,
-        typer.Option("--tilings", metavar="JSON", help="Write the quickest tilings of ours there."),
+        typer.Option("--tilings", metavar="FILE", help="Write our fastest tilings to FILE."),
     ] = None,
     device: Cuda = "cuda",
     as_json: options.Json = False,
 ) -> None:
-    """Convolution with average pooling: fused filter, direct sum, and ours, beside cuDNN.
+    """Time convolution with average pooling: fused, direct sum, ours, cuDNN.
 
     Every system is checked against float64 before it is timed; exit code 1 if one of ours is
     wrong or fails.
@@ -190,10 +197,10 @@ def bench_winograd(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Decomposed Winograd convolution (Lee and Kwak 2025) beside cuDNN and FFT.
+    """Time decomposed Winograd convolution beside cuDNN and FFT (Lee and Kwak 2025).
 
-    Every way is checked against float64 before it is timed; exit code 1 if one is wrong or fails.
-    A profiler tells active lanes too: ncu --clock-control none --csv --page raw --metrics
+    Every method is checked against float64 before it is timed; exit code 1 if one is wrong.
+    For active lanes, run a profiler: ncu --clock-control none --csv --page raw --metrics
     smsp__thread_inst_executed_per_inst_executed.ratio -k regex:filter_split
     python -m neocog bench winograd --launches > lanes.csv
     """
@@ -214,7 +221,8 @@ def bench_winograd(
 @app.command("all")
 def bench_all(
     json_path: Annotated[
-        Path, typer.Option("--json", metavar="RESULTS", help="Write all results there, as JSON.")
+        Path,
+        typer.Option("--json", metavar="RESULTS", help="Write all results to RESULTS, as JSON."),
     ],
     device: options.Device = "auto",
     data: Data = None,
@@ -223,9 +231,9 @@ def bench_all(
     ] = "",
     quick: Less = False,
 ) -> None:
-    """Run every experiment of the papers; exit code 1 if anything fails or is wrong.
+    """Run all experiments; exit code 1 if one fails or is wrong.
 
-    The file is written as results come; neocog bench report makes the page of it.
+    RESULTS is written as results come; neocog bench report draws it.
     """
     _ready({"--json": json_path})
     where, names = devices.choose_device(device), _names(only)
@@ -234,19 +242,19 @@ def bench_all(
     _end(run.faults(run.run_all(names, request, partial(_written, path=json_path))))
 
 
-@app.command("report")
+@app.command("report", cls=options.Command)
 def bench_report(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULTS...", help="What the experiments wrote.")
+        list[Path], typer.Argument(metavar="RESULTS", help="Result files of the experiments.")
     ],
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="The page; pages of all tables and figures go beside it."
+            "--output", "-o", metavar="FILE", help="Page to write; tables and figures go beside it."
         ),
     ] = Path("experiments/README.md"),
 ) -> None:
-    """Make the page of the experiments, every table and figure, from their results."""
+    """Draw all tables and figures from the results."""
     for path in write_pages(run.load(results), output):
         print(path)
 
@@ -259,7 +267,7 @@ def _number(device: str) -> int:
     """Return which GPU is meant."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or not (number or "0").isdecimal():
-        raise UsageError(f"--device {device}: wanted cuda or cuda:N; add --cpu to do without one")
+        raise UsageError(f"--device {device}: expected cuda or cuda:N; add --cpu to do without one")
     return int(number or 0)
 
 
@@ -285,7 +293,7 @@ def _earlier(path: Path | None) -> Result:
         return {}
     found = run.load([path])
     if list(found) != ["slayer"]:
-        raise InputError(f"{path}: a result of {', '.join(found)}; give another -o")
+        raise InputError(f"{path}: a result of {', '.join(found)}; choose another -o")
     return found["slayer"]
 
 

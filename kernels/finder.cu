@@ -23,14 +23,16 @@ struct Mark {
     int kind;   // 0 .. 9 digits, 10 + k signs
     int order;  // of marks that score alike
     int alive;
+    float guesses[10];  // log probabilities of the digits
 };
 
-// SPAN: SPAN * SPAN is the window's side; FLOOR; UNIT and CELL of the network's answers; PLANES of
+// SPAN: SPAN * SPAN is the window's side; FLOOR; UNIT, CELL and SURE of the network's answers; PLANES of
 // them, stored as CO channels; MOST marks that are looked at.
 #ifndef SPAN
 #define SPAN 7
 #define FLOOR 12.0f
 #define UNIT 16.0f
+#define SURE 12.0f
 #define CELL 4
 #define PLANES 30
 #define CO 32
@@ -174,10 +176,14 @@ KERNEL(64) peaks(const Tile* tiles, const Scale* scales, const float* maps, floa
     mark.left = ((x + 0.5f + at[4]) * CELL - 0.5f * wide) * scale.x;
     mark.top = ((y + 0.5f + at[5]) * CELL - 0.5f * high) * scale.y;
     mark.wide = wide * scale.x, mark.high = high * scale.y, mark.alive = 1;
+    const float top = at[6 + strongest(at, 6, 16)];
+    float sum = 0.0f;
+    for (int k = 0; k < 10; k++) sum += expf(at[6 + k] - top);
+    for (int k = 0; k < 10; k++) mark.guesses[k] = at[6 + k] - top - logf(sum);
     for (int sign = 0; sign < 2; sign++) {
         if (!(at[sign] > least) || side < (sign ? scale.sign : scale.digit) || side > scale.largest)
             continue;
-        mark.score = 1.0f / (1.0f + expf(-at[sign]));
+        mark.score = 1.0f / (1.0f + expf(-fminf(fmaxf(at[sign], -SURE), SURE)));
         mark.kind = sign ? 10 + strongest(at, 16, PLANES) : strongest(at, 6, 16);
         mark.order = 2 * place + sign;
         marks[atomicAdd(count, 1u)] = mark;
@@ -207,17 +213,18 @@ KERNEL(THREADS) rank(const Mark* marks, const u32* count, Mark* best) {
     if (me < n && before < MOST) best[before] = mark;
 }
 
-// Of marks that overlap the best stays alive: one block, marks in their order.
-KERNEL(THREADS) suppress(Mark* best, float overlap, float inside) {
+// Of marks that overlap the best stays alive: one block, marks in their order. If digits and signs are
+// `apart`, neither is in the other's way.
+KERNEL(THREADS) suppress(Mark* best, float overlap, float inside, int apart) {
     __shared__ float4 corners[MOST];  // left, top, right, bottom
     __shared__ float areas[MOST];
-    __shared__ u8 alive[MOST];
+    __shared__ u8 alive[MOST], digit[MOST];
     wait_for_previous();
     const int n = min(best[MOST].kind, MOST);
     for (int i = threadIdx.x; i < n; i += THREADS) {
         const Mark m = best[i];
         corners[i] = make_float4(m.left, m.top, m.left + m.wide, m.top + m.high);
-        areas[i] = m.wide * m.high, alive[i] = 1;
+        areas[i] = m.wide * m.high, alive[i] = 1, digit[i] = m.kind < 10;
     }
     for (int i = 0; i < n; i++) {
         __syncthreads();
@@ -225,7 +232,7 @@ KERNEL(THREADS) suppress(Mark* best, float overlap, float inside) {
         const float4 a = corners[i];
         const float area = areas[i];
         for (int j = threadIdx.x; j < n; j += THREADS) {
-            if (j <= i) continue;
+            if (j <= i || (apart && digit[j] != digit[i])) continue;
             const float4 b = corners[j];
             const float wide = fmaxf(fminf(a.z, b.z) - fmaxf(a.x, b.x), 0.0f);
             const float common = wide * fmaxf(fminf(a.w, b.w) - fmaxf(a.y, b.y), 0.0f);

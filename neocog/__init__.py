@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.network.model import Model, load_model
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "DeviceError",

@@ -75,11 +75,11 @@ def check_output(
     Raises
     ------
     UsageError
-        It tells what is there and to give another ``option``.
+        It tells what is there and to choose another ``option``.
     """
     path = Path(path)
     if path.is_dir() and not folder:
-        raise UsageError(f"{path}: is a folder, a file is wanted; give another {option}")
+        raise UsageError(f"{path}: is a folder, expected a file; choose another {option}")
     place = path if folder else path.parent
     try:
         if make:
@@ -96,10 +96,7 @@ def check_output(
     else:
         return
     where = "there" if folder else f"in {os.path.abspath(place)}"
-    raise UsageError(
-        f"{path}: files cannot be written {where} ({reason}), a folder that takes them is wanted; "
-        f"give another {option}"
-    )
+    raise UsageError(f"{path}: files cannot be written {where} ({reason}); choose another {option}")
 
 
 def _beside(path: Path) -> tuple[int, str]:
@@ -155,10 +152,13 @@ class AppendFile:
             return None
         held = os.fstat(self.handle).st_size
         if held < self._size:
-            return f"was cut while it was written, from {self._size} bytes to {held}"
+            return (
+                "was shortened by another program during the run, "
+                f"from {self._size} bytes to {held}"
+            )
         if self._watched and not self._stands():
             was = "replaced" if os.path.lexists(self.path) else "removed"
-            return f"was {was} while it was written"
+            return f"was {was} during the run"
         return None
 
     def save_beside(self) -> str | None:
@@ -206,7 +206,8 @@ def file_lock(path: str | Path | None, option: str = "-o") -> Iterator[None]:
                 files.callback(os.close, _locked(path))
             except BlockingIOError:
                 raise UsageError(
-                    f"{path}: another run writes there; wait for its end, or give another {option}"
+                    f"{path}: another run is writing to it; wait for it to end, "
+                    f"or choose another {option}"
                 ) from None
             except OSError:  # written without a lock
                 pass

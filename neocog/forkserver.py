@@ -50,7 +50,7 @@ class ForkServer:
             except (OSError, EOFError) as error:
                 self._forget()
                 if not again:
-                    why = str(error) or "what starts them ended"
+                    why = str(error) or "the process that starts them ended"
                     raise EndedEarly(f"worker processes cannot be started: {why}") from None
         raise AssertionError
 
@@ -109,7 +109,7 @@ class ForkServer:
     def _answer(self) -> int | None:
         assert self._link is not None
         if not self._link.poll(_ANSWERS):
-            raise TimeoutError(f"what starts them did not answer for {_ANSWERS:.0f} s")
+            raise TimeoutError(f"the process that starts them did not answer for {_ANSWERS:.0f} s")
         answer: int | str | None = self._link.recv()
         if isinstance(answer, str):
             raise EndedEarly(f"worker processes cannot be started: {answer}")

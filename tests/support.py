@@ -1,10 +1,13 @@
 """Handwritten digits, pages of them, a tiny model that reads them, and the commands."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner, Result
@@ -16,6 +19,13 @@ from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from neocog.network.u0 import u0_from_digits
 from neocog.vision.normalise import normalise
+
+
+def few(values: Iterable[Any], *quick: Any) -> list[Any]:
+    """Return the values of a test's parameter, slow those that are not quick."""
+    slow = pytest.mark.slow
+    return [value if value in quick else pytest.param(value, marks=slow) for value in values]
+
 
 STROKES = {  # a digit each of pendigits (UCI, CC BY 4.0): x,y in hundredths of its height
     "0": [

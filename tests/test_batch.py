@@ -158,7 +158,7 @@ def test_wrong_arguments() -> None:
         Reader(tiny_model(), min_p=2.0)
     with pytest.raises(UsageError):
         Reader(tiny_model(), device="abacus")
-    with pytest.raises(InputError, match="a list came"):
+    with pytest.raises(InputError, match="got a list"):
         Reader(tiny_model()).read([1, 2])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="shape"):
         Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
@@ -230,7 +230,7 @@ def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None
     overlays(tmp_path, picture).save(reading)
     assert picture.read_bytes() == before
     assert (tmp_path / "a.read.png").is_file()
-    with pytest.raises(UsageError, match="one of the inputs; give another --save-overlay"):
+    with pytest.raises(UsageError, match="is also an input; choose another --save-overlay"):
         overlays(tmp_path, picture, tmp_path / "a.read.png").save(reading)
 
 

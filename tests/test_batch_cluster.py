@@ -23,7 +23,7 @@ from tests.support import save_page, tiny_model
 def test_what_a_cluster_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="auto, cpu or cuda"):
         Cluster("auto", device="cuda:1")
-    with pytest.raises(UsageError, match="one at least"):
+    with pytest.raises(UsageError, match="at least one"):
         Cluster("auto", workers=0)
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
     job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))

@@ -150,7 +150,7 @@ def faults(reader: Reader, folder: Path, *names: str) -> dict[str, str | None]:
     return {Path(r["source"]).stem: r["error"] for r in records if not r["text"]}
 
 
-_FAILS = "cannot be read: the process that reads it {}, twice"
+_FAILS = "cannot be read: twice, the process that reads it {}"
 
 
 @posix
@@ -180,7 +180,7 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
         with reading(job, find_inputs([tmp_path]), workers=workers) as blocks:
             records = [json.loads(block.text) for block in blocks]
         assert [record["text"] for record in records] == ["7", "7", "", "", "7"]
-        assert "needed more than 1.5 GB, twice" in records[2]["error"]
+        assert "twice, the process that reads it needed more than 1.5 GB" in records[2]["error"]
         assert "SIGKILL" in records[3]["error"]
     assert len(started) == 10  # for the first heavy one, and after each of four deaths
     with reading(job, find_inputs([tmp_path / "1.png", tmp_path / "5.png"])) as blocks:
@@ -260,7 +260,7 @@ def test_records_that_are_missing_are_an_error(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
     wanted = request.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
-    with pytest.raises(EndedEarly, match="24 inputs were found, and records came of 23"):
+    with pytest.raises(EndedEarly, match="24 inputs were found but only 23 gave records"):
         run.read_all(wanted, reader)
 
 
@@ -303,7 +303,7 @@ def test_no_more_workers_than_there_are_files_for(
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (68, 4096))
-    with pytest.raises(UsageError, match=r"9 workers came; .* enough for 4: .*ulimit"):
+    with pytest.raises(UsageError, match=r"got 9 workers, .* files allows 4; .*ulimit"):
         read_all(reader, scans, workers=9)
     monkeypatch.setattr("neocog.network.parallel.cores", lambda: 64)
     assert usual_workers() == 4

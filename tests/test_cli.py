@@ -70,7 +70,7 @@ def test_several_have_names_and_failures_do_not_stop(tmp_path: Path, model: str)
     assert result.stdout == f"{first}: 12 | 3\n{last}: 12 | 3\n"
     failure, summary = result.stderr.splitlines()
     assert failure.startswith(f"neocog: {tmp_path / 'bad.png'}: ")
-    assert summary == "neocog: 1 of 3 could not be read"
+    assert summary.startswith("neocog: 3 pages, 0 empty, 0 with ?, 0 skipped, 1 failed; ")
 
 
 def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
@@ -114,17 +114,17 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("--format", "xml"), 2, "choose one of text, jsonl, csv"),
-        (("--min-p", "3"), 2, "a probability is wanted"),
+        (("--format", "xml"), 2, "choose one of text, jsonl, json, csv"),
+        (("--min-p", "3"), 2, "expected a probability"),
         (("--device", "abacus"), 2, "abacus"),
         (("--device", "cuda:99"), 5, "cuda:99"),
         (("--device", "cuda:x"), 2, "choose one of auto, cpu, cuda, cuda:N"),
         (("--device", "cpu", "--precision", "fp16"), 2, "--device cuda"),
         (("-o", "no/such/folder/x"), 2, "cannot be written"),
-        (("-o", "{file}"), 2, "is one of the inputs"),
+        (("-o", "{file}"), 2, "is also an input"),
         (("--save-overlay", "{file}"), 2, "--save-overlay"),
         (("--model", "no-such"), 4, "no-such"),
-        (("--model", "{file}"), 4, "wanted a safetensors file"),
+        (("--model", "{file}"), 4, "expected a safetensors file"),
         (("--finder", "{file}"), 4, "cannot be used"),
         (("--finder", "no-such"), 4, "no-such"),
     ],
@@ -144,7 +144,7 @@ def test_exit_codes_of_read(
 
 def test_nothing_to_read(tmp_path: Path, model: str) -> None:
     (tmp_path / "out.jsonl").write_text("dear")
-    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl")
+    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl", "--force")
     assert result.exit_code == 3
     assert "no pictures found" in said(result)
     assert (tmp_path / "out.jsonl").read_text() == "dear"
@@ -159,7 +159,7 @@ def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:
     drawn = overlay.read_bytes()
     again = run("read", tmp_path, "--save-overlay", tmp_path, "--model", model)
     assert again.exit_code == 1  # a picture that was asked for is missing
-    told = f"not drawn: {overlay}: is one of the inputs; give another --save-overlay\n"
+    told = f"not drawn: {overlay}: is also an input; choose another --save-overlay\n"
     assert told in again.stderr
     assert (picture.read_bytes(), overlay.read_bytes()) == (before, drawn)
 
@@ -219,7 +219,7 @@ def test_eval_tells_what_is_left_out_and_of_blank_pages_no_rate(tmp_path: Path, 
     (tmp_path / "labels.csv").write_text("file,text\na.png,\nb.png,none\n")
     result = run("eval", tmp_path, "--model", model)
     assert result.exit_code == 0
-    assert said(result).endswith(": b.png left out: no digit in what labels.csv says of it")
+    assert said(result).endswith(": b.png left out: no digit in its label")
     assert "character error rate -   pictures read exactly 100.0 %" in result.stdout
 
 
@@ -294,10 +294,10 @@ def test_train_gives_a_model_that_reads(idx: Path, tmp_path: Path) -> None:
     [
         (("--recipe", "none-such"), 2, "choose one of fukushima2003"),
         (("--precision", "fp8"), 2, "choose fp16 or fp32"),
-        (("-o", "no/such/folder/m.safetensors"), 2, "give another -o"),
+        (("-o", "no/such/folder/m.safetensors"), 2, "choose another -o"),
         (("--split", "some"), 2, "choose learning or train"),
         (("--split", "test"), 2, "choose learning or train"),
-        (("-o", "."), 2, "give another -o"),
+        (("-o", "."), 2, "choose another -o"),
         (("-o", "picture.jpg"), 2, "a model is a .safetensors file, not .jpg"),
         (("--device", "abacus"), 2, "choose one of auto, cpu, cuda"),
         (("--data", "no-such-folder"), 1, "no such file or folder"),
@@ -330,8 +330,8 @@ def test_train_notices_first_that_it_cannot_write(
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     result = run("train", "--data", idx, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
-    assert f"files cannot be written in {tmp_path} (permission denied), a folder" in said(result)
-    assert said(result).endswith("; give another -o")
+    assert f"files cannot be written in {tmp_path} (permission denied); choose" in said(result)
+    assert said(result).endswith("; choose another -o")
 
 
 def test_train_adds_the_suffix_and_leaves_nothing_else(
@@ -369,7 +369,7 @@ def test_recipes_are_listed() -> None:
 def test_data_fetch_from_a_folder(tmp_path: Path) -> None:
     result = run("data", "fetch", "mnist", "--from", tmp_path, "--to", tmp_path / "to")
     assert result.exit_code == 1
-    assert "--from wants the folder with the four .gz files" in said(result)
+    assert "--from needs the folder with the four .gz files" in said(result)
     assert run("data", "fetch", "emnist").exit_code == 2
 
 

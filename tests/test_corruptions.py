@@ -81,7 +81,7 @@ def test_empty_digits_are_no_trouble() -> None:
 def test_what_is_wrong_is_told() -> None:
     with pytest.raises(UsageError, match="unknown: choose noise, blur"):
         corrupt(DIGITS, "rain", 1)
-    with pytest.raises(UsageError, match="strength 6 came; wanted 1 to 5"):
+    with pytest.raises(UsageError, match="got strength 6, expected 1 to 5"):
         corrupt(DIGITS, "blur", 6)
     with pytest.raises(InputError):
         corrupt(DIGITS[:, :20], "blur", 1)

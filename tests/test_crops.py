@@ -27,7 +27,9 @@ def page(*marks: tuple[float, float, float]) -> Page:
 def boxes(*middles: tuple[float, float]) -> Finding:
     found = np.array([(x - 6, y - HIGH / 2, 12, HIGH) for x, y in middles], np.float32)
     found = found.reshape(-1, 4)
-    return Finding(found, np.ones(len(found), np.float32), np.zeros(len(found), np.int64))
+    count = len(found)
+    return Finding(found, np.ones(count, np.float32), np.zeros(count, np.int64),
+                   np.zeros((count, 10), np.float32))  # fmt: skip
 
 
 @pytest.fixture

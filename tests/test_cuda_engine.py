@@ -194,7 +194,7 @@ def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.Mon
     u0 = u0_from_digits(digits[:2])
     assert_maps_agree(engine.maps(u0), reference.respond(u0, model), "fp32")
     assert len(engine.recognise(digits[:0])) == 0
-    with pytest.raises(InputError, match="wanted uint8"):
+    with pytest.raises(InputError, match="expected uint8"):
         engine.recognise(cupy.zeros((2, 28, 27), np.uint8))
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)  # times need no maps
     times = engine.stage_times(digits[:2], repeats=1)
@@ -506,11 +506,11 @@ def test_wrong_use_fails_before_a_launch(monkeypatch: pytest.MonkeyPatch) -> Non
         cupy.zeros((2, 28, 28), np.float32),
         cupy.zeros((2, 27, 28), np.uint8),
     ):
-        with pytest.raises(InputError, match="wanted uint8"):
+        with pytest.raises(InputError, match="expected uint8"):
             engine.recognise(wrong)
-    with pytest.raises(InputError, match="a list came"):
+    with pytest.raises(InputError, match="got a list"):
         engine.recognise([1, 2])
-    with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+    with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))
     with pytest.raises(UsageError, match="batch of 0"):
         engine.recognise(digits, batch=0)

@@ -196,7 +196,7 @@ def last_only() -> Graph:
 @pytest.mark.usefixtures("emulator")
 def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
     emulator = Emulator(order=order)
-    settings = FinderSettings(largest=60, most=most)
+    settings = FinderSettings(largest=60, most=most, apart=most > 9)
     shape = (100, 200)
     frame = Frame(network_of(emulator, last_only()), shape, settings)
     maps = launch_of(frame, "peaks").args[2]
@@ -210,11 +210,9 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
         part = decode(
             level.transpose(2, 0, 1), settings, finest=i == 0, coarsest=i + 1 == len(shapes)
         )
-        scale = np.array([200 / w, 100 / h] * 2, np.float32)
-        found.append(Finding(part.boxes * scale, part.scores, part.kinds))
+        found.append(part.scaled(200 / w, 100 / h))
         start += size
-    whole = Finding(*(np.concatenate([getattr(part, name) for part in found])
-                      for name in ("boxes", "scores", "kinds")))  # fmt: skip
+    whole = Finding.join(found)
     wanted = merged(whole, settings)
     for name in ("peaks", "rank", "suppress"):
         emulator.launch(launch_of(frame, name))
@@ -224,6 +222,7 @@ def test_marks_are_those_of_the_cpu(most: int, order: Any) -> None:
     assert np.allclose(got.boxes, wanted.boxes, rtol=1e-5, atol=1e-4)
     assert np.allclose(got.scores, wanted.scores, rtol=1e-6)
     assert got.kinds.tolist() == wanted.kinds.tolist()
+    assert np.allclose(got.guesses, wanted.guesses, atol=1e-5)
 
 
 def page() -> np.ndarray:

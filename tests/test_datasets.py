@@ -164,16 +164,16 @@ def test_labels_csv(
         assert pictures.expected == expected
         assert pictures.files == tuple(tmp_path / name for name in files)
         assert pictures.left_out == pictures[:1].left_out == left_out
-    with pytest.raises(InputError, match="isolated digits are wanted"):
+    with pytest.raises(InputError, match="expected isolated digits"):
         open_digits(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ("file,text\n", "has no rows; wanted a row for each picture"),
-        ("", "columns .* are wanted; has none"),
-        ("file,note\na.png,1\n", "columns .* are wanted; has file, note"),
+        ("file,text\n", "has no rows, expected a row for each picture"),
+        ("", "columns .* are needed; it has none"),
+        ("file,note\na.png,1\n", "columns .* are needed; it has file, note"),
         ("file,text\na.png,none\nb.png,?\n", "no row of 2 has a digit in its text"),
     ],
 )

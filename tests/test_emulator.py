@@ -331,7 +331,7 @@ def test_rounding_to_half_bf16_and_tf32(run):
         ((np.zeros(4), np.int32(1)), "float64"),
         ((np.zeros((4, 4), F32)[:, 1], np.int32(1)), "contiguous"),
         ((np.zeros(4, F32), np.int64(1)), "int64"),
-        ((np.zeros(4, F32), 1), "int came"),
+        ((np.zeros(4, F32), 1), "got a int"),
     ],
 )
 def test_arguments_are_held_against_the_kernel(run, args, message):

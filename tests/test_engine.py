@@ -118,9 +118,9 @@ def test_stage_times_name_every_layer(engine: Engine) -> None:
 
 
 def test_wrong_use_says_what_came(engine: Engine) -> None:
-    with pytest.raises(InputError, match="wanted uint8"):
+    with pytest.raises(InputError, match="expected uint8"):
         engine.recognise(np.zeros((0, 5), dtype=np.uint8))
-    with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+    with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
         engine.maps(np.zeros((65, 65)))
     with pytest.raises(InputError, match="not finite"):
         engine.maps(np.full((1, 65, 65), np.nan))

@@ -278,7 +278,7 @@ def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     for option, place in (("--tilings", path / "x.json"), ("--figures", path), ("-o", tmp_path)):
         done = CliRunner().invoke(app, [*words, option, str(place)])
         assert done.exit_code == 2
-        assert done.stderr.endswith(f"; give another {option}\n")
+        assert done.stderr.endswith(f"; choose another {option}\n")
         assert done.stderr.count("\n") == 1
 
 

@@ -48,11 +48,11 @@ def test_what_breaks_is_left_out_and_what_is_there_stays() -> None:
     found = attend(work, {}, seconds=60, save=saved.append, log=logged.append)
     assert {"good", "good too"} == set(found) - {"broken"}
     assert found["broken"] == {
-        "hangs": "nothing came of it in 0.5 seconds",
+        "hangs": "no result within 0.5 seconds",
         "dies": "the process ended with code 9",
         "spoils": "ZeroDivisionError: integer division or modulo by zero",
     }
-    assert faults_of(found)[0] == "hangs: nothing came of it in 0.5 seconds"
+    assert faults_of(found)[0] == "hangs: no result within 0.5 seconds"
     assert saved[-1] == found
     assert len(logged) == 3
 
@@ -93,5 +93,5 @@ def test_without_the_source_a_line_says_where_they_are(
     for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 2
-        assert "in a clone" in done.stderr
+        assert "need a clone" in done.stderr
         assert done.stderr.count("\n") == 1

@@ -283,7 +283,7 @@ def test_sections_are_checked_before_anything_runs() -> None:
         check_sections(["ladder"], False)
     check_sections(ON_CPU, False)
     for size in ("26/78", "a/b/c", "0/1/2"):
-        with pytest.raises(UsageError, match="wanted K2/K3/K4"):
+        with pytest.raises(UsageError, match="expected K2/K3/K4"):
             networks([size])
 
 
@@ -360,7 +360,7 @@ def test_the_command_writes_and_prints(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("text", "code", "message"),
-    [("nope", 1, "no JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
+    [("nope", 1, "not JSON"), ('{"experiment": "winograd"}', 1, "a result of winograd"),
      (None, 2, "cannot be written")],
 )  # fmt: skip
 def test_a_file_that_cannot_take_the_result_is_told_first(

@@ -92,7 +92,7 @@ def test_what_the_profiler_writes_is_read():
 def test_another_profile_is_refused():
     with pytest.raises(InputError, match="of filter_split"):
         read_profile('"ID","Kernel Name"\n"0","other"\n', [])
-    with pytest.raises(InputError, match="2 launches; wanted 3"):
+    with pytest.raises(InputError, match="2 launches, expected 3"):
         read_profile(RAW, [{}, {}, {}])
 
 
@@ -234,5 +234,5 @@ def test_places_are_looked_at_first(tmp_path, monkeypatch):
             app, ["bench", "winograd", "--cpu", option, str(tmp_path / place)]
         )
         assert done.exit_code == 2
-        assert "(not a folder), a folder that takes them is wanted" in done.stderr
-        assert done.stderr.endswith(f"; give another {option}\n")
+        assert "(not a folder)" in done.stderr
+        assert done.stderr.endswith(f"; choose another {option}\n")

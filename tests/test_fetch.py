@@ -149,7 +149,7 @@ def test_no_mirror_has_it(
 
 def test_a_failure_leaves_no_folder(tmp_path: Path, mirror: Mirror) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="--from wants"):
+    with pytest.raises(InputError, match="--from needs"):
         fetch("tiny", to=tmp_path / "to", source=tmp_path / "empty")
     mirror.status = 503
     with pytest.raises(InputError, match="answered 503"):
@@ -160,10 +160,10 @@ def test_a_failure_leaves_no_folder(tmp_path: Path, mirror: Mirror) -> None:
 def test_from_a_folder(tmp_path: Path) -> None:
     source, to = tmp_path / "usb", tmp_path / "to"
     source.mkdir()
-    with pytest.raises(InputError, match="not there; --from wants"):
+    with pytest.raises(InputError, match="does not exist; --from needs"):
         fetch("tiny", to=to, source=source)
     (source / NAME).write_bytes(BYTES[:-1])
-    with pytest.raises(InputError, match="not the file that is wanted"):
+    with pytest.raises(InputError, match="not the expected file"):
         fetch("tiny", to=to, source=source)
     (source / NAME).write_bytes(BYTES)
     fetch("tiny", to=to, source=source)
@@ -173,7 +173,7 @@ def test_from_a_folder(tmp_path: Path) -> None:
 def test_what_cannot_be_fetched(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / NAME).write_bytes(BYTES)
-    with pytest.raises(InputError, match="give another --to"):
+    with pytest.raises(InputError, match="choose another --to"):
         fetch("tiny", to=tmp_path / "file" / "folder", source=tmp_path)
     with pytest.raises(UsageError, match="choose one of mnist"):
         fetch("emnist", to=tmp_path)

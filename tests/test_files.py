@@ -43,8 +43,8 @@ def test_what_can_be_written_stays_as_it_is(
 @pytest.mark.parametrize(
     ("place", "more", "words"),
     [
-        ("", {}, "is a folder, a file is wanted"),
-        ("no/b", {}, "(no such folder), a folder that takes them is wanted"),
+        ("", {}, "is a folder, expected a file"),
+        ("no/b", {}, "(no such folder)"),
         ("a/b", {}, "/a (not a folder)"),
         ("a/b", {"make": True}, "/a (not a folder)"),
         ("a/b/c", {"make": True}, "/a/b (not a folder)"),
@@ -60,7 +60,7 @@ def test_what_cannot_be_written(
         check_output(tmp_path / place, "--there", **more)
     assert str(told.value).startswith(f"{tmp_path / place}: ")
     assert words in str(told.value)
-    assert str(told.value).endswith("; give another --there")
+    assert str(told.value).endswith("; choose another --there")
     assert os.listdir(tmp_path) == ["a"]
 
 

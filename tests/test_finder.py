@@ -137,10 +137,11 @@ def test_decoding_and_merging() -> None:
     found = decode(heat([(5, 5, 20, 4), (15, 12, 30, 2)]), settings)
     assert len(found) == 2
     assert found.kinds.tolist() == [3, 3]
+    assert np.exp(found.guesses).sum(axis=1) == pytest.approx(1)
     assert found.boxes[0].tolist() == pytest.approx([12, 12, 20, 20])
     twice = Finding(
         np.repeat(found.boxes, 2, axis=0), np.array([0.5, 0.9, 0.8, 0.4], np.float32),
-        np.repeat(found.kinds, 2),
+        np.repeat(found.kinds, 2), np.repeat(found.guesses, 2, axis=0),
     )  # fmt: skip
     once = merged(twice, settings)
     assert once.scores.tolist() == pytest.approx([0.9, 0.8])

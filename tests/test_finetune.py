@@ -88,7 +88,9 @@ def test_any_number_of_cores_gives_the_same_start(
     held, compete = [], top.compete_within_labels
 
     def told(*words: object, **options: object) -> top.Top:
-        held.append({b["num_threads"] for b in threadpool_info() if b["user_api"] == "blas"})
+        found = [b for b in threadpool_info() if b["user_api"] == "blas"]
+        own = [b for b in found if "numpy" in b["filepath"]] or found  # SciPy has another
+        held.append({b["num_threads"] for b in own})
         return compete(*words, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(top, "compete_within_labels", told)
@@ -243,9 +245,9 @@ def test_a_folder_goes_on_with_its_own_run_alone(
     more = {"folder": tmp_path}
     assert begin(start, digits, settings, **more).position.finished == finished
     for change, message in (
-        ({"seed": 5}, "of a run with seed 0; seed 5 came; give"),
-        ({"rate": 0.5}, "with rate 0.03; rate 0.5 came"),
-        ({"epochs": 3.0, "lean": 0.0}, "with epochs 0.6, lean 3.0; epochs 3.0, lean 0.0 came"),
+        ({"seed": 5}, "a run with seed 0, not seed 5; give"),
+        ({"rate": 0.5}, "with rate 0.03, not rate 0.5"),
+        ({"epochs": 3.0, "lean": 0.0}, "with epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0"),
         ({"augmentation": PRESETS["none"]}, "augmentation rotation 12.0"),
     ):
         with pytest.raises(UsageError, match=message) as refused:
@@ -257,11 +259,11 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         (relabelled(digits, 200), "validation 100 "),
     ):
         for another in (False, True):
-            with pytest.raises(UsageError, match=f"with {names}.* came; give"):
+            with pytest.raises(UsageError, match=f"with {names}.*, not .*; give"):
                 begin(start, other, settings, another=another, **more)
     with pytest.raises(UsageError, match="start finetuned@"):
         begin(replace(start, temperature=0.5), digits, settings, another=True, **more)
-    with pytest.raises(UsageError, match="seed 5 came"):
+    with pytest.raises(UsageError, match="not seed 5"):
         begin(start, digits, replace(settings, seed=5), another=True, **more)
 
 
@@ -269,7 +271,7 @@ def test_what_cannot_be_begun_is_refused(start: Model, digits: Set, tmp_path: Pa
     (tmp_path / "checkpoint.safetensors").write_bytes(b"\x80nothing")
     with pytest.raises(ModelError, match="remove it"):
         begin(start, digits, folder=tmp_path)
-    with pytest.raises(UsageError, match="fewer"):
+    with pytest.raises(UsageError, match="a step needs"):
         begin(start, digits, replace(QUICK, batch=400))
 
 

@@ -27,7 +27,7 @@ from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
 from tests.cuda_support import all_kernels
-from tests.support import tiny_model
+from tests.support import few, tiny_model
 
 FMA = Kernel("roofline.cu", "fma_rate")
 OUT = np.zeros(256, np.float32)
@@ -46,15 +46,15 @@ def test_a_right_launch_passes() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (ARGS[:2], "2 arguments came; wanted 3"),
-        ((OUT.astype(np.float64), *ARGS[1:]), "out: came as float64; wanted float32"),
-        ((OUT[::2], *ARGS[1:]), "wanted a C-contiguous array"),
+        (ARGS[:2], "got 2 arguments, expected 3"),
+        ((OUT.astype(np.float64), *ARGS[1:]), "out: got float64, expected float32"),
+        ((OUT[::2], *ARGS[1:]), "expected a C-contiguous array"),
         ((OUT[:0], *ARGS[1:]), "an empty array"),
-        ((np.float32(1), *ARGS[1:]), "a number came; wanted an array"),
-        ((OUT, OUT, np.int32(2)), "factor: an array came"),
-        ((OUT, np.float32(1), np.int64(2)), "rounds: came as int64; wanted int32"),
-        ((OUT, np.float32(1), 2), "a int came; wanted a numpy array or NumPy number"),
-        ((OUT, None, np.int32(2)), "a NoneType came"),
+        ((np.float32(1), *ARGS[1:]), "got a number, expected an array"),
+        ((OUT, OUT, np.int32(2)), "factor: got an array"),
+        ((OUT, np.float32(1), np.int64(2)), "rounds: got int64, expected int32"),
+        ((OUT, np.float32(1), 2), "got a int, expected a numpy array or NumPy number"),
+        ((OUT, None, np.int32(2)), "got a NoneType"),
     ],
 )
 def test_wrong_arguments_are_named(args: Any, words: str) -> None:
@@ -151,7 +151,9 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_devices_by_name() -> None:
     assert devices.numbers("cuda") == (0, 1)
     assert devices.numbers("cuda:1") == (1,)
-    with pytest.raises(DeviceError, match=r"'cuda:2' is not there; there is cuda:0 \.\. cuda:1"):
+    with pytest.raises(
+        DeviceError, match=r"'cuda:2' does not exist; available: cuda:0 \.\. cuda:1"
+    ):
         devices.numbers("cuda:2")
     assert batch_device.choose_device("auto") == "cuda"
 
@@ -230,7 +232,7 @@ def test_plans_that_ship_name_what_there_is() -> None:
             assert shelf.choose(found, batch, first="U0")[0].reads == "U0"
 
 
-@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("arch", few([75, 80, 86, 89, 90, 100, 120], 80, 90))
 @pytest.mark.parametrize("name", ["default", "card"])
 def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
     wanted = parse_plan(name)
@@ -280,11 +282,11 @@ def test_named_stages_lie_over_the_default() -> None:
         ("US9=tensor", "no stage 'US9'"),
         ("US2=magic", "US2 has no version 'magic'; choose"),
         ("{folder}/bad.json", "cannot be read as JSON"),
-        ("{folder}/list.json", "wanted {'versions'"),
+        ("{folder}/list.json", "expected {'versions'"),
         ("{folder}/chunk.json", "a chunk of -1"),
-        ("{folder}/part.json", "a part of 65; wanted 1..64, not more than the chunk"),
-        ("{folder}/none.json", "wanted {'versions'"),
-        ("{folder}/endless.json", "wanted {'versions'"),
+        ("{folder}/part.json", "a part of 65, expected 1..64, not more than the chunk"),
+        ("{folder}/none.json", "expected {'versions'"),
+        ("{folder}/endless.json", "expected {'versions'"),
         ("{folder}/anchor.json", "a batch of 16; choose 1, 8, 64, 256, or 0 for all"),
     ],
 )
@@ -339,11 +341,9 @@ def test_parts_of_a_chunk(wanted: Any, chunk: int, part: int) -> None:
 
 
 def test_stages_in_parts_are_chosen_for_a_part() -> None:
-    few, many = (
-        {"US2": ("winograd",), "US4": ("winograd",)},
-        {"US2": ("tensor",), "US4": ("tensor",)},
-    )
-    plan = Plan({64: few, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
+    little = {"US2": ("winograd",), "US4": ("winograd",)}
+    many = {"US2": ("tensor",), "US4": ("tensor",)}
+    plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
     steps = {s.writes: s.version for s in Shelf(Fake(), tiny_model(), "fp16").choose(plan, 512)}
     assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 

@@ -71,7 +71,7 @@ def test_several_sets_may_be_learned_from(data: Path, tmp_path: Path) -> None:
     assert load_model(tmp_path / "m.safetensors").card["finetuning"]["pictures"] == 110
     assert_refused(
         train(data, tmp_path / "n.safetensors", *NEW, "--data", f"{data}:0"),
-        "wanted a weight above 0, as in mnist:2",
+        "expected a weight above 0, as in mnist:2",
     )
 
 
@@ -84,11 +84,11 @@ def test_several_sets_may_be_learned_from(data: Path, tmp_path: Path) -> None:
         ("--epochs 0", "above 0"),
         ("--device tpu", "unknown"),
         ("--lean nan", "finite"),
-        ("--marks 1.5", "wanted a share"),
-        ("--batch 2 --marks 0.3 --variants 0.3", "wanted a digit"),
-        ("--start neocog --planes 4/6/10", "--planes: the model of --start"),
-        ("--start neocog --planes 4/6/10 --reject 20", "--planes and --reject: the model"),
-        ("--start nowhere.safetensors", "not there"),
+        ("--marks 1.5", "expected a share"),
+        ("--batch 2 --marks 0.3 --variants 0.3", "expected a digit"),
+        ("--start neocog --planes 4/6/10", "leave out --start or --planes"),
+        ("--start neocog --planes 4/6/10 --reject 20", "--start or --planes and --reject"),
+        ("--start nowhere.safetensors", "no such file"),
     ],
 )
 def test_the_command_refuses(data: Path, tmp_path: Path, words: str, message: str) -> None:
@@ -108,7 +108,7 @@ def test_a_recipe_without_gradients_refuses_options_of_those_with(
     data: Path, tmp_path: Path, words: str
 ) -> None:
     result = train(data, tmp_path / "m.safetensors", *words.split(), recipe="neocog")
-    assert_refused(result, f"no use for {', '.join(words.split()[::2])};")
+    assert_refused(result, f"does not use {', '.join(words.split()[::2])};")
     assert not (tmp_path / "m.safetensors").exists()
 
 
@@ -158,11 +158,11 @@ def test_a_finished_run_is_not_learned_on(
     ("words", "message"),
     [
         ("--limit 40", "learned_from 40 ("),
-        ("--seed 1", "with seed 0; seed 1 came"),
-        ("--rate 0.5", "rate 0.5 came"),
-        ("--epochs 2", "with epochs 1.0; epochs 2.0 came"),
-        ("--planes 5/6/10", "recipe limits [5, 6] came"),
-        ("--reject 2", "with reject 1; reject 2 came"),
+        ("--seed 1", "with seed 0, not seed 1"),
+        ("--rate 0.5", "not rate 0.5"),
+        ("--epochs 2", "with epochs 1.0, not epochs 2.0"),
+        ("--planes 5/6/10", "not recipe limits [5, 6]"),
+        ("--reject 2", "with reject 1, not reject 2"),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False])

@@ -109,7 +109,7 @@ class TestLive:
         out.symlink_to(source)
         result = live(source, model, option, out if link else source)
         assert result.exit_code == 2
-        assert f"is what is read; give another {option}" in result.stderr
+        assert f"is what is read; choose another {option}" in result.stderr
         assert source.read_bytes() == video.read_bytes()
 
     def test_pictures_of_a_folder_are_not_written(self, model: str, tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ class TestLive:
 
     @pytest.mark.parametrize(
         ("words", "code", "told"),
-        [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: there is no"),
-         (["http://["], 2, "http://[: is no address"), (["rtsp://[x"], 2, "is no address"),
+        [(["nothing.avi"], 3, "no file, folder or camera"), (["7"], 3, "camera 7: /dev/video7"),
+         (["http://["], 2, "http://[: is not a valid"), (["rtsp://[x"], 2, "is not a valid"),
          (["http://me:secret@[/"], 2, " http://[/: is"),
          (["ftp://me:secret@a"], 2, " ftp://a: ftp"),
          (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
@@ -179,8 +179,8 @@ class TestLive:
             (tmp_path / name).write_bytes(b"broken")
         one, all_ = live(tmp_path / "000.png", model), live(tmp_path, model)
         assert one.exit_code == all_.exit_code == 1
-        assert "000.png: the file is no picture that can be decoded" in one.stderr
-        assert "of 2 files none is a picture" in all_.stderr
+        assert "000.png: the file is not a picture that neocog can decode" in one.stderr
+        assert "none of its 2 files is a picture" in all_.stderr
         for number, frame in enumerate(clip(("471", 14)), 2):
             cv2.imwrite(str(tmp_path / f"{number:03d}.png"), frame)
         assert live(tmp_path, model).stdout == "471\n"
@@ -246,7 +246,7 @@ class TestLineFile:
     def test_what_holds_no_records_is_left_alone(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.json"
         path.write_bytes(content)
-        with pytest.raises(UsageError, match="something else than records"):
+        with pytest.raises(UsageError, match="is not a file of records"):
             LineFile(path)
         assert path.read_bytes() == content
 
@@ -400,7 +400,7 @@ class TestCameras:
         monkeypatch.setattr(cameras, "probe", lambda: iter([]))
         result = CliRunner().invoke(app, ["cameras"])
         assert result.exit_code == 3
-        assert "no camera" in result.stderr
+        assert "no working camera" in result.stderr
 
     def test_a_driver_that_hangs_hangs_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cameras, "listed", lambda: [(93, "Stuck")])

@@ -292,7 +292,7 @@ def test_a_server_that_nobody_vouches_for_gets_no_request(
     server = RawServer(good, context)
     address = f"https://localhost:{server.port}/"
     try:
-        with pytest.raises(InputError, match="no stream"):
+        with pytest.raises(InputError, match="not a stream"):
             Stream(address).open()
         monkeypatch.setenv("SSL_CERT_FILE", str(paper))
         source = Stream(address)
@@ -328,7 +328,7 @@ class TestFiles:
             if name.endswith(".mpd"):
                 text = f"<MPD><Period><AdaptationSet><BaseURL>{target}</BaseURL></AdaptationSet>"
             (tmp_path / name).write_text(text.format(target))
-            with pytest.raises(InputError, match="no video that can be decoded"):
+            with pytest.raises(InputError, match="not a video that neocog can decode"):
                 open_source(tmp_path / name).open()
         assert not server.connected
 

@@ -36,7 +36,7 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)
     for face in " ".join(FACES.values()).split():
         (tmp_path / f"{face}.ttf").touch()
-        with pytest.raises(UsageError, match="measures"):
+        with pytest.raises(UsageError, match="held out"):
             _files(str(tmp_path))
         (tmp_path / f"{face}.ttf").unlink()
 

@@ -62,7 +62,7 @@ def test_of_one_writer_the_last_fifth_of_each_label_is_kept_apart(tmp_path: Path
 
 def test_writers_of_another_count_are_refused(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "a", LABELS, ["someone"] * 59)
-    with pytest.raises(InputError, match="59 writers of 60 digits; wanted one each"):
+    with pytest.raises(InputError, match="59 writers of 60 digits, expected one each"):
         open_digits(folder, split="learning")
 
 
@@ -87,7 +87,7 @@ def test_the_first_digits_of_one_set_are_its_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weight", ["0", "-1", "inf", "nan"])
 def test_a_weight_is_above_0(tmp_path: Path, weight: str) -> None:
-    with pytest.raises(UsageError, match="wanted a weight above 0"):
+    with pytest.raises(UsageError, match="expected a weight above 0"):
         open_mix([f"{write_set(tmp_path / 'a', LABELS)}:{weight}"])
 
 

@@ -91,17 +91,17 @@ def with_reference(value: float) -> Model:
     [
         (lambda: with_reference(np.nan), "not finite"),
         (lambda: with_reference(-1.0), "negative"),
-        (lambda: with_reference(1e10), "US2.reference reaches 1e\\+10; wanted at most 1e\\+09"),
+        (lambda: with_reference(1e10), "US2.reference reaches 1e\\+10, expected at most 1e\\+09"),
         (
             lambda: broken(blurs=(*tiny_model().blurs[:2], np.full((7, 7), -3e38, "f4"))),
-            "UC3.blur reaches 3e\\+38; wanted at most 65504",
+            "UC3.blur reaches 3e\\+38, expected at most 65504",
         ),
         (
             lambda: broken(rule="linear", gains=np.full(10, 3e38, np.float32)),
             "UC4.gains reaches 3e\\+38",
         ),
         (lambda: broken(labels=np.arange(2, 12)), "beyond 0..9"),
-        (lambda: broken(labels=np.arange(9)), "wanted \\(10,\\)"),
+        (lambda: broken(labels=np.arange(9)), "expected \\(10,\\)"),
         (lambda: broken(temperature=0.0), "temperature"),
         (lambda: broken(rule="loudest"), "rule 'loudest'"),
         (lambda: broken(rule="linear"), "gains"),
@@ -151,22 +151,22 @@ def test_a_header_that_lies_is_refused() -> None:
 @pytest.mark.parametrize(
     ("card", "reason"),
     [
-        (["reading"], "the card is no table"),
-        ({"reading": 3}, "the card's reading is 3; wanted names and values"),
-        ({"reading": {"min_p": "high"}}, "reading: min_p 'high'; wanted a number, 0 to 1;"),
-        ({"reading": {"min_p": 1.5}}, "min_p 1.5; wanted"),
-        ({"reading": {"min_p": True}}, "min_p True; wanted"),
-        ({"reading": {"strip_odds": None}}, "strip_odds None; wanted"),
-        ({"reading": {"page_odds": -1}}, "page_odds -1; wanted"),
-        ({"reading": {"many": 10**400}}, "many 1000.*; wanted"),
+        (["reading"], "the card is not a JSON object"),
+        ({"reading": 3}, "the card's reading is 3, expected a JSON object"),
+        ({"reading": {"min_p": "high"}}, "reading: min_p 'high', expected a number, 0 to 1;"),
+        ({"reading": {"min_p": 1.5}}, "min_p 1.5, expected"),
+        ({"reading": {"min_p": True}}, "min_p True, expected"),
+        ({"reading": {"strip_odds": None}}, "strip_odds None, expected"),
+        ({"reading": {"page_odds": -1}}, "page_odds -1, expected"),
+        ({"reading": {"many": 10**400}}, "many 1000.*, expected"),
         ({"rejection": 1}, "the card's rejection is 1"),
         ({"rejection": {"table": {"p": 0.5}}}, "rejection table has no rows"),
         ({"rejection": {"table": [0.5]}}, "rejection table's row is 0.5"),
-        ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None; wanted"),
-        ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5'; wanted"),
+        ({"rejection": {"table": [{"p": 0.5}]}}, "rejection table: error None, expected"),
+        ({"rejection": {"table": [{"p": "0.5", "error": 0.1}]}}, "table: p '0.5', expected"),
         ({"finetuning": 3}, "the card's finetuning is 3"),
-        ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many'; wanted"),
-        ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\]; wanted"),
+        ({"finetuning": {"marks": "many"}}, "finetuning: marks 'many', expected"),
+        ({"finetuning": {"lean": [1]}}, "finetuning: lean \\[1\\], expected"),
     ],
 )
 def test_cards_that_cannot_be_calculated_with_are_refused(card: object, reason: str) -> None:
@@ -191,8 +191,8 @@ def with_header(change: Callable[[str], str]) -> bytes:
 @pytest.mark.parametrize(
     ("here", "reason"),
     [
-        ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 tables within"),
-        ("[" * 400 + "]" * 400, "a card of more than 16 tables within"),
+        ("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "a card of more than 16 nested tables"),
+        ("[" * 400 + "]" * 400, "a card of more than 16 nested tables"),
         ("[" * 100_000 + "]" * 100_000, "cut short or not a model"),
         ('"' + "x" * MAX_HEADER + '"', "a header of 1,0.*bytes, at most 1,048,576 are read"),
         ("NaN", "not finite: NaN"),
@@ -265,7 +265,7 @@ def test_shipped_files_are_compared_with_their_digests(tmp_path: Path) -> None:
     assert result.exit_code == 4
     assert "tiny@" in result.stdout
     assert "as shipped" in result.stdout
-    assert f"broken  model {b}: not as it was shipped, its SHA-256 is" in result.stdout
+    assert f"broken  model {b}: the shipped file was changed: its SHA-256 is" in result.stdout
 
 
 def test_a_shipped_model_that_is_gone_is_told(
@@ -317,7 +317,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [entry.name for entry in registry.list_models()] == ["neocog"]
     with pytest.raises(ModelError, match="a folder"):
         load_model(tmp_path)
-    with pytest.raises(ModelError, match="not there"):
+    with pytest.raises(ModelError, match="no such file"):
         load_model(tmp_path / "absent.safetensors")
 
 

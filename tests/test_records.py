@@ -81,7 +81,7 @@ def test_every_record_is_flushed(tmp_path: Path) -> None:
 
 
 def test_unknown_form_and_place(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="choose one of text, jsonl, csv"):
+    with pytest.raises(UsageError, match="choose one of text, jsonl, json, csv"):
         Format("xml")
     with (
         pytest.raises(UsageError, match="cannot be written"),

@@ -82,7 +82,7 @@ def test_a_batch_is_its_items() -> None:
 
 def test_other_pictures_are_refused() -> None:
     for shape in ((65, 65), (1, 28, 28), (1, 1, 65, 65)):
-        with pytest.raises(InputError, match=r"wanted \(B, 65, 65\)"):
+        with pytest.raises(InputError, match=r"expected \(B, 65, 65\)"):
             reference.respond(np.zeros(shape), tiny_model())
     with pytest.raises(InputError, match="not finite"):
         reference.respond(np.full((1, 65, 65), np.nan), tiny_model())

@@ -34,7 +34,7 @@ def test_reasons() -> None:
     reasons = [policy.reason(found, index) for index in range(5)]
     assert reasons == [None, "two answers", "not a digit", "not a digit", "no response"]
     assert Policy(min_p=0.0).reason(found, 1) is None
-    with pytest.raises(UsageError, match="a probability is wanted"):
+    with pytest.raises(UsageError, match="expected a probability"):
         Policy(min_p=1.5)
 
 
@@ -65,7 +65,7 @@ def test_thresholds_fall_with_the_error_that_is_allowed() -> None:
 def test_errors_that_nothing_shows_cannot_be_asked_for() -> None:
     card = {"rejection": {"table": [{"p": 0.9, "error": 0.001}]}}
     assert threshold_for(card, 0.002) == 0.9
-    with pytest.raises(UsageError, match="no error rarer"):
+    with pytest.raises(UsageError, match="no error rate below"):
         threshold_for(card, 0.0001)
     with pytest.raises(UsageError, match="no table"):
         threshold_for({}, 0.01)
@@ -102,5 +102,5 @@ def test_shares(words: str, share: float) -> None:
 
 @pytest.mark.parametrize("words", ["", "much", "-1%", "200%", "1% or so"])
 def test_what_is_no_share(words: str) -> None:
-    with pytest.raises(UsageError, match="wanted a share"):
+    with pytest.raises(UsageError, match="expected a share"):
         parse_share(words)

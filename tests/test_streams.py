@@ -29,7 +29,7 @@ def read(model: str, tmp_path: Path) -> str:
     """A command that reads three pictures in this process."""
     for number in range(3):
         save_page(tmp_path / f"{number}.png", str(number))
-    return f"neocog read {tmp_path}/?.png --device cpu --workers 0 --model {model}"
+    return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
@@ -52,7 +52,7 @@ def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str) 
     done = shell(f"neocog {what} {to}" if what else f"{read} {to}")
     assert done.returncode == 6
     why = "Bad file descriptor" if to == ">&-" else "No space left on device"
-    assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written stands\n"
+    assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
 
 
 @pytest.mark.parametrize("what", ["models list", "--help"])
@@ -67,7 +67,7 @@ def test_a_full_stderr_does_not_change_the_exit_code(read: str, tmp_path: Path) 
 
 def test_names_from_a_closed_stdin(model: str) -> None:
     done = shell(f"neocog read - --model {model} <&-")
-    told = "neocog: -: the list cannot be read on (bad file descriptor); give it whole\n"
+    told = "neocog: -: the list breaks off (bad file descriptor); pass the complete list\n"
     assert (done.returncode, done.stderr) == (6, told)
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_stays_ctrl_c_though_the_report_cannot_be_saved(
     assert result.exit_code == 130
     assert result.stderr.splitlines() == [
         f"neocog: {tmp_path}/r.html: cannot be written (No space left on device); "
-        "give another --report",
+        "choose another --report",
         "neocog: interrupted",
     ]
 

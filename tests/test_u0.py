@@ -37,5 +37,5 @@ def test_it_is_bilinear_enlargement_with_paper_around() -> None:
     "wrong", [np.zeros((28, 28), "u1"), np.zeros((1, 27, 28), "u1"), np.zeros((1, 28, 28), "f4")]
 )
 def test_wrong_digits_say_what_came(wrong: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"wanted uint8 \(B, 28, 28\)"):
+    with pytest.raises(InputError, match=r"expected uint8 \(B, 28, 28\)"):
         u0_from_digits(wrong)

@@ -98,7 +98,7 @@ def test_pages_of_a_tiff_but_one_frame_of_an_animation():
     ("data", "says"),
     [
         (b"", "empty"),
-        (b"not a picture at all", "no picture"),
+        (b"not a picture at all", "not a picture"),
         (file_of(scene(300, 300).convert("RGB"), "JPEG")[:700], "cut short"),
         (file_of(Image.effect_noise((300, 300), 90))[:4000], "cut short"),
         (file_of(scene(), "TIFF")[:60], "picture"),
@@ -132,7 +132,7 @@ def test_arrays():
     assert to_grey(np.full((5, 4), 0.5)).max() == 128
     assert to_grey(np.full((5, 4), 65535, np.uint16)).max() == 255
     for bad in [np.zeros((3, 4, 2)), np.zeros((0, 4)), np.zeros(7), np.array([["a"]])]:
-        with pytest.raises(InputError, match="wanted"):
+        with pytest.raises(InputError, match="expected"):
             to_grey(bad)
 
 

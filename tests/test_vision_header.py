@@ -173,7 +173,7 @@ def test_pages_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiff, "MAX_PAGES", 2)
     assert list(read(data)) == [0, 1, "the file has more than 2 pages; split it"]
     loop = tiff_of(60, 40, following=8) + bytes(2400)
-    assert list(read(loop)) == [0, "page 1 of the file is one that came before it"]
+    assert list(read(loop)) == [0, "page 1 of the file repeats an earlier page"]
 
 
 LIGHT = {

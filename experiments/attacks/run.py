@@ -97,7 +97,7 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
     done = watched(
         ["models", "verify", *map(str, shipped.glob("*.safetensors"))], folder, name="bits"
     )
-    missed = count - done.out.count("not as it was shipped")
+    missed = count - done.out.count("the shipped file was changed")
     outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
     return outcome
 

@@ -365,7 +365,7 @@ def cluster(bench: Bench) -> Iterator[Row]:
     whole, out = bench.folder / "alone.jsonl", bench.folder / "cluster.jsonl"
     bench.run(bench.pages(), "-o", whole, "--workers", "0", code=1)
     for killed in (False, True):
-        words = ["--workers", "2", "--ray", "local"]
+        words = ["--workers", "2", "--ray", "local", "--force"]
         process = subprocess.Popen(
             [*bench.command, str(bench.pages()), "-o", str(out), *words], stderr=subprocess.DEVNULL
         )

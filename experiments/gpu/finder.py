@@ -213,13 +213,9 @@ class TorchFinder:
             columns = -(-w // 16) * 16 // CELL
             part = boxes_at(one[2:], one[1].astype(np.int64), columns, settings,
                             finest=i == 0, coarsest=i + 1 == len(told))  # fmt: skip
-            scale = np.array([grey.shape[1] / w, grey.shape[0] / h] * 2, np.float32)
-            parts.append(Finding(part.boxes * scale, part.scores, part.kinds))
+            parts.append(part.scaled(grey.shape[1] / w, grey.shape[0] / h))
             h, w = max(1, round(h / 2)), max(1, round(w / 2))
-        return merged(
-            Finding(*(np.concatenate([getattr(part, name) for part in parts])
-                      for name in ("boxes", "scores", "kinds"))), settings,
-        )  # fmt: skip
+        return merged(Finding.join(parts), settings)
 
 
 def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderSettings,

@@ -181,7 +181,7 @@ def _once(
             else:
                 server.end_of(number)
                 return None
-        return f"nothing came of it in {allowed:g} seconds"
+        return f"no result within {allowed:g} seconds"
     finally:
         here.close()
         server.close()

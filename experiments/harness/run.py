@@ -134,9 +134,9 @@ def load(paths: Sequence[Path]) -> dict[str, Result]:
         except OSError as failure:
             raise InputError(f"{path}: {failure.strerror}") from None
         except ValueError:
-            raise InputError(f"{path}: no JSON; wanted what neocog bench writes") from None
+            raise InputError(f"{path}: not JSON, expected a result of neocog bench") from None
         if not isinstance(data, dict):
-            raise InputError(f"{path}: no result; wanted what neocog bench writes")
+            raise InputError(f"{path}: not a result of neocog bench")
         found = {name: data[name] for name in NAMES if isinstance(data.get(name), dict)}
         single = data.get("experiment", path.stem)
         if not found and single in NAMES:

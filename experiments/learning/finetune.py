@@ -107,7 +107,7 @@ def value_of(name: str, words: str) -> Any:
         return {"0": False, "1": True}[words] if kinds[0] is bool else kinds[0](words)
     except (KeyError, TypeError, ValueError):
         wanted = "0 or 1" if kinds[0] is bool else kinds[0].__name__
-        raise UsageError(f"a job's {name}={words}; wanted {wanted}") from None
+        raise UsageError(f"a job's {name}={words}, expected {wanted}") from None
 
 
 def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:

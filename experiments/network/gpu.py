@@ -239,7 +239,7 @@ def _sets(batch: int, digits: Digits | None) -> list[Digits]:
             digits[i * few : (i + 1) * few] for i in range(min(_INPUT_SETS, len(digits) // few))
         ]
         if not sets:
-            raise UsageError(f"{len(digits)} digits came; wanted {few} or more")
+            raise UsageError(f"got {len(digits)} digits, expected {few} or more")
     return [some[np.arange(batch) % few] for some in sets]
 
 

@@ -4,7 +4,7 @@
 
 DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
 write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
-`neocog.learning.pages.letters`). What is missing is left out. The reader is the one users have;
+`experiments.reading.made`). What is missing is left out. The reader is the one users have;
 ``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
 first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
 tesseract read some of the same pictures where they are installed (``--peers N``, of each set).
@@ -19,7 +19,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,6 +41,7 @@ from neocog.vision.decode import to_grey
 from neocog.vision.finder import Finding
 
 Row = dict[str, Any]
+_SAVED = 10.0  # seconds between two times that results are written
 COLUMNS = {
     "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
     "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "too many",
@@ -58,7 +59,7 @@ class Guesses(Reader):
         """The finder's guesses, none rejected."""
         places = [place for line in lines for place in line.digits]
         boxes = [tuple(round(v / scale) for v in place.box) for place in places]
-        return tuple(DigitReading(str(place.kind), place.score, 0.0, box)
+        return tuple(DigitReading(str(place.guesses.argmax()), place.score, 0.0, box)
                      for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -128,7 +129,9 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
     """Count digits that were printed where one stands, elsewhere, and where a sign stands."""
     printed = [mark.box for mark in reading.digits if mark.char.isdigit()]
     boxes = np.array(printed, np.float32).reshape(-1, 4)
-    told = Finding(boxes, np.ones(len(boxes), np.float32), np.zeros(len(boxes), np.int64))
+    count = len(boxes)
+    told = Finding(boxes, np.ones(count, np.float32), np.zeros(count, np.int64),
+                   np.zeros((count, 10), np.float32))  # fmt: skip
     known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
     alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < 0.4
@@ -273,8 +276,10 @@ def main() -> None:
     parser.add_argument("--finder", help="a file of weights; the shipped one by default")
     parser.add_argument("--alone", action="store_true", help="print the finder's own guesses")
     default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
-    parser.add_argument("--sets", default=default, help=f"by default {default}")
-    parser.add_argument("--every", type=int, default=1, help="read one picture of so many")
+    parser.add_argument(
+        "--sets", default=default, help=f"by default {default}; strings:even: one kind"
+    )
+    parser.add_argument("--every", type=int, default=1, help="read one of so many made pictures")
     parser.add_argument("--peers", type=int, default=0, help="pictures of a set that others read")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
     args = parser.parse_args()
@@ -286,26 +291,38 @@ def main() -> None:
         with ProcessPoolExecutor(1, spawn, prepare, (make, args.data, 2)) as pool:
             timed = pool.submit(times, args.data).result()
     todo = list(tasks(args.data, sets, args.every, args.peers))
-    order = np.random.default_rng(SEED).permutation(len(todo))  # slow ones are spread
+    reader, rows = make(), dict[int, Row]()
+    save = partial(write, args.output, reader=reader, timed=timed)
+    saved = time.monotonic()
     with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, args.data, 1)) as pool:
-        mixed = pool.map(look, [todo[k] for k in order], chunksize=2)
-        rows = [row for _, row in sorted(zip(order, mixed, strict=True), key=lambda one: one[0])]
-    lines = summary(rows)
+        order = np.random.default_rng(SEED).permutation(len(todo)).tolist()  # slow ones are spread
+        futures = {pool.submit(look, todo[k]): k for k in order}
+        for done in as_completed(futures):
+            rows[futures[done]] = done.result()
+            if time.monotonic() > saved + _SAVED:  # a time limit loses nothing
+                save([rows[k] for k in sorted(rows)])
+                saved = time.monotonic()
+    lines = save([rows[k] for k in sorted(rows)])
     for line in [*timed, *lines]:
         if line["kind"] in ("all", "even", "odd") or line in timed:
             values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
             print(", ".join(f"{key} {value}" for key, value in values))
-    reader = make()
+
+
+def write(output: Path, rows: list[Row], *, reader: Reader, timed: list[Row]) -> list[Row]:
+    """Write what has been read so far, and return its sums."""
+    lines = summary(rows)
     others = {key: f"{name} {what}" for name in ("rapidocr", "tesseract")
               for key, what in ((f"{name}_cer", "error rate"), (f"{name}_exact", "exact"),
                                 (f"{name}_pictures", "pictures"))}  # fmt: skip
     write_results(
-        args.output, lines, columns=COLUMNS | others, model=reader.model.id,
+        output, lines, columns=COLUMNS | others, model=reader.model.id,
         finder=reader.finder.model.id, times=timed, risk=risk(rows),
         formats={"cer": ".1%", "rapidocr_cer": ".1%", "tesseract_cer": ".1%"},
         wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
                or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],
     )  # fmt: skip
+    return lines
 
 
 if __name__ == "__main__":

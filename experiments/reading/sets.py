@@ -81,15 +81,17 @@ def lettered(task: Task, data: Path, rng: np.random.Generator) -> Sample:
 
 
 def askew(task: Task, data: Path, rng: np.random.Generator) -> Sample:
-    """A page of at least 12 digits, upright: every condition in turn, forms after each four."""
+    """A page of at least 12 digits, upright: conditions in turn, forms after each four."""
     digits, text = hands(data, task.number), ""
     names = [name for name in CONDITIONS if name not in WITHOUT_DIGITS and name != "one_digit"]
+    tries = 0  # some conditions never have so many digits
     while sum(char.isdigit() for char in text) < 12:
+        tries += 1
         if task.number % 5 == 4:
             layout = list(CELLS)[task.number // 5 % len(CELLS)]
             picture, text, _ = make_form(layout, digits.images, digits.labels, rng)
         else:
-            condition = names[task.number % len(names)]
+            condition = names[(task.number + tries - 1) % len(names)]
             picture, text = make_page(condition, digits.images, digits.labels, rng)
     return Sample(picture, text)
 
@@ -127,14 +129,18 @@ def digits_of(text: str) -> str:
 
 
 def tasks(data: Path, sets: list[str], every: int = 1, peers: int = 0) -> Iterator[Task]:
-    """One picture of ``every`` of each set; ``peers`` of each are read by other programs too."""
-    for name in sets:
+    """All pictures of a set, ``name`` or ``name:kind``, but of made ones one of ``every``.
+
+    Peers read some as well.
+    """
+    for name, _, only in (word.partition(":") for word in sets):
         if not (data / NEEDS.get(name, "mnist")).is_dir():
             print(f"{name}: DATA has no folder {NEEDS.get(name, 'mnist')}", file=sys.stderr)
             continue
         kinds = SETS[name][1](data).items()
-        some = [Task(name, kind, number) for kind, count in kinds for number in range(count)]
-        some = some[::every]
+        some = [Task(name, kind, number) for kind, count in kinds
+                if only in ("", kind) for number in range(count)]  # fmt: skip
+        some = some[::every] if NEEDS.get(name, "fonts") == "fonts" else some
         step = len(some) / max(1, min(peers, len(some)))
         chosen = {int(k * step) for k in range(peers)}
         yield from (replace(task, peers=at in chosen) for at, task in enumerate(some))

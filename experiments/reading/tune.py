@@ -1,14 +1,18 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
-    python -m experiments.reading.tune DATA [--finder FILE] [--model NAME|FILE] [--pages N]
-        [-o experiments/reading/results/tune_reading.json]
+    python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
+        [--pages N] [-o experiments/reading/results/tune_reading.json]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
-pages of the tuned conditions and pages without digits of the tuned kinds, of another seed than
-``measure.py`` measures with. A place is a digit where what is read can be aligned with
-what is written. `Weights` are a logistic regression to which each of the four sets counts alike;
-of all ``told`` and ``steady`` for which at most one page in twenty without digits gives one, those
-with the lowest mean error rate win. What is printed goes into `neocog.vision.search`.
+pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
+``measure.py`` measures with) and pages of the finder's teacher by hands that it did not learn from:
+with digits (lines, amounts, scattered, forms) and without (letters, nothing). A place is a digit
+where one stands, or where what is read can be aligned with what is written. Each of these six sets
+counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
+that are written (but for the teacher's, many of which nobody can read); `own` and `network`, then
+`around`, logistic regressions. Of all ``told`` for which at most one page in twenty without digits
+gives one, that wins at which most pictures of the others are read exactly. What is printed goes
+into `neocog.vision.weigh` and `neocog.vision.search`.
 """
 
 import argparse
@@ -16,43 +20,72 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
-from neocog.batch.evidence import features
 from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
+from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
+from neocog.learning.teacher.bank import Bank, build_bank, load_bank
+from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.cache import AnswerCache
 from neocog.vision.decode import decode, to_grey
+from neocog.vision.finder import overlaps
 from neocog.vision.lines import into_lines
 from neocog.vision.page import LONG_SIDE, lay_out
-from neocog.vision.search import Search, SearchSettings, Weights
+from neocog.vision.search import Hypothesis, Search, SearchSettings
+from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights
 
 SEED = 77
-NAMES = ("told", "steady")
-TOLD, STEADY = (0.3, 0.4, 0.5, 0.6), (2.0, 8.0, 32.0)
+TOLD = (0.2, 0.3, 0.4, 0.5, 0.6)
 ALLOWED = 0.05  # share of pages without digits that may give one
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
-FITTED = ("bias", "finder", "contrast", "company", "network", "digit", "agree")
+SIDE = 512  # of the teacher's pages
+SAME = 0.4  # share of the union of two boxes from which they are one mark
+TAUGHT = {
+    "lines": "taught", "amount": "taught", "scattered": "taught", "forms": "taught",
+    "letters": "empty", "nothing": "empty",
+}  # fmt: skip
+"""Layouts of the teacher's pages, and the set that they are part of."""
 
-Sample = tuple[str, np.ndarray, str, Any]
-"""Set, grey page, its digits, and what the finder says of it."""
+
+class Sample(NamedTuple):
+    """Set, name, grey page, its digits, where they stand (or None), what the finder says of it."""
+
+    set: str
+    name: str
+    grey: np.ndarray
+    text: str
+    marks: np.ndarray | None = None
+    found: Any = None
 
 
-def samples(data: Path, pages: int, blank: int) -> Iterator[tuple[str, np.ndarray, str]]:
-    """Set, grey page and digits of every picture to tune on."""
+class Places(NamedTuple):
+    """Of places: set of each, what speaks for it, whether it is a digit, which, what of the ten."""
+
+    sets: np.ndarray  # (N,)
+    x: np.ndarray  # (N, F): OWN, NETWORK, AROUND without its first two
+    right: np.ndarray  # (N,)
+    label: np.ndarray  # (N,), -1 for none
+    network: np.ndarray  # (N, 10)
+    guesses: np.ndarray  # (N, 10)
+
+
+def samples(data: Path, bank: Bank, pages: int, blank: int, taught: int) -> Iterator[Sample]:
+    """Every picture to tune on."""
     for name, every in (("photos", 1), ("strings", 2)):
         labelled = open_dataset(data / name)
         assert isinstance(labelled, LabelledPictures)
         for file, text in zip(labelled.files[::every], labelled.expected[::every], strict=True):
-            yield name, next(decode(file, long_side=LONG_SIDE)).grey, text
+            grey = next(decode(file, long_side=LONG_SIDE)).grey
+            yield Sample(name, file.name, grey, text)
     digits = open_digits(data / "mnist", split="validation")
     written = [c for c in CONDITIONS if c not in {*HELD_BACK, *WITHOUT_DIGITS}]
     for group, names, count in (("made", written, pages), ("blank", BLANK, blank)):
@@ -60,18 +93,32 @@ def samples(data: Path, pages: int, blank: int) -> Iterator[tuple[str, np.ndarra
             for number in range(count):
                 rng = np.random.default_rng([SEED, number, *name.encode()])
                 picture, text = make_page(name, digits.images, digits.labels, rng)
-                yield group, to_grey(picture), text.replace("\n", "")
+                text = text.replace("\n", "")
+                yield Sample(group, f"{name} {number}", to_grey(picture), text)
+    left = dict.fromkeys(TAUGHT, taught)
+    seed = 0
+    while any(left.values()):
+        seed += 1
+        layout = any_style(np.random.default_rng([SEED + seed, 0])).layout
+        if left.get(layout, 0):
+            left[layout] -= 1
+            page = draw_page(bank, SEED + seed, side=SIDE, held=True)
+            grey = np.ascontiguousarray(page.image[: page.extent[0], : page.extent[1]])
+            yield Sample(TAUGHT[layout], f"{layout} {SEED + seed}", grey, "", page.marks)
 
 
-def aligned(read: str, written: str, scores: np.ndarray) -> np.ndarray:
-    """Which characters that were read are those written, most of them and the surest."""
+def aligned(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
+    """Which character of a text each place is, -1 for none: most of them and the surest.
+
+    ``read`` are the digits that each place may be.
+    """
     n, m = len(read), len(written)
     best = np.zeros((n + 1, m + 1))
     for i in range(1, n + 1):
         for j in range(1, m + 1):
-            same = 1 + scores[i - 1] if read[i - 1] == written[j - 1] else -np.inf
+            same = 1 + scores[i - 1] if written[j - 1] in read[i - 1] else -np.inf
             best[i, j] = max(best[i - 1, j], best[i, j - 1], best[i - 1, j - 1] + same)
-    right, i, j = np.zeros(n, np.bool_), n, m
+    label, i, j = np.full(n, -1), n, m
     while i and j:
         if best[i, j] == best[i - 1, j]:
             i -= 1
@@ -79,25 +126,43 @@ def aligned(read: str, written: str, scores: np.ndarray) -> np.ndarray:
             j -= 1
         else:
             i, j = i - 1, j - 1
-            right[i] = True
-    return right
+            label[i] = int(written[j])
+    return label
 
 
-def places(reader: Reader, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """What speaks for each place of a page, (N, 7), and whether it is a digit."""
-    _, grey, written, found = sample
-    seeds = Search(grey, found, reader._known, reader.weights).seeds()
-    seeds = [seed for seed in seeds if seed.digit is not None]
-    if not seeds:
-        return np.zeros((0, len(FITTED))), np.zeros(0, np.bool_)
-    order = [k for line in into_lines(np.stack([s.box for s in seeds])) for k in line]
-    seeds = [seeds[k] for k in order]
-    answers = reader.engine.recognise(np.stack([s.digit for s in seeds]))
-    kinds = np.array([s.kind for s in seeds])
-    said = features(answers, reader.model, kinds, likeliest=reader.weights.likeliest)
-    read = "".join(map(str, answers.score.argmax(axis=1)))
-    right = aligned(read, written, np.array([s.score for s in seeds]))
-    return np.concatenate([np.stack([s.features for s in seeds]), said], axis=1), right
+def places(reader: Reader, sample: Sample) -> Places | None:
+    """The places of a page that the digit network was asked for."""
+    search = Search(sample.grey, sample.found, reader._known, reader.weights)
+    marks = search.weigh_places()
+    if not marks:
+        return None
+    order = [k for line in into_lines(np.stack([m.box for m in marks])) for k in line]
+    marks = [marks[k] for k in order]
+    answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+    network = answers.score / reader.model.temperature
+    guesses = np.stack([m.guesses for m in marks])
+    if sample.marks is None:
+        may_be = [f"{a}{b}" for a, b in zip(network.argmax(1), guesses.argmax(1), strict=True)]
+        label = aligned(may_be, sample.text, np.array([m.score for m in marks]))
+        known = np.ones(len(label), np.bool_)
+    else:
+        label, known = standing(marks, sample.marks)
+    whole = Places(np.full(len(marks), sample.set), np.stack([m.features for m in marks]),
+                   label >= 0, label, network, guesses)  # fmt: skip
+    return Places(*(part[known] for part in whole))
+
+
+def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which digit stands at each place, -1 for none; and whether that is known."""
+    boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
+    union, inner = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    digit = (there[:, 0] >= 0) & (there[:, 0] < 10)
+    same = np.where(digit, union, 0)
+    if not len(boxes):
+        return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
+    label = np.where(same.max(axis=1) >= SAME, there[same.argmax(axis=1), 0], -1).astype(int)
+    ignored = ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+    return label, (label >= 0) | ~ignored
 
 
 def fitted(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -112,46 +177,102 @@ def fitted(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     return weights
 
 
+def mixed(some: Places, share: np.ndarray) -> tuple[float, float]:
+    """`trust` and `guess`: of a grid, what makes the digits that are written likeliest."""
+    right = some.right & (some.sets != "taught")
+    share = share[right]
+    label, best = some.label[right], (np.inf, 1.0, 0.0)
+    for trust in np.arange(0.2, 1.3, 0.1):
+        for guess in np.arange(0, 1.6, 0.1):
+            score = trust * some.network[right] + guess * some.guesses[right]
+            score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
+            loss = -float(share @ score[np.arange(len(label)), label])
+            best = min(best, (loss, round(float(trust), 2), round(float(guess), 2)))
+    return best[1:]
+
+
 def rates(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict[str, float]:
     """Error rate of each set, share read exactly, and of pages without digits that give one."""
     count: dict[str, list[int]] = {}
-    for name, grey, written, found in pages:
-        page = lay_out(grey, reader.finder, reader._known, weights=reader.weights,
-                       settings=settings, found=found)  # fmt: skip
-        read = "".join(digit.char for digit in reader.recognise(page.lines))
-        wrong = edit_distance(read, written) if written else int(bool(read))
-        row = count.setdefault(name, [0, 0, 0, 0])
-        row[0] += wrong
-        row[1] += max(1, len(written))
-        row[2] += read == written
+    for page in pages:
+        layout = lay_out(page.grey, reader.finder, reader._known, weights=reader.weights,
+                         settings=settings, found=page.found)  # fmt: skip
+        read = "".join(digit.char for digit in reader.recognise(layout.lines))
+        row = count.setdefault(page.set, [0, 0, 0, 0])
+        row[0] += edit_distance(read, page.text) if page.text else int(bool(read.strip("?")))
+        row[1] += max(1, len(page.text))
+        row[2] += read == page.text
         row[3] += 1
     out = {name: round(row[0] / row[1], 4) for name, row in count.items()}
     return out | {f"{name} exact": round(row[2] / row[3], 4) for name, row in count.items()}
 
 
+def gathered(reader: Reader, pages: list[Sample]) -> Places:
+    """The places of all pages."""
+    parts = [part for page in pages if (part := places(reader, page)) is not None]
+    return Places(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+
+
+def rounded(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(np.round(values, 2).tolist())
+
+
+def fit(reader: Reader, pages: list[Sample]) -> Places:
+    """Set the reader's weights; return the places that they were fitted to."""
+    some, own = gathered(reader, pages), len(OWN) + len(NETWORK)
+    share = sum((some.sets == name) / (some.sets == name).sum() for name in set(some.sets.tolist()))
+    trust, guess = mixed(some, share)
+    first = rounded(fitted(some.x[:, :own], some.right, share))
+    reader.weights = Weights(
+        own=first[: len(OWN)], network=first[len(OWN) :], trust=trust, guess=guess,
+        share=round(float(share @ some.right / share.sum()), 3),
+    )  # fmt: skip
+    some = gathered(reader, pages)  # what stands around a place follows from the first weights
+    odds = some.x[:, :own] @ np.array(first)
+    x = np.column_stack([np.ones_like(odds), odds, some.x[:, own:]])
+    reader.weights = replace(reader.weights, around=rounded(fitted(x, some.right, share)))
+    return some
+
+
+def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict[str, float]:
+    """Mean worth of digits that parts best pages that lie as they should from others.
+
+    Made pages of at least twelve digits lie so; on their side they do not, nor do pages without.
+    ``lying`` is what four of five of the pages that lie as they should have.
+    """
+    right, wrong = [], []
+    for page in pages:
+        many = len(page.text) >= SearchSettings().many
+        for turn in (0, 1, 2) if many and page.set == "made" else (0,):
+            grey = np.ascontiguousarray(np.rot90(page.grey, turn))
+            found = reader.look(grey) if turn else page.found
+            lines = Search(grey, found, reader._known, reader.weights, settings).lines()
+            worth = [mark.worth for line in lines for mark in line if mark.is_digit]
+            if len(worth) >= SearchSettings().many / 2 and (many or not page.text):
+                (right if many and not turn else wrong).append(float(np.mean(worth)))
+    tried = np.arange(0, 12, 0.1).round(1)
+    errors = (np.array(right) < tried[:, None]).sum(1) + (np.array(wrong) >= tried[:, None]).sum(1)
+    return {
+        "upright": float(np.median(tried[errors == errors.min()]).round(1)),
+        "lying": float(np.quantile(right, 0.2).round(1)),
+    }
+
+
 def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     """Fit the weights, try every ``told``, and say what came of it."""
-    parts = [(name, *places(reader, (name, *rest))) for name, *rest in pages]
-    x = np.concatenate([part for _, part, _ in parts])
-    y = np.concatenate([right for *_, right in parts])
-    sets = np.concatenate([np.full(len(right), name) for name, _, right in parts])
-    share = sum((sets == name) / (sets == name).sum() for name in set(sets.tolist()))
-    found = fitted(x, y, share)
-    usual = round(float(share @ y / share.sum()), 3)
-    named = dict(zip(FITTED, np.round(found, 2).tolist(), strict=True))
-    reader.weights = Weights(**named, share=usual)
-    tried = {
-        way: rates(reader, pages, SearchSettings(told=way[0], steady=way[1]))
-        for way in product(TOLD, STEADY)
-    }
+    some = fit(reader, pages)
+    told = [page for page in pages if page.text or page.set in ("blank", "empty")]
+    tried = {value: rates(reader, told, SearchSettings(told=value)) for value in TOLD}
     few = {way: row for way, row in tried.items() if row.get("blank", 0) <= ALLOWED}
-    names = [name for name in ("photos", "strings", "made") if name in sets]
-    best = min(few or tried, key=lambda way: sum(tried[way][name] for name in names))
+    names = [name for name in ("photos", "strings", "made") if name in some.sets]
+    best = max(few or tried, key=lambda way: sum(tried[way][f"{name} exact"] for name in names))
     return {
-        "finder": reader.finder.model.id, "model": reader.model.id, "weights":
-        asdict(reader.weights), "chosen": dict(zip(NAMES, best, strict=True)), "places": len(y),
-        "digits": int(y.sum()),
-        "tried": [dict(zip(NAMES, way, strict=True)) | row for way, row in tried.items()],
+        "finder": reader.finder.model.id, "model": reader.model.id,
+        "features": {"own": OWN, "network": NETWORK, "around": AROUND},
+        "weights": asdict(reader.weights), "told": best,
+        **upright(reader, told, SearchSettings(told=best)),
+        "places": len(some.right), "digits": int(some.right.sum()),
+        "tried": [{"told": way} | row for way, row in tried.items()],
     }  # fmt: skip
 
 
@@ -160,22 +281,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path)
+    parser.add_argument("--bank", type=Path, help="strokes that the teacher writes with")
     parser.add_argument("--finder", type=Path)
     parser.add_argument("--model", default="neocog")
     parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
     parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
+    parser.add_argument("--taught", type=int, default=60, help="teacher's pages of each layout")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
     reader.engine = AnswerCache(reader.engine)  # type: ignore[assignment]
-    reader.weights = replace(reader.weights, bias=0.0)
-    made = samples(given.data, given.pages, given.blank)
-    pages = [(*sample, reader.look(sample[1])) for sample in made]
+    bank = load_bank(given.bank) if given.bank else build_bank(given.data)
+    made = samples(given.data, bank, given.pages, given.blank, given.taught)
+    pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
     result = tuned(reader, pages)
-    words = json.dumps(result, indent=1)
-    print(words)
+    print(json.dumps(result, indent=1))
     if given.output:
-        given.output.write_text(words + "\n")
+        with atomic_write(given.output) as stream:
+            stream.write(to_json(result).encode())
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
                 found[size] = load_model(size)
             except NeocogError as error:
                 raise UsageError(
-                    f"a network of size {size!r}; wanted K2/K3/K4, such as 26/78/70, or a model "
+                    f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model "
                     f"({error})"
                 ) from None
             continue

@@ -221,7 +221,7 @@ def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
         )
     if len(found) != len(rows):
         raise InputError(
-            f"the profile has {len(found)} launches; wanted {len(rows)}: profile "
+            f"the profile has {len(found)} launches, expected {len(rows)}: profile "
             "`neocog bench winograd --launches` from its first launch to its last"
         )
     for row, value in zip(rows, found, strict=True):

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import IO, Any, NamedTuple, Self, cast
 
-from neocog.batch.sources import PACKED_TAR, TAR, ZIP, is_picture_name
+from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Skipped, why_skipped
 from neocog.batch.zipped import Entry, entries
 from neocog.errors import InputError
 from neocog.messages import printable
@@ -59,20 +59,20 @@ def is_archive_name(name: str) -> bool:
     return name.lower().endswith(ZIP + TAR + PACKED_TAR)
 
 
-def members(path: str) -> Iterator[Member]:
-    """Yield the pictures of an archive, in its own order; hidden ones are left out.
+def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Member]:
+    """Yield the pictures of an archive, in its own order; other files are ``skipped``.
 
     InputError if the archive is broken; what came before has been yielded.
     """
     if path.lower().endswith(ZIP):
-        yield from _zip_members(path)
+        yield from _zip_members(path, skipped)
     else:
-        yield from _tar_members(path, packed=not path.lower().endswith(TAR))
+        yield from _tar_members(path, skipped, packed=not path.lower().endswith(TAR))
 
 
 def read_member(path: str, member: Member) -> bytes:
     """Return a member's bytes; no other one is looked at. InputError if they cannot be had."""
-    with _broken("cannot be taken out of its archive"), _ONE_AT_A_TIME:
+    with _broken("cannot be extracted from its archive"), _ONE_AT_A_TIME:
         archive = _opened(path)
         archive.stream.seek(member.start)
         if member.packed is not None:
@@ -109,7 +109,9 @@ def _unzipped(stream: IO[bytes], entry: Entry) -> bytes:
     """Unpack a member, never more of it than the archive says that there is."""
     header = stream.read(_ZIP_HEADER.size)
     if header[: len(_ZIP_MARK)] != _ZIP_MARK:
-        raise zipfile.BadZipFile("no header is where it should be; is it another archive by now?")
+        raise zipfile.BadZipFile(
+            "its header is not where the archive says; was the archive replaced?"
+        )
     stream.seek(sum(_ZIP_HEADER.unpack(header)), os.SEEK_CUR)
     info = zipfile.ZipInfo(entry.name)
     info.compress_type, info.compress_size, info.CRC = entry.method, entry.packed, entry.crc
@@ -117,7 +119,7 @@ def _unzipped(stream: IO[bytes], entry: Entry) -> bytes:
     with zipfile.ZipExtFile(stream, "r", info) as unpacked:
         data = unpacked.read(entry.size + 1)
     if len(data) != entry.size:
-        raise EOFError(f"{len(data):,} bytes came, {entry.size:,} were told")
+        raise EOFError(f"got {len(data):,} bytes, the archive promises {entry.size:,}")
     return data
 
 
@@ -131,25 +133,27 @@ def _broken(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {printable(reason.splitlines()[0][:120])}") from None
 
 
-def _zip_members(path: str) -> Iterator[Member]:
+def _zip_members(path: str, skipped: Skipped) -> Iterator[Member]:
     size = left = os.path.getsize(path)
     room = _room(size)
     with ExitStack() as files:
-        with _broken("no zip archive that can be opened"):
+        with _broken("not a zip archive, or a damaged one"):
             found = entries(files.enter_context(open(path, "rb")))
         while True:
-            with _broken("no zip archive that can be read to its end"):
+            with _broken("a damaged zip archive: it cannot be read to its end"):
                 entry = next(found, None)
             if entry is None:
                 return
-            if not _wanted(entry.name):
+            if (why := _why_not(entry.name)) is not None:
+                if not entry.name.endswith("/"):
+                    skipped(entry.name, why)
                 continue
             trouble = _zip_trouble(entry)
             if trouble is None:
                 left -= entry.packed + _ZIP_HEADER.size
                 room -= entry.size
                 if left < 0:
-                    trouble = "lies within the bytes of others in its archive; pack it anew"
+                    trouble = "lies within the bytes of others in its archive; pack it again"
                 elif room < 0:
                     trouble = f"is left out: {_too_much(size)}"
             yield Member(entry.name, entry.start, entry.size, None, trouble, entry)
@@ -159,7 +163,7 @@ def _zip_trouble(entry: Entry) -> str | None:
     if entry.flags & 1:
         return "is encrypted in its archive; pack it without a password"
     if entry.method not in _PLAIN or entry.flags & _PATCHED:
-        return "is packed by an unusual method; pack it with zip's own (deflate)"
+        return "is packed with an unusual method; pack it with zip's own (deflate)"
     return _too_large(entry.size)
 
 
@@ -169,7 +173,7 @@ def _room(size: int) -> int:
 
 
 def _too_much(size: int) -> str:
-    return f"the archive unpacks to more than {_room(size):,} bytes; give it in parts"
+    return f"the archive unpacks to more than {_room(size):,} bytes; split it"
 
 
 class _Info(tarfile.TarInfo):
@@ -191,7 +195,7 @@ class _Info(tarfile.TarInfo):
             if archive.headers > _MOST_HEADERS:
                 raise tarfile.ReadError(
                     f"a member has {archive.headers:,} bytes of names and properties, at most "
-                    f"{_MOST_HEADERS:,} are taken"
+                    f"{_MOST_HEADERS:,} are allowed"
                 )
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return member
@@ -225,9 +229,9 @@ class _Tar(tarfile.TarFile):
         return super().next()
 
 
-def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
+def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Member]:
     with ExitStack() as files:
-        with _broken("no tar archive that can be read"):
+        with _broken("not a tar archive, or a damaged one"):
             mode: Any = "r|" if packed else "r:"
             pieces: Any = None
             if packed:
@@ -240,7 +244,10 @@ def _tar_members(path: str, *, packed: bool) -> Iterator[Member]:
                     if packed:
                         _read_on(pieces)
                     return
-                found = _tar_member(archive, info, packed) if _wanted(info.name) else None
+                why = _why_not(info.name)
+                if why is not None and not info.isdir():
+                    skipped(info.name, why)
+                found = _tar_member(archive, info, packed) if why is None else None
             if found is not None:
                 yield found
 
@@ -280,7 +287,7 @@ class _Xz:
             try:
                 data = self._stream.decompress(block, size)
             except lzma.LZMAError as error:
-                raise OSError(f"{error}; it may be packed as by xz -9 at most") from None
+                raise OSError(f"{error}; compress it with xz -9 or less") from None
             if data:
                 return data
         return b""
@@ -351,11 +358,12 @@ def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, packed: bool) -
 def _too_large(size: int) -> str | None:
     if size <= MAX_BYTES:
         return None
-    return f"unpacks to {size:,} bytes, at most {MAX_BYTES:,} are taken; make it smaller"
+    return f"unpacks to {size:,} bytes, at most {MAX_BYTES:,} are allowed; make it smaller"
 
 
-def _wanted(name: str) -> bool:
-    """Whether it is a picture, neither hidden nor in a hidden folder."""
+def _why_not(name: str) -> str | None:
+    """Why a member is not read: it is hidden, in a hidden folder, or not a picture."""
     *folders, last = name.split("/")
-    hidden = any(f.startswith(".") and f not in (".", "..") for f in folders)
-    return is_picture_name(last) and not hidden
+    if any(f.startswith(".") and f not in (".", "..") for f in folders):
+        return HIDDEN
+    return why_skipped(last)

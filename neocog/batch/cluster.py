@@ -46,10 +46,10 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
-            raise UsageError(f"device '{self.device}': a cluster takes auto, cpu or cuda")
+            raise UsageError(f"device '{self.device}': on a cluster, choose auto, cpu or cuda")
         check_names(self.precision, self.plan)
         if self.workers is not None and self.workers < 1:
-            raise UsageError(f"{self.workers} workers came; a cluster needs one at least")
+            raise UsageError(f"{self.workers} workers: a cluster needs at least one")
 
     @contextmanager
     def reading(
@@ -175,7 +175,9 @@ class _Actors:
         has = ray.cluster_resources()
         gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
         if cluster.device == "cuda" and not gpus:
-            raise DeviceError("device 'cuda': no node of the cluster has a GPU; take --device cpu")
+            raise DeviceError(
+                "device 'cuda': no machine of the cluster has a GPU; use --device cpu"
+            )
         gpus = 0 if cluster.device == "cpu" else gpus
         job = without_engine(job)
         if gpus:  # workers ask these about pages too

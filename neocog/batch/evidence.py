@@ -1,5 +1,6 @@
 """What finder and digit network say together about the places of a page."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,67 +11,76 @@ from neocog.network.model import Model
 from neocog.network.prior import all_scores
 
 if TYPE_CHECKING:
-    from neocog.vision.search import Weights
+    from neocog.vision.page import Place
+    from neocog.vision.weigh import Weights
 
+_LIKELIEST = 12.0  # log odds of the network beyond this count no more
+_LEAST = 6.0  # finder and network that agree less do not disagree more
 _MOST = 40.0  # log odds beyond this are certainty in float64
 
 
-def features(
-    found: Answers, model: Model, kinds: NDArray[np.int64], *, likeliest: float
-) -> NDArray[np.float64]:
-    """Return what the digit network says of places, for `Weights.of_network`.
+def features(found: Answers, model: Model, guesses: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return what the digit network says of places, see `neocog.vision.weigh.NETWORK`.
 
     Parameters
     ----------
     found : Answers
         Of the network, for B places.
     model : Model
-    kinds : ndarray of int64, shape (B,)
-        The finder's guesses.
-    likeliest : float
-        Log odds beyond this count no more.
+    guesses : ndarray, shape (B, 10)
+        Log probabilities of the digits by the finder.
 
     Returns
     -------
     ndarray of float64, shape (B, 3)
-        Log odds of the best digit and the second, of any digit and none, and whether the best
-        digit is the finder's.
+        Log odds of the best digit and the second, of any digit and none, and the logarithm of how
+        probably finder and network take it for the same digit.
     """
     score = all_scores(found, model) / model.temperature
     digits, none = score[:, :-1], score[:, -1]
     first, second = np.sort(digits, axis=1)[:, :-3:-1].T
-    rest = np.log(np.exp(np.maximum(digits - first[:, None], -_MOST)).sum(axis=1))
-    apart = np.minimum(first - second, likeliest)
-    any_digit = np.clip(first + rest - none, -likeliest, likeliest)
-    return np.stack([apart, any_digit, digits.argmax(axis=1) == kinds], axis=1)
+    any_digit = np.logaddexp.reduce(digits, axis=1)
+    same = np.logaddexp.reduce(digits - any_digit[:, None] + guesses, axis=1)
+    return np.stack([
+        np.minimum(first - second, _LIKELIEST),
+        np.clip(any_digit - none, -_LIKELIEST, _LIKELIEST),
+        np.maximum(same, -_LEAST),
+    ], axis=1)  # fmt: skip
 
 
-def weighed(
-    found: Answers, model: Model, prior: NDArray[np.float64], kinds: NDArray[np.int64],
-    weights: "Weights",
-) -> Answers:  # fmt: skip
-    """Return answers whose probability counts what the finder and the page say.
+def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "Weights") -> Answers:
+    """Return answers whose label and probability count what the finder and the page say.
 
-    The label is that of the best digit, also where the network alone would have said that it is
-    none; a place without any response stays without an answer.
+    Also where the network alone would have said that it is none, the label is that of the likeliest
+    digit, with a margin of 0; a place without any response stays without an answer. The probability
+    is that the place holds this digit and that none beside it was left out.
 
     Parameters
     ----------
-    found, model, kinds
+    found, model
         As `features` takes them.
-    prior : ndarray of float64, shape (B,)
-        Log odds of each being a digit, before the network was asked.
+    places : sequence of Place, length B
     weights : Weights
     """
-    odds = prior + features(found, model, kinds, likeliest=weights.likeliest) @ weights.of_network
-    top = found.score.astype(np.float64) / model.temperature
-    top -= top.max(axis=1, keepdims=True, initial=0.0)
-    best = 1 / np.exp(np.maximum(top, -_MOST)).sum(axis=1)
+    guesses = np.stack([place.guesses for place in places])
+    odds = np.array([place.prior for place in places])
+    odds += features(found, model, guesses) @ np.array(weights.network)
+    score = combined(found, model, guesses, weights)
+    best = 1 / np.exp(np.maximum(score - score.max(axis=1, keepdims=True), -_MOST)).sum(axis=1)
     silent = (found.label < 0) & (found.margin <= 0)
     p = best / (1 + np.exp(-np.clip(odds, -_MOST, _MOST)))
+    p *= np.array([place.whole for place in places])
     return Answers(
-        np.where(silent, -1, found.score.argmax(axis=1)).astype(np.int64),
+        np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
         found.score,
-        found.margin,
+        np.where((found.label < 0) & ~silent, 0, found.margin).astype(found.margin.dtype),
         np.where(silent, 0.0, p).astype(np.float32),
     )
+
+
+def combined(
+    found: Answers, model: Model, guesses: NDArray[np.floating], weights: "Weights"
+) -> NDArray[np.float64]:
+    """Return log probabilities of the digits by network and finder, but for a constant, (B, 10)."""
+    score = weights.trust * found.score.astype(np.float64) / model.temperature
+    return np.asarray(score + weights.guess * guesses)

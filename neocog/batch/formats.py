@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from neocog.batch.records import REJECTED, PageReading
+from neocog.batch.sources import STDIN
 from neocog.errors import UsageError
 from neocog.messages import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Kind = Literal["text", "jsonl", "csv", "table"]
+Kind = Literal["text", "jsonl", "json", "csv", "table"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CSV_COLUMNS = (
@@ -43,8 +44,8 @@ class Format:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
-        if self.timings and self.kind != "jsonl":
-            raise UsageError(f"--timings is for JSON lines, not {self.kind}; give --format jsonl")
+        if self.timings and self.kind not in ("jsonl", "json"):
+            raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ class Format:
 
     def render(self, reading: PageReading) -> str:
         """One record, with its line end."""
-        if self.kind == "jsonl":
+        if self.kind in ("jsonl", "json"):  # `Sink` makes one document of json
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "text":
             return self._text(reading)
@@ -69,7 +70,7 @@ class Format:
     def _text(self, reading: PageReading) -> str:
         if reading.error is not None:
             return ""
-        if not self.names:
+        if not self.names or reading.source == STDIN:
             between = "\n" if reading.page else ""
             return f"{between}{reading.text}\n"
         page = f" page {reading.page}" if reading.page else ""
@@ -78,10 +79,12 @@ class Format:
 
 
 def kind_of(path: str | None) -> Kind:
-    """The form that a file's name asks for: text, unless it ends in .jsonl, .json or .csv."""
+    """The format that a file's suffix asks for: text, unless it is .jsonl, .json or .csv."""
     name = (path or "").lower()
-    if name.endswith((".jsonl", ".ndjson", ".json")):
+    if name.endswith((".jsonl", ".ndjson")):
         return "jsonl"
+    if name.endswith(".json"):
+        return "json"
     return "csv" if name.endswith(".csv") else "text"
 
 

@@ -2,18 +2,26 @@
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from neocog.batch.archives import Member, is_archive_name, members, read_member
+from neocog.batch.archives import MAX_BYTES, Member, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
-from neocog.batch.sources import TAR, ZIP, is_picture_name
+from neocog.batch.sources import HIDDEN, STDIN, TAR, ZIP, Skipped, is_picture_name, why_skipped
 from neocog.batch.zipped import Entry
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
-STDIN = "-"
+_ENOUGH = 16
+_PICTURE = re.compile(
+    rb"\xff\xd8\xff|\x89PNG\r\n|II[*+]\0|MM\0[*+]|BM.{4}\0{4}|GIF8[79]a.{6}\0|RIFF.{4}WEBP"
+    rb"|\0{3}\x0cjP  |P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s",
+    re.DOTALL,
+)
+"""How a picture on stdin begins, and no list of names."""
 
 MAX_NAME = 2**16
 """Bytes of a name in a list: twice the longest that any system takes."""
@@ -49,6 +57,7 @@ def find_inputs(
     null: bool = False,
     stdin: IO[bytes] | None = None,
     look_into: bool = True,
+    skipped: Skipped = lambda name, why: None,
 ) -> Iterator[Item]:
     """Yield what the words of a command line stand for, one after another, as it is found.
 
@@ -64,21 +73,23 @@ def find_inputs(
     a pattern           what a shell finds for it (``*``, ``?``, ``[a-z]``, ``**`` for any folders),
                         if no file has that very name; sorted
     ``@list.txt``       the names in that file, one a line: files, archives, folders
-    ``-``               the names that come on stdin, one a line, each as soon as it comes
+    ``-``               the picture on stdin, if it begins as one; else the names that come there,
+                        one a line, each as soon as it comes
     ==================  =========================================================================
 
     ``null``: names in lists and on stdin end with a zero byte, not with a line; without
-    ``look_into`` an archive is an item itself. UsageError if a list cannot be opened, or folders
-    are too deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
+    ``look_into`` an archive is an item itself; ``skipped`` is told of files in folders and archives
+    that are not read. UsageError if a list cannot be opened, or folders are too
+    deep for a pattern; NothingToRead, after the last word, if none stood for a picture.
     """
     found = False
     for word in words:
-        for item in _of_word(word, null, stdin, look_into):
+        for item in _of_word(word, null, stdin, look_into, skipped):
             found = True
             yield item
     if not found:
         raise NothingToRead(
-            "no pictures found; give picture files, or folders, archives or lists that hold some "
+            "no pictures found; name pictures, or folders, archives or lists with pictures "
             "(png, jpg, tif, ...)"
         )
 
@@ -116,33 +127,38 @@ def count_inputs(
 
 
 def _of_word(
-    word: str | Path, null: bool, stdin: IO[bytes] | None, look_into: bool
+    word: str | Path, null: bool, stdin: IO[bytes] | None, look_into: bool, skipped: Skipped
 ) -> Iterator[Item]:
     names: Iterable[str] = (str(word),)
     if isinstance(word, str):
         if word == STDIN:
-            names = _names(word, stdin or _stdin(), null)
+            stream = stdin or _stdin()
+            begin = _begin(stream, null)
+            if _PICTURE.match(begin):
+                yield _piped(begin, stream)
+                return
+            names = _names(word, stream, null, begin)
         elif word.startswith("@"):
             names = _listed(word[1:], null)
         elif _is_pattern(word):
             names = _matching(word)
     for name in names:
-        yield from _named(name, look_into)
+        yield from _named(name, look_into, skipped)
 
 
-def _named(name: str, look_into: bool) -> Iterator[Item]:
+def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     """A name that stands for itself: a folder, an archive or a file."""
     # os.path.isdir takes names that no file can have, Path.is_dir raises on them
     if os.path.isdir(name):
-        yield from _folder(str(Path(name)))
+        yield from _folder(str(Path(name)), skipped)
     elif look_into and is_archive_name(name) and os.path.isfile(name):
-        yield from _archive(str(Path(name)))
+        yield from _archive(str(Path(name)), skipped)
     else:
         source = str(Path(name))
         yield Item(source, Path(source).as_posix())
 
 
-def _folder(named: str) -> Iterator[Item]:
+def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
     """Pictures in a folder and below it: the order is that of a walk, its depth has no bound."""
     left = [(named, "")]
     while left:
@@ -156,17 +172,23 @@ def _folder(named: str) -> Iterator[Item]:
         folders = []
         for entry in ordered:
             if entry.is_dir(follow_symlinks=False):
-                if not entry.name.startswith("."):
+                if entry.name.startswith("."):
+                    skipped(entry.path, f"{HIDDEN} folder")
+                else:
                     folders.append(entry.name)
-            elif is_picture_name(entry.name) and not (entry.is_symlink() and os.path.isdir(entry)):
+            elif entry.is_symlink() and os.path.isdir(entry):
+                skipped(entry.path, "link to a folder")
+            elif (why := why_skipped(entry.name)) is not None:
+                skipped(entry.path, why)
+            else:
                 yield Item(os.path.join(folder, entry.name), below + entry.name)
         del ordered
         left += [(os.path.join(folder, name), f"{below}{name}/") for name in reversed(folders)]
 
 
-def _archive(path: str) -> Iterator[Item]:
+def _archive(path: str, skipped: Skipped) -> Iterator[Item]:
     try:
-        for member in members(path):
+        for member in members(path, lambda name, why: skipped(f"{path}/{name}", why)):
             yield Item(f"{path}/{member.name}", member.name, path, *member[1:])
     except InputError as error:
         yield Item(path, Path(path).name, trouble=str(error))
@@ -178,31 +200,56 @@ def _listed(name: str, null: bool) -> Iterator[str]:
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise UsageError(
-            f"@{name}: the list cannot be opened ({reason}); a file with a name a line is wanted"
+            f"@{name}: the list cannot be opened ({reason}); expected a file with one name per line"
         ) from None
     with stream:
         yield from _names(f"@{name}", stream, null)
 
 
-def _names(word: str, stream: IO[bytes], null: bool) -> Iterator[str]:
+def _names(word: str, stream: IO[bytes], null: bool, rest: bytes = b"") -> Iterator[str]:
     """Names that end with a line, or with a zero byte; none is waited for once it is whole.
 
     Of one that is longer than any system takes a part is kept: it is told of as any other that
-    cannot be opened, and the names behind it are read.
+    cannot be opened, and the names behind it are read. ``rest`` is what was read before.
     """
     end = b"\0" if null else b"\n"
     read = getattr(stream, "read1", stream.read)
+    block = rest
     rest = b""
     try:
-        while block := read(MAX_NAME):
+        while block := block or read(MAX_NAME):
             *names, rest = (rest + block).split(end)
+            block = b""
             yield from (os.fsdecode(name) for whole in names if (name := whole.removesuffix(b"\r")))
             rest = rest[:MAX_NAME]
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise EndedEarly(f"{word}: the list cannot be read on ({why}); give it whole") from None
+        raise EndedEarly(f"{word}: the list breaks off ({why}); pass the complete list") from None
     if rest:
         yield os.fsdecode(rest)
+
+
+def _begin(stream: IO[bytes], null: bool) -> bytes:
+    """What stdin begins with: as much as tells a picture from names, and no wait behind a name."""
+    read = getattr(stream, "read1", stream.read)
+    begin = b""
+    with suppress(OSError):  # the next read says so
+        while len(begin) < _ENOUGH and (b"\0" if null else b"\n") not in begin:
+            if not (block := read(MAX_NAME)):
+                break
+            begin += block
+    return begin
+
+
+def _piped(begin: bytes, stream: IO[bytes]) -> Item:
+    """The picture on stdin."""
+    blocks, size = [begin], len(begin)
+    while size <= MAX_BYTES and (block := stream.read(MAX_NAME)):
+        blocks.append(block)
+        size += len(block)
+    if size > MAX_BYTES:
+        return Item(STDIN, STDIN, trouble=f"has more than {MAX_BYTES:,} bytes; make it smaller")
+    return Item(STDIN, STDIN, data=b"".join(blocks))
 
 
 def _stdin() -> IO[bytes]:
@@ -224,7 +271,7 @@ def _matching(pattern: str) -> Iterator[str]:
         names = sorted(glob.iglob(pattern, recursive=True))
     except RecursionError:
         raise UsageError(
-            f"{pattern}: the folders are too deep for a pattern; give the folder itself"
+            f"{pattern}: the folders are nested too deeply for a pattern; name the folder itself"
         ) from None
     for name in names:
         if anywhere and (os.path.isdir(name) or not is_picture_name(os.path.basename(name))):

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -41,6 +41,7 @@ class Sink:
         self._file: AppendFile | None = None
         self._begun = done is not None
         self._rows: list[str] = []
+        self._open = False  # a JSON document has begun and not ended
         self._synced = time.monotonic()
 
     def write(self, reading: PageReading) -> None:
@@ -52,12 +53,18 @@ class Sink:
         start = time.perf_counter()
         if self.form.kind == "table":
             self._rows.append(text)
+        elif self.form.kind == "json":
+            for line in text.removesuffix("\n").split("\n") if text else ():
+                self._put(("," if self._open else "[") + f"\n{line}")
+                self._open = True
         else:
             self._put(text)  # though it be empty: what stood in the file goes
         self.seconds += time.perf_counter() - start
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
+        if self.form.kind == "json":
+            self._end_document()
         with defer_interrupt(), self._writing():
             if self._path is not None and self._file is None:
                 self._append("")
@@ -66,6 +73,9 @@ class Sink:
     def close(self) -> None:
         """Write what is still to be written, and close the file."""
         try:
+            if self._open:  # the run ended early
+                with suppress(EndedEarly):
+                    self._end_document()
             if self._rows:
                 on_screen = self._path is None and self._stdout.isatty()
                 width = shutil.get_terminal_size().columns if on_screen else None
@@ -77,6 +87,10 @@ class Sink:
         finally:
             if self._file is not None:
                 self._file.close()
+
+    def _end_document(self) -> None:
+        words, self._open = "\n]\n" if self._open else "[]\n", False
+        self._put(words)
 
     def _put(self, text: str) -> None:
         with defer_interrupt(), self._writing():
@@ -113,9 +127,7 @@ class Sink:
             if self._path is None:
                 raise
             why = error.strerror or str(error)
-            raise EndedEarly(
-                f"{self._path}: cannot be written ({why}); what it holds stands{self._go_on}"
-            ) from None
+            raise EndedEarly(f"{self._path}: cannot be written ({why}); {self._rest}") from None
 
     def _check(self) -> None:
         """See that the open file is the one at its path and has all that was written."""
@@ -123,15 +135,20 @@ class Sink:
             return
         try:
             saved = self._file.save_beside()
-            held = "what it holds stands" if saved is None else f"what it held is in {saved}"
-            held += self._go_on
+            held = self._rest if saved is None else f"what it held is in {saved}{self._go_on}"
         except OSError as error:
             held = f"what it held cannot be saved as {error.filename} ({error.strerror})"
         raise EndedEarly(f"{self._path}: {trouble}; {held}")
 
     @property
+    def _rest(self) -> str:
+        if self.form.kind == "json":
+            return "its document is not complete"
+        return f"what it holds is valid{self._go_on}"
+
+    @property
     def _go_on(self) -> str:
-        return ", go on there with --resume" if self.form.kind == "jsonl" else ""
+        return ", continue it with --resume" if self.form.kind == "jsonl" else ""
 
 
 @contextmanager
@@ -150,7 +167,7 @@ def open_sink(
                 done.mend(path)
         except OSError as error:
             raise UsageError(
-                f"{path}: cannot be written ({error.strerror}); give another -o"
+                f"{path}: cannot be written ({error.strerror}); choose another -o"
             ) from None
     sink = Sink(form, path, done=done)
     try:

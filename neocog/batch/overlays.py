@@ -110,7 +110,7 @@ class PictureFolder:
 
     def _write(self, path: Path, image: "Image", source: str) -> None:
         if path in self._sources or path in Files([source]):
-            raise UsageError(f"{path}: is one of the inputs; give another {self._option}")
+            raise UsageError(f"{path}: is also an input; choose another {self._option}")
         with self._saving(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as stream:
@@ -123,7 +123,7 @@ class PictureFolder:
         except OSError as error:
             raise UsageError(
                 f"{place}: pictures cannot be saved there ({error.strerror}); "
-                f"give another {self._option}"
+                f"choose another {self._option}"
             ) from None
 
 

@@ -29,11 +29,10 @@ class Pattern:
 
     def __post_init__(self) -> None:
         if PLACE not in self.form:
-            raise UsageError(f"pattern {self.form!r}: wanted a # for each digit, such as ##-####")
+            raise UsageError(f"pattern {self.form!r}: expected a # for each digit, such as ##-####")
         if any(char.isdigit() or not char.isprintable() for char in self.form):
             raise UsageError(
-                f"pattern {self.form!r}: digits are read, never taken from a pattern; "
-                "wanted # for each, and signs between them"
+                f"pattern {self.form!r}: a pattern cannot hold digits; write # for each digit"
             )
 
     @property

@@ -25,7 +25,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.min_p <= 1.0:
-            raise UsageError(f"min_p {self.min_p}: a probability is wanted, 0 (keep all) to 1")
+            raise UsageError(f"min_p {self.min_p}: expected a probability, 0 (keep all) to 1")
 
     @classmethod
     def of(
@@ -80,7 +80,7 @@ def threshold_for(card: Mapping[str, Any], max_error: float) -> float:
     card has no table, or no row of it is so good.
     """
     if not 0 < max_error < 1:
-        raise UsageError(f"max_error {max_error}: wanted a share between 0 and 1, e.g. 0.001")
+        raise UsageError(f"max_error {max_error}: expected a share between 0 and 1, e.g. 0.001")
     rows = card.get("rejection", {}).get("table", [])
     if not rows:
         raise UsageError("the model's card has no table of errors; give min_p instead of max_error")
@@ -88,8 +88,8 @@ def threshold_for(card: Mapping[str, Any], max_error: float) -> float:
     if not good:
         least = min(row["error"] for row in rows)
         raise UsageError(
-            f"max_error {max_error:.3%}: the digits that the model was tried on show no error "
-            f"rarer than {least:.3%}; give that or more"
+            f"max_error {100 * max_error:.4g}%: the model's table has no error rate below "
+            f"{least:.3%}; ask for that or more"
         )
     return float(min(good))
 
@@ -106,5 +106,5 @@ def parse_share(words: str) -> float:
     except ValueError:
         share = -1.0
     if rest or not 0 <= share <= 1:
-        raise UsageError(f"{words!r}: wanted a share, such as 0.1% or 0.001")
+        raise UsageError(f"{words!r}: expected a share, such as 0.1% or 0.001")
     return share

@@ -99,7 +99,7 @@ class Reader:
         from neocog.network.registry import DEFAULT, FINDER, find_model
         from neocog.vision.finder_model import FinderModel, load_finder
         from neocog.vision.page import TURNS
-        from neocog.vision.search import Weights
+        from neocog.vision.weigh import Weights
 
         self.model = model if isinstance(model, Model) else load_model(model or DEFAULT)
         self.policy = Policy.of(self.model, min_p=min_p, max_error=max_error)
@@ -109,7 +109,7 @@ class Reader:
             finder = load_finder(find_model(finder or FINDER))
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
-            raise UsageError(f"rotate {rotate}: wanted 0, 90, 180 or 270 degrees")
+            raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
         self.rotate, self.weights = rotate, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
@@ -188,8 +188,7 @@ class Reader:
         if places is None:
             answers = of_lone_digits(answers, self.model)
         else:
-            prior, kinds = np.array([p.prior for p in places]), np.array([p.kind for p in places])
-            answers = weighed(answers, self.model, prior, kinds, self.weights)
+            answers = weighed(answers, self.model, places, self.weights)
         return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
 
     def read(self, picture: Picture) -> PageReading:
@@ -269,15 +268,11 @@ class Reader:
         )
 
     def _known(
-        self,
-        digits: NDArray[np.uint8],
-        prior: NDArray[np.float64],
-        kinds: NDArray[np.int64],
+        self, digits: NDArray[np.uint8], guesses: NDArray[np.float32]
     ) -> NDArray[np.float64]:
-        """Log odds that places (N,) are the digits that the network takes them for."""
+        """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
-        said = features(answers, self.model, kinds, likeliest=self.weights.likeliest)
-        return np.asarray(prior + said @ self.weights.of_network)
+        return features(answers, self.model, guesses)
 
     def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
         label = int(answers.label[index])
@@ -338,7 +333,7 @@ def _pixels(image: "Image") -> NDArray[Any]:
 
     if not isinstance(image, Image.Image):
         raise InputError(
-            f"a {type(image).__name__} came, where a file name, a PIL image or an array is wanted"
+            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
         )
     upright = ImageOps.exif_transpose(image)
     plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")

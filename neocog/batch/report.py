@@ -92,7 +92,7 @@ class Report:
     def __init__(self, path: str | Path, *, most: int = MOST) -> None:
         self.path, self._most = Path(path), most
         if not self.path.parent.is_dir() or self.path.is_dir():
-            raise UsageError(f"{path}: the report cannot be written there; give another --report")
+            raise UsageError(f"{path}: the report cannot be written there; choose another --report")
         self._kept: list[tuple[tuple[float, ...], int, Card]] = []
         self._numbers = count()
         self._counts = [0] * len(_KINDS)
@@ -125,7 +125,7 @@ class Report:
                     stream.write(part.encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise UsageError(
-                f"{self.path}: cannot be written ({error.strerror}); give another --report"
+                f"{self.path}: cannot be written ({error.strerror}); choose another --report"
             ) from None
 
     def _parts(self, cards: list[Card]) -> Iterator[str]:

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from neocog.batch.formats import Format
-from neocog.batch.inputs import STDIN, Item, comes_once, count_inputs, find_inputs
+from neocog.batch.inputs import Item, comes_once, count_inputs, find_inputs
 from neocog.batch.resume import Done
 from neocog.batch.shards import Shard
-from neocog.batch.sources import Files, check_written
+from neocog.batch.sources import STDIN, Files, Skipped, check_written
 from neocog.errors import NothingToRead, UsageError
 
 if TYPE_CHECKING:
@@ -36,25 +36,38 @@ class Request:
     overlay: str | None = None  # folder of pictures of what was read
     debug: str | None = None  # folder of pictures of how it was found
     report: str | None = None  # a page for people
+    force: bool = False  # an ``output`` that exists is overwritten
+    verbose: bool = False  # files that are skipped are named
+    quiet: bool = False  # only what fails is told
 
     def __post_init__(self) -> None:
         if self.resume and (self.output is None or self.form.kind != "jsonl"):
-            raise UsageError("--resume goes on in a file of JSON lines; give --format jsonl and -o")
+            raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
         if self.inputs.count(STDIN) > 1:
-            raise UsageError(f"{STDIN} came more than once; there is one stdin")
+            raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
         if self.output is not None and self.report is not None:
             same = os.path.realpath(self.output) == os.path.realpath(self.report)
             if same or self.output in Files([self.report]):
-                raise UsageError(f"{self.report}: is the file of -o too; give another --report")
+                raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
         lists = [word[1:] for word in self.inputs if word.startswith("@")]
         for option, place in self._written():
             if place in Files(lists):
-                raise UsageError(f"{place}: is one of the lists; give another {option}")
+                raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
             if os.path.isfile(place) and not (self.resume and option == "-o"):
                 with suppress(NothingToRead):  # that is told later
                     for _ in self._spared(self._files()):
                         pass
             check_written(place, option)
+        self._check_free()
+
+    def _check_free(self) -> None:
+        """Refuse to overwrite records."""
+        output = self.output
+        if output is None or self.force or self.resume or not os.path.isfile(output):
+            return
+        if os.path.getsize(output):
+            more = "--resume to continue it, " if self.form.kind == "jsonl" else ""
+            raise UsageError(f"{output}: exists; add {more}--force to overwrite it")
 
     @cached_property
     def sources(self) -> list[tuple[str, str]]:
@@ -63,12 +76,13 @@ class Request:
             return [(item.source, item.key) for item in self._files()]
         return []
 
-    def items(self, done: Done) -> Iterator[Item]:
+    def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
         """What is to be read: the shard's inputs, without those that are done.
 
         UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
         """
-        for item in self._spared(find_inputs(self.inputs, null=self.null)):
+        found = find_inputs(self.inputs, null=self.null, skipped=skipped)
+        for item in self._spared(found):
             if self.shard is not None and not self.shard.holds(item.key):
                 continue
             if not done.take(item.source):
@@ -97,6 +111,6 @@ class Request:
             file = item.archive or item.source
             if written and file != last and (os.path.abspath(file) in names or file in files):
                 option, place = names.get(os.path.abspath(file), written[0])
-                raise UsageError(f"{place}: is one of the inputs; give another {option}")
+                raise UsageError(f"{place}: is also an input; choose another {option}")
             last = file  # the members of an archive come one after another
             yield item

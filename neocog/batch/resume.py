@@ -119,9 +119,7 @@ def read_done(
     except FileNotFoundError:
         return Done()
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read back ({error.strerror}); give another -o"
-        ) from None
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); choose another -o") from None
     whole, block = Done(), Done()  # all inputs but the last one, and that
     names, start, torn = array("Q"), 0, 0
     with stream:
@@ -131,7 +129,7 @@ def read_done(
                 torn = torn or number
                 continue
             if torn:
-                raise UsageError(f"{path}: line {torn} is damaged; mend it or give another -o")
+                raise UsageError(f"{path}: line {torn} is damaged; repair it or choose another -o")
             _check_same(path, record, model, finder, settings)
             if record["page"] == 0:
                 whole.pages, whole.failed = whole.pages + block.pages, whole.failed + block.failed
@@ -141,7 +139,7 @@ def read_done(
             block.failed += record["error"] is not None
             start += len(line.rstrip(b"\n")) + 1
     if torn and not names and not _is_torn_first(path):
-        raise UsageError(f"{path}: holds no records of neocog; give another -o")
+        raise UsageError(f"{path}: does not hold neocog's records; choose another -o")
     whole.inputs, whole.size = max(0, len(names) - 1), start
     whole.last, whole.last_pages, whole.last_failed = block.last, block.pages, block.failed
     whole._known, whole._left = np.unique(np.array(names[:-1], np.uint64), return_counts=True)
@@ -158,19 +156,19 @@ def _check_same(
     """Refuse a record that another model, finder or other settings wrote."""
     if record["model"] != model:
         raise UsageError(
-            f"{path}: was written with the model {record['model']}, this is {model}; "
-            "give that model or another -o"
+            f"{path}: was written with the model {record['model']}, now {model}; "
+            "give that model or choose another -o"
         )
     if finder is not None and record.get("finder", finder) != finder:
         raise UsageError(
-            f"{path}: was written with the finder {record['finder']}, this is {finder}; "
-            "give that one (--finder) or another -o"
+            f"{path}: was written with the finder {record['finder']}, now {finder}; "
+            "give that one (--finder) or choose another -o"
         )
     found = record.get("settings")
     if settings is not None and found is not None and found != settings:
         raise UsageError(
-            f"{path}: was read with {_options(found)}, this is {_options(settings)}; "
-            "give the same options or another -o"
+            f"{path}: was written with {_options(found)}, now {_options(settings)}; "
+            "give the same options or choose another -o"
         )
 
 

@@ -53,6 +53,9 @@ class Tally:
     failed: int = 0  # records of a failure
     earlier: int = 0  # inputs of which the file of an earlier run has records
     unsaved: int = 0  # pictures and pages for people that could not be saved
+    skipped: int = 0  # files in folders and archives that are not pictures
+    empty: int = 0  # records of this run without a digit
+    doubtful: int = 0  # records of this run with "?"
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
@@ -60,6 +63,8 @@ class Tally:
         self.inputs += block.inputs
         self.pages += block.pages
         self.failed += block.failed
+        self.empty += block.empty
+        self.doubtful += block.doubtful
         for stage, seconds in block.seconds.items():
             self.spend(stage, seconds)
 
@@ -101,12 +106,18 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             tally.add(earlier)
             watch(earlier)
         job = people.job(form)
-        items = _Counted(request.items(done))
+
+        def skipped(name: str, why: str) -> None:
+            tally.skipped += 1
+            if request.verbose:
+                watch(Block(messages=[f"{name}: skipped ({why})"]))
+
+        items = _Counted(request.items(done, skipped))
         for block in stack.enter_context(_reading(request, job, items, tally)):
             sink.put(block.text)
             people.take(block)
         if items.count != (read := tally.inputs - done.inputs):
-            raise EndedEarly(f"{items.count} inputs were found, and records came of {read}")
+            raise EndedEarly(f"{items.count} inputs were found but only {read} gave records")
         if done.last is not None and not done.again:
             tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
@@ -194,11 +205,11 @@ def usual_workers() -> int:
 
 def _check(workers: int) -> None:
     if not 0 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"{workers} workers came; wanted 0 (none) to {_MOST_WORKERS}")
+        raise UsageError(f"got {workers} workers, expected 0 (none) to {_MOST_WORKERS}")
     if workers > (most := _most_workers()):
         raise UsageError(
-            f"{workers} workers came; the open files of a process are enough for {most}: take "
-            "fewer, or raise that limit (ulimit -n)"
+            f"got {workers} workers, but the limit of open files allows {most}; use fewer "
+            "workers or raise the limit (ulimit -n)"
         )
 
 
@@ -277,6 +288,7 @@ class _ForPeople:
             keep=bool(self._folders),
             cards=self._report is not None,
             batch=self._request.batch,
+            quiet=self._request.quiet,
         )
 
     def take(self, block: Block) -> None:

@@ -96,7 +96,7 @@ class Scheduler:
         self._false_starts += not worker.proven
         if self._false_starts >= _FALSE_STARTS:
             raise EndedEarly(
-                f"worker processes cannot be started: the last one {how}; see above, or take "
+                f"worker processes cannot be started: the last one {how}; see above, or use "
                 "--workers 0"
             )
         for task in worker.tasks.values():

@@ -24,7 +24,7 @@ class Shard:
         """Read ``"I/N"``; UsageError if it is none of 1/N to N/N."""
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not found or not 1 <= int(found[1]) <= int(found[2]):
-            raise UsageError(f"shard '{text}': I/N is wanted, from 1/N to N/N, e.g. 2/8")
+            raise UsageError(f"shard '{text}': expected I/N, from 1/N to N/N, e.g. 2/8")
         return cls(int(found[1]), int(found[2]))
 
     def holds(self, key: str) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from neocog.errors import InputError, UsageError
@@ -28,12 +28,29 @@ _KINDS = {
         {".7z", ".rar", *("." + name.rpartition(".")[2] for name in ZIP + TAR + PACKED_TAR)}
     ),
     "a model": frozenset({".safetensors"}),
+    "a workbook (neocog writes .csv)": frozenset({".ods", ".xls", ".xlsx"}),
 }  # what no words are written to
+
+
+STDIN = "-"
+"""The input that is what comes on stdin."""
+
+Skipped = Callable[[str, str], None]
+"""Told of a file that is not read, and why."""
+
+HIDDEN = "hidden"
 
 
 def is_picture_name(name: str) -> bool:
     """Whether a file of this name is looked at when a folder is read."""
-    return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
+    return why_skipped(name) is None
+
+
+def why_skipped(name: str) -> str | None:
+    """Why a file of this name is left out when a folder is read; None if it is not."""
+    if name.startswith("."):
+        return HIDDEN
+    return None if Path(name).suffix.lower() in PICTURE_SUFFIXES else "not a picture, by its name"
 
 
 def check_written(name: str | Path, option: str) -> None:
@@ -41,7 +58,7 @@ def check_written(name: str | Path, option: str) -> None:
     suffix = Path(name).suffix.lower()
     for kind, suffixes in _KINDS.items():
         if suffix in suffixes:
-            raise UsageError(f"{name}: {suffix} is the name of {kind}; give another {option}")
+            raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
 
 
 class Files:
@@ -68,10 +85,10 @@ def check_file(path: str | Path) -> None:
         kind = os.stat(path).st_mode
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and its rights") from None
+        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
     except ValueError:
-        raise InputError("no file can have this name: it holds a zero byte") from None
+        raise InputError("a file name cannot hold a zero byte") from None
     if stat.S_ISDIR(kind):
-        raise InputError("a folder, where a picture file is wanted")
+        raise InputError("is a folder, expected a picture file")
     if not stat.S_ISREG(kind):
-        raise InputError("a pipe or device, where a picture file is wanted")
+        raise InputError("is a pipe or device, expected a picture file")

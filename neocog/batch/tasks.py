@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Item
-from neocog.batch.records import PageReading
+from neocog.batch.records import REJECTED, PageReading
 from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Task:
         """
         deaths, items = self.deaths + 1, self.items
         if len(items) == 1 and deaths >= _LIVES:
-            trouble = f"cannot be read: the process that reads it {how}, twice"
+            trouble = f"cannot be read: twice, the process that reads it {how}"
             items = (items[0]._replace(trouble=trouble),)
         return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
@@ -57,6 +57,8 @@ class Block:
     inputs: int = 0
     pages: int = 0  # records
     failed: int = 0  # records of a failure
+    empty: int = 0  # records without a digit
+    doubtful: int = 0  # records with "?"
     messages: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     readings: list[tuple[Item, tuple[PageReading, ...]]] = field(default_factory=list)
@@ -73,6 +75,7 @@ class Job:
     keep: bool = False  # blocks carry the records themselves
     cards: bool = False  # blocks carry what a report shows
     batch: int | None = None  # most digits of a pass
+    quiet: bool = False  # only what fails is told
 
     @property
     def size(self) -> int:
@@ -101,7 +104,10 @@ class Job:
         block.pages += len(readings)
         for reading in readings:
             block.failed += reading.error is not None
-            if (line := _about(reading, self.form)) is not None:
+            block.empty += reading.error is None and not reading.digits
+            block.doubtful += REJECTED in reading.text
+            line = _about(reading, self.form)
+            if line is not None and not (self.quiet and reading.error is None):
                 block.messages.append(line)
             for stage, ms in (reading.ms or {}).items():
                 block.seconds[stage] = block.seconds.get(stage, 0.0) + 1e-3 * ms
@@ -148,7 +154,7 @@ def what_went_wrong(error: Exception) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "cannot be read: it takes more memory than it may"
+        return "cannot be read: it needs more memory than neocog allows"
     what = str(error).strip().partition("\n")[0]
     return f"cannot be read: {type(error).__name__}: {what}; please report this"
 

@@ -37,7 +37,7 @@ def entries(stream: IO[bytes]) -> Iterator[Entry]:
     tail = stream.read()
     place = tail.rfind(b"PK\5\6")
     if place < 0 or len(tail) < place + _END.size:
-        raise BadZipFile("it does not end as one")
+        raise BadZipFile("its end is missing")
     _, length, start, _ = _END.unpack_from(tail, place)
     end += place
     if place >= _BEFORE_END and tail[place - _BEFORE_END :][:4] == b"PK\6\6":

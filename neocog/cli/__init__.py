@@ -11,11 +11,12 @@ Results go to stdout, messages and progress to stderr. Exit codes:
    4  the model is missing or broken
    5  the device is not there
    6  the run ended early: the disk of stdout or ``-o`` is full, the file was removed or replaced,
-      a list breaks off, or the system refused anything else; what was written stands
+      a list breaks off, or the system refused anything else; what was written is valid
  130  interrupted by Ctrl-C
 ====  ============================================================================================
 """
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from neocog.cli import bench, data, doctor, learn, live, measure, models, read
+from neocog.batch.sources import is_picture_name
+from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.interrupts import leave
@@ -37,9 +39,21 @@ _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its ba
 class _Group(TyperGroup):
     """Turns the errors of the package into one line on stderr and an exit code."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; a picture or folder in its place is read."""
+        if args[0] not in self.commands and _is_input(args[0]):
+            args = ["read", *args]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         with _told(), _interruptible():
             return super().invoke(ctx)
+
+
+def _is_input(word: str) -> bool:
+    """Whether a word in the place of a command can only be something to read."""
+    names = is_picture_name(os.path.basename(word)) or word == "-" or word.startswith("@")
+    return names or os.path.exists(word)
 
 
 @contextmanager
@@ -79,14 +93,15 @@ def _told() -> Iterator[None]:
         tell(f"{place}: {what}" if place else what)
         sys.exit(EndedEarly.exit_code)
     except _BadUsage as error:
-        error.message = printable(error.message)
+        error.message = "\n".join(map(printable, error.message.split("\n")))
         raise
 
 
 app = typer.Typer(
     cls=_Group,
     name="neocog",
-    help="A ten-layer neocognitron that reads handwritten digits.",
+    help="Read handwritten digits with a ten-layer neocognitron.\n\n"
+    "'neocog PICTURE' is short for 'neocog read PICTURE'.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -107,22 +122,24 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """A ten-layer neocognitron that reads handwritten digits."""
+    """Options of the program itself."""
 
 
-app.command("read")(read.read)
-app.command("live")(live.live)
-app.command("cameras")(live.cameras)
-app.command("train")(learn.train)
-app.command("eval")(measure.evaluate)
-app.command("timing")(measure.timing)
+app.command("read", cls=options.Command)(read.read)
+app.command("live", cls=options.Command)(live.live)
+app.command("cameras", cls=options.Command)(live.cameras)
+app.command("train", cls=options.Command)(learn.train)
+app.command("eval", cls=options.Command)(measure.evaluate)
+app.command("timing", cls=options.Command)(measure.timing)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.doctor)
+app.command("doctor", cls=options.Command)(doctor.doctor)
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ class _Experiments(TyperGroup):
         files = ("experiments/commands.py", "pyproject.toml")
         if not all((_SOURCE / name).is_file() for name in files):
             raise UsageError(
-                "the experiments are in the folder experiments of neocog's source, not in what is "
-                'installed here; in a clone: pip install -e ".[bench]" && neocog bench --help'
+                'the experiments need a clone of neocog; there: pip install -e ".[bench]" && '
+                "neocog bench --help"
             )
         if str(_SOURCE) not in sys.path:
             sys.path.append(str(_SOURCE))
@@ -35,9 +35,14 @@ class _Experiments(TyperGroup):
         pass
 
 
-app = typer.Typer(cls=_Experiments, help="Benchmarks.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=_Experiments,
+    help="Run the experiments (in a clone).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Benchmarks."""
+    """Run the experiments (in a clone)."""

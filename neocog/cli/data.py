@@ -5,70 +5,73 @@ from typing import Annotated
 
 import typer
 
+from neocog.cli import options
 from neocog.messages import tell
 
 app = typer.Typer(
-    help="Data sets to learn from and to measure with.", no_args_is_help=True, rich_markup_mode=None
+    help="Download data sets, make test pages.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @app.callback()
 def _group() -> None:
-    """Data sets to learn from and to measure with."""
+    """Download data sets, make test pages."""
 
 
-@app.command("fetch")
+@app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="DIR", help="Copy from this folder, without internet."),
+        typer.Option("--from", metavar="DIR", help="Copy from this folder instead of downloading."),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="DIR",
-            help="Where it shall lie [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].",
+            help="Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].",
         ),
     ] = None,
 ) -> None:
-    """Fetch a data set, check it, and print the folder it lies in.
+    """Download a data set, check it, and print its folder.
 
-    A transfer that broke off goes on where it stopped.
+    An interrupted download continues where it stopped.
     """
     from neocog.learning import fetch as fetching
 
     print(fetching.fetch(name, to=to, source=source, progress=fetching.show_progress))
 
 
-@app.command("make-pages")
+@app.command("make-pages", cls=options.Command)
 def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
-    count: Annotated[int, typer.Option("--count", min=1, help="Pages in all.")] = 100,
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Pages in all.")] = 100,
     conditions: Annotated[
         str,
         typer.Option(
             "--conditions",
             metavar="A,B",
-            help="Conditions, which take turns [default: all that carry digits].",
+            help="Conditions to use in turn [default: all with digits].",
         ),
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same pages.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="The same seed gives the same pages.")
+    ] = 0,
     digits: Annotated[
         str | None,
         typer.Option(
             "--digits",
             metavar="PATH",
             help="Digits to write with: the folder of MNIST, or another set of single digits "
-            "[default: MNIST as fetched, else scikit-learn's].",
+            "[default: the downloaded MNIST, else scikit-learn's].",
         ),
     ] = None,
 ) -> None:
-    """Write pages of handwriting under hard conditions, with labels.csv.
+    """Draw test pages of handwriting and their labels.csv.
 
-    The conditions are those that the reader is measured under: shadows, folds, ruled paper,
-    defocus and so on; also pages without any digit, if they are named.
+    They have shadows, folds, ruled paper, blur and so on: the conditions under which the reader is
+    measured. Conditions without digits are used only if they are named.
     """
     from neocog.learning.pages import write
 

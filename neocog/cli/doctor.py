@@ -7,7 +7,7 @@ from neocog.jsontext import to_json
 
 
 def doctor(as_json: options.Json = False) -> None:
-    """Look at this machine and say what is missing; the exit code is 1 if neocog cannot read."""
+    """Check this machine and report what is missing. Exit code 1 if neocog cannot read here."""
     from neocog import __version__
     from neocog.evaluation.health import examine
 

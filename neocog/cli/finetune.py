@@ -31,35 +31,49 @@ def _option(name: str, words: str, **more: Any) -> Any:
 Planes = Annotated[
     str | None, _option("--planes", "Plane counts, e.g. 40/160/100.", metavar="K2/K3/K4")
 ]
-Epochs = Annotated[float, _option("--epochs", "Times all digits are shown.")]
-Minutes = Annotated[float | None, _option("--minutes", "Learn so long instead.")]
-Batch = Annotated[int, _option("--batch", "Pictures of a step.")]
-Rate = Annotated[float, _option("--rate", "Largest rate of Adam.")]
-Reject = Annotated[int, _option("--reject", "Planes that answer to what is no digit.", min=0)]
-Lean = Annotated[float, _option("--lean", "What the logit of no digit is given more.")]
+Epochs = Annotated[float, _option("--epochs", "Passes over the training digits.", metavar="N")]
+Minutes = Annotated[
+    float | None, _option("--minutes", "Train for so many minutes instead.", metavar="N")
+]
+Batch = Annotated[int, _option("--batch", "Pictures per step.", metavar="N")]
+Rate = Annotated[float, _option("--rate", "Highest learning rate of Adam.", metavar="RATE")]
+Reject = Annotated[
+    int, _option("--reject", "Planes that stand for 'no digit'.", metavar="N", min=0)
+]
+Lean = Annotated[
+    float, _option("--lean", "Bonus for the logit of 'no digit' in training.", metavar="BONUS")
+]
 Variants = Annotated[
     float,
     _option(
-        "--variants", "Share of a step that coarse scanners and the reader would hand over.", min=0
+        "--variants",
+        "Share of a batch that looks like a coarse scan or a crop of the reader.",
+        metavar="SHARE",
+        min=0,
     ),
 ]
-Pool = Annotated[int, _option("--pool", "Variants, and marks, that are drawn beforehand.", min=0)]
-Marks = Annotated[float, _option("--marks", "Share of a step that is no digit.", min=0)]
+Pool = Annotated[
+    int,
+    _option(
+        "--pool", "Number of variants, and of marks, drawn before training.", metavar="N", min=0
+    ),
+]
+Marks = Annotated[
+    float, _option("--marks", "Share of a batch that is not a digit.", metavar="SHARE", min=0)
+]
 Start = Annotated[
     str | None,
-    _option(
-        "--start", "Go on from this model, not from a self-organised network.", metavar="MODEL"
-    ),
+    _option("--start", "Continue from this model.", metavar="MODEL"),
 ]
 Last = Annotated[
     bool,
-    _option("--last", "Keep the network at the end, not the one that read validation digits best."),
+    _option("--last", "Keep the last network, not the best on validation digits."),
 ]
 Changes = Annotated[
     str,
     _option(
         "--augmentation",
-        "How digits are changed: none, geometry, strokes, scans, pages; as scans,elastic=2.",
+        "Augmentation of the digits: none, geometry, strokes, scans, pages; e.g. scans,elastic=2.",
         metavar="NAME[,STRENGTH=X]",
     ),
 ]
@@ -67,7 +81,7 @@ Checkpoints = Annotated[
     str | None,
     _option(
         "--checkpoints",
-        "Where the run keeps what it needs to go on after it was stopped, and its curves.",
+        "Folder for checkpoints and curves; the same command resumes from it.",
         metavar="FOLDER",
     ),
 ]
@@ -85,14 +99,13 @@ def check_given(context: typer.Context, recipe: str, *, by_gradient: bool) -> No
             given.append(option.opts[0])
     if given and not by_gradient:
         raise UsageError(
-            f"recipe '{recipe}' learns without gradients and has no use for {', '.join(given)}; "
-            f"leave that out, or give --recipe {' or '.join(STARTS)}"
+            f"recipe '{recipe}' learns without gradients and does not use {', '.join(given)}; "
+            f"leave it out, or give --recipe {' or '.join(STARTS)}"
         )
     useless = [option for option in _OF_A_NEW_START if option in given]
     if "--start" in given and useless:
         raise UsageError(
-            f"{' and '.join(useless)}: the model of --start has planes of its own; give one or "
-            "the other"
+            f"--start already fixes the planes; leave out --start or {' and '.join(useless)}"
         )
 
 
@@ -146,7 +159,7 @@ def learn(
             stream.write(data)
     if run.position.finished:
         print(
-            f"neocog: the run in {folder} has finished and this is its model; to go on from it "
+            f"neocog: the run in {folder} has finished and this is its model; to continue from it, "
             "give --start MODEL and another --checkpoints",
             file=sys.stderr,
         )
@@ -170,8 +183,8 @@ def _start(
             check_start(place, kept, described(recipe, mix.digest, seed=seed, reject=reject))
         elif kept.id != model.id:
             raise UsageError(
-                f"{place} is {kept.id}, not {model.id}; give the options that the run there began "
-                "with, or another --checkpoints"
+                f"{place} is {kept.id}, not {model.id}; give the options of the run "
+                "there, or another --checkpoints"
             )
         return kept, place.read_bytes()
     if model is not None and named is not None:

@@ -40,25 +40,27 @@ Data = Annotated[
         "--data",
         metavar="PATH[:WEIGHT]",
         help="Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), "
-        "or of folders 0 to 9 with a picture per digit; or the name mnist. Given several times, "
-        "sets are shown as often as their weights say: --data mnist:2 --data SWISS.",
+        "or of folders 0 to 9 with a picture per digit; or the name mnist. For several sets, "
+        "weights say how often each set is shown: --data mnist:2 --data SWISS.",
     ),
 ]
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
 ]
 RecipeName = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="How to learn; see --recipes.")
+    str, typer.Option("--recipe", metavar="NAME", help="How to learn; --recipes lists them.")
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=2**32 - 1, help="Fixes the order of the digits.")
+    int,
+    typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seed of all random choices."),
 ]
 Limit = Annotated[
     int | None,
     typer.Option(
         "--limit",
+        metavar="N",
         min=1,
-        help="Learn from so many digits: the first, of several sets drawn by weight.",
+        help="Use the first N digits; with several sets, N digits drawn by weight.",
     ),
 ]
 Split = Annotated[
@@ -66,19 +68,19 @@ Split = Annotated[
     typer.Option(
         "--split",
         metavar="|".join(SPLITS),
-        help="learning: the training digits before the validation part, which sets the "
-        "probabilities; train: all of them.",
+        help="learning: the training digits without the validation part, which is used to "
+        "calibrate the probabilities; train: all of them.",
     ),
 ]
 Precision = Annotated[
-    str, typer.Option("--precision", metavar="fp16|fp32", help="Numbers in the file.")
+    str, typer.Option("--precision", metavar="fp16|fp32", help="Number format in the file.")
 ]
 Device = Annotated[
     str,
     typer.Option(
         "--device",
         metavar="auto|cpu|cuda",
-        help="Where to compute; cuda needs CuPy, auto takes it if it is there.",
+        help="Where to compute; cuda needs CuPy, auto uses it if it is installed.",
     ),
 ]
 Recipes = Annotated[
@@ -115,25 +117,25 @@ def train(
     fonts: finders.Fonts = None,
     chunks: finders.Chunks = 150,
 ) -> None:
-    """Learn a network from labelled digits. The model has the name of its file.
+    """Train a model on labelled digits. The model is named after its file.
 
-    On a CPU the same seed and name give the same file: without gradients on any number of cores, by
-    gradient on the same number of threads (OMP_NUM_THREADS) and without --minutes, which goes by
-    the clock. On a GPU the figures of two runs differ slightly.
+    On a CPU, the same seed and name give the same file. Recipes by gradient also need the same
+    number of threads (OMP_NUM_THREADS) and no --minutes. On a GPU, two runs differ slightly.
     """
     from neocog.learning.mix import open_mix
     from neocog.learning.recipe import STARTS
 
     if finder is not None:
+        finders.check_given(context, data)
         finders.learn(
             finder, data[0], _place(output), seed=seed, chunks=chunks, minutes=minutes,
-            device=device, folder=checkpoints, fonts=fonts,
+            device=device, folder=checkpoints, fonts=fonts, start=start,
         )  # fmt: skip
         return
     if precision not in ("fp16", "fp32"):
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if split not in SPLITS:
-        raise UsageError(f"split '{split}' is not learned from: choose {' or '.join(SPLITS)}")
+        raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
     by_gradient = recipe in STARTS
     follow = None if by_gradient else _follow(recipe, device)
     finetune.check_given(context, recipe, by_gradient=by_gradient)
@@ -183,7 +185,7 @@ def _place(output: str) -> str:
 
     suffix = Path(output).suffix
     if suffix not in ("", SUFFIX):
-        raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; give another -o")
+        raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; choose another -o")
     place = output if suffix else output + SUFFIX
     check_output(output if os.path.isdir(output) else place, "-o")
     return place
@@ -200,7 +202,7 @@ def _validation(data: list[str], split: str) -> "Mix | None":
         except InputError as error:
             reason = str(error)
     else:
-        reason = "all training digits are learned from"
+        reason = "--split train keeps no digits for that"
     tell(f"the probabilities are not calibrated: {reason}")
     return None
 

@@ -35,50 +35,70 @@ Model = Annotated[
     ),
 ]
 Agree = Annotated[
-    str, typer.Option("--agree", metavar="K/N", help="A digit is what K of the last N frames saw.")
+    str,
+    typer.Option(
+        "--agree", metavar="K/N", help="Show a digit if K of the last N frames agree on it."
+    ),
 ]
 Region = Annotated[
     str | None,
     typer.Option(
-        "--roi", metavar="X,Y,W,H", help="Read this part alone: pixels, or shares below 1."
+        "--roi",
+        metavar="X,Y,W,H",
+        help="Read only this part of the frame; in pixels, or as fractions.",
     ),
 ]
 Form = Annotated[
     str | None,
-    typer.Option("--pattern", metavar="PATTERN", help="Announce such numbers only: '####-##'."),
+    typer.Option(
+        "--pattern", metavar="PATTERN", help="Announce only numbers of this form, e.g. '####-##'."
+    ),
 ]
 Length = Annotated[
-    int | None, typer.Option("--length", min=1, help="Announce numbers of so many digits only.")
+    int | None,
+    typer.Option(
+        "--length", metavar="N", min=1, help="Announce only numbers with this many digits."
+    ),
 ]
 Size = Annotated[
-    str | None, typer.Option("--size", metavar="WxH", help="Size to ask a camera for [1280x720].")
+    str | None,
+    typer.Option(
+        "--size", metavar="WxH", help="Frame size to ask the camera for [default: 1280x720]."
+    ),
 ]
 Fps = Annotated[
     float | None,
     typer.Option(
-        "--fps", min=1, max=1000, help="Rate to ask a camera for; of a folder's pictures."
+        "--fps",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Frame rate of the camera, or of a folder of pictures.",
     ),
 ]
 ReplayFps = Annotated[
     float | None,
     typer.Option(
-        "--replay-fps", min=1, max=1000, help="Take a file for a camera: this rate, newest frame."
+        "--replay-fps",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Play a file like a camera, at this rate; frames may be dropped.",
     ),
 ]
 Headless = Annotated[bool, typer.Option("--headless", help="Open no window.")]
 Record = Annotated[
-    str | None, typer.Option("--record", metavar="FILE", help="Record what is shown (mp4, avi).")
+    str | None,
+    typer.Option("--record", metavar="FILE", help="Record the window to a video (mp4, avi)."),
 ]
 Jsonl = Annotated[
     str | None,
     typer.Option("--jsonl", metavar="FILE", help="Append a JSON line for each number."),
 ]
-Events = Annotated[
-    bool, typer.Option("--events", help="JSON events on stdout, not the numbers alone.")
-]
+Events = Annotated[bool, typer.Option("--events", help="Print JSON events instead of numbers.")]
 MinP = Annotated[
     float | None,
-    typer.Option("--min-p", metavar="P", help="Put ? for answers less probable than this."),
+    typer.Option("--min-p", metavar="P", help="Print ? for a digit whose probability is below P."),
 ]
 
 
@@ -102,9 +122,9 @@ def live(
     min_p: MinP = None,
     finder: options.Finder = None,
 ) -> None:
-    """Read numbers from a camera, a video, a folder of pictures or a stream.
+    """Read numbers from a camera, a video or a stream.
 
-    Each new number is printed once. In the window: q ends, h shows the other keys.
+    Each new number is printed once. In the window: q quits, h shows the other keys.
     """
     from neocog.batch.reader import Reader
     from neocog.live.announce import Rules
@@ -144,7 +164,7 @@ def live(
 
 
 def cameras(as_json: options.Json = False) -> None:
-    """List the cameras of this machine, what each grants, and which do not work."""
+    """List cameras, their sizes and rates, and which do not work."""
     from dataclasses import asdict
 
     from neocog.live.cameras import probe
@@ -158,7 +178,7 @@ def cameras(as_json: options.Json = False) -> None:
     if as_json:
         print(to_json([asdict(camera) for camera in found]))
     if not any(camera.grants for camera in found):
-        raise NothingToRead("no camera that works was found; plug one in, or give a file")
+        raise NothingToRead("no working camera found; connect one, or name a video file")
 
 
 @contextmanager
@@ -207,7 +227,9 @@ def _pattern(form: str | None, length: int | None) -> "Pattern | None":
         return None
     pattern = Pattern(PLACE * length if form is None and length else form or "")
     if length is not None and pattern.digits != length:
-        raise UsageError(f"pattern '{form}' has no {length} digits; give one of the two")
+        raise UsageError(
+            f"pattern '{form}' does not have {length} digits; leave out --pattern or --length"
+        )
     return pattern
 
 
@@ -228,5 +250,5 @@ def _size(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,5})[x,](\d{1,5})", text)
     if not match:
-        raise UsageError(f"size '{text}': WIDTHxHEIGHT is wanted, for example 1280x720")
+        raise UsageError(f"size '{text}': expected WIDTHxHEIGHT, for example 1280x720")
     return int(match[1]), int(match[2])

@@ -22,10 +22,10 @@ Split = Annotated[
     typer.Option(
         "--split",
         metavar="test|train|validation|learning",
-        help="Part of the set [default: test if it has parts].",
+        help="Part of the set [default: test, if the set has parts].",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many, from the first.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N.")]
 
 
 def evaluate(
@@ -34,8 +34,8 @@ def evaluate(
         typer.Argument(
             metavar="PATH",
             help="A labelled set: IDX, USPS, folders 0 to 9, labels.csv; or the name mnist or "
-            "sklearn. With --report a folder that "
-            "holds mnist, usps, photos and strings, or some of them [default: NEOCOG_DATA].",
+            "sklearn. With --report, a folder with some of mnist, usps, photos and strings "
+            "[default: NEOCOG_DATA].",
             show_default=False,
         ),
     ] = None,
@@ -52,22 +52,22 @@ def evaluate(
         typer.Option(
             "--report",
             metavar="DIR",
-            help="Measure on every set at hand and write report.json and report.html there.",
+            help="Measure on every set found; write report.json and report.html to DIR.",
         ),
     ] = None,
 ) -> None:
     """Measure how well a model reads a labelled set.
 
-    Isolated digits: accuracy and a table of confusions. Pictures of several digits: the
-    character error rate, and the share of pictures read exactly. With --report: every set at
-    hand, corruptions, marks that are no digits, risk against coverage, calibration, mistakes.
+    Isolated digits: accuracy and a confusion matrix. Pictures of several digits: the
+    character error rate, and the share of pictures read exactly. With --report: every set
+    found, corruptions, marks that are not digits, risk against coverage, calibration, mistakes.
     """
     from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, open_dataset
 
     if report is not None:
         if split is not None:
-            raise typer.BadParameter("a report has its own parts; leave --split out")
+            raise typer.BadParameter("--report chooses the parts itself; leave --split out")
         _report(
             path,
             report,
@@ -77,9 +77,7 @@ def evaluate(
         )
         return
     if path is None:
-        raise typer.BadParameter(
-            "no set is named; give its place, or --report DIR", param_hint="PATH"
-        )
+        raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
     dataset = open_dataset(path, split=split)[:limit]
     reader = Reader(model, device=device, precision=precision, plan=plan, batch=batch)
     if isinstance(dataset, Digits):
@@ -142,10 +140,7 @@ def _say_left_out(pictures: "LabelledPictures") -> None:
     names = pictures.left_out
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        tell(
-            f"{pictures.name}: {', '.join(names[:3])}{more} left out: "
-            "no digit in what labels.csv says of it"
-        )
+        tell(f"{pictures.name}: {', '.join(names[:3])}{more} left out: no digit in its label")
 
 
 def _rate(share: float | None) -> str:
@@ -198,16 +193,18 @@ def timing(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Digits per pass.")] = 8,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=1, help="Digits per batch.")
+    ] = 8,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="How long passes are repeated.")
+        float, typer.Option("--seconds", metavar="N", min=0.0, help="Repeat for so many seconds.")
     ] = 3.0,
     as_json: options.Json = False,
 ) -> None:
     """Measure how long a digit takes, and which stages take it.
 
-    On CUDA a stage is what the pass takes longer with it, and "of roof" the share of the time
-    that its operations or bytes need at the rates measured on the device.
+    On CUDA, a stage's time is how much longer the whole pass takes with it. "of roof" is the
+    least time that its operations or bytes need on this device, as a share of its time.
     """
     from neocog.batch.device import open_engine
     from neocog.evaluation.timing import measure

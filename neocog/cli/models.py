@@ -9,15 +9,17 @@ import typer
 from neocog.cli import options
 from neocog.jsontext import to_json
 
-app = typer.Typer(help="The models that are shipped.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
 def _group() -> None:
-    """The models that are shipped."""
+    """List, describe and check models."""
 
 
-@app.command("list")
+@app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models."""
     from neocog.errors import ModelError
@@ -34,7 +36,7 @@ def list_them(as_json: options.Json = False) -> None:
         print(printable(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}"))
 
 
-@app.command("show")
+@app.command("show", cls=options.Command)
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     as_json: options.Json = False,
@@ -102,13 +104,13 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-@app.command("verify")
+@app.command("verify", cls=options.Command)
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME|PATH", help="All shipped, if none.")
+        list[str] | None, typer.Argument(metavar="NAME|PATH", help="[default: all shipped models]")
     ] = None,
 ) -> None:
-    """Check that models are as they were shipped, whole, and answer nothing to silence."""
+    """Check that models are complete and unchanged."""
     from neocog.errors import ModelError
     from neocog.evaluation.health import verify_model
     from neocog.messages import printable

@@ -1,8 +1,20 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the class of commands."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class Command(TyperCommand):
+    """A command whose help has no types of Python beside its arguments."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help text."""
+        words = super().get_help(ctx)
+        return re.sub(r" <(list\[)?(str|path|Path)\]?>", lambda found: " " * len(found[0]), words)
+
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME|PATH", help="A shipped model, or a model file.")
@@ -15,7 +27,7 @@ Precision = Annotated[
     typer.Option(
         "--precision",
         metavar="fp32|tf32|fp16|bf16",
-        help="Type of maps and products on CUDA [default: fp16, fp32 on old devices].",
+        help="Number format on CUDA [default: fp16; fp32 on old GPUs].",
     ),
 ]
 Plan = Annotated[
@@ -23,17 +35,21 @@ Plan = Annotated[
     typer.Option(
         "--plan",
         metavar="default|auto|card|direct|STAGE=VERSION,...|FILE",
-        help="CUDA kernels of each stage; auto times them all on this device, once.",
+        help="CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option("--batch", min=1, help="Digits per pass [default: what the device likes]."),
+    typer.Option(
+        "--batch", metavar="N", min=1, help="Digits per batch [default: chosen for the device]."
+    ),
 ]
 MinP = Annotated[
     float | None,
     typer.Option(
-        "--min-p", metavar="P", help="Put ? for answers less probable [default: the model's own]."
+        "--min-p",
+        metavar="P",
+        help="Print ? for a digit whose probability is below P [default: the model's own].",
     ),
 ]
 MaxError = Annotated[
@@ -41,7 +57,8 @@ MaxError = Annotated[
     typer.Option(
         "--max-error",
         metavar="SHARE",
-        help="Put ? so that at most this share of the digits given is wrong, such as 0.1%.",
+        help="Print ? as often as needed so that at most this share of the printed digits is "
+        "wrong, e.g. 0.1%.",
     ),
 ]
 Pattern = Annotated[
@@ -49,12 +66,16 @@ Pattern = Annotated[
     typer.Option(
         "--pattern",
         metavar="FORM",
-        help="Form of each line, # for a digit, such as '##-####'; no digit is made up.",
+        help="Form of each line, # for a digit, e.g. '##-####'.",
     ),
 ]
 Finder = Annotated[
     str | None,
-    typer.Option("--finder", metavar="FILE", help="What finds the digits [default: as shipped]."),
+    typer.Option(
+        "--finder",
+        metavar="FILE",
+        help="File of the network that finds the digits [default: the shipped one].",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 

@@ -1,49 +1,53 @@
 """``neocog read``: pictures in, digits out."""
 
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neocog.cli import options
 
+if TYPE_CHECKING:
+    from neocog.batch.run import Tally
+
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT",
-        help="Pictures, folders, zip and tar archives, patterns, @FILE with a name a line, "
-        "- for names on stdin.",
+        help="Pictures, folders, zip and tar archives, patterns, @FILE (one name per line), "
+        "- (a picture, or names, on stdin).",
     ),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="text|jsonl|csv|table",
-        help="Form of the result [default: by the name of FILE, else text].",
+        metavar="text|jsonl|json|csv|table",
+        help="Output format [default: from FILE's suffix, else text].",
     ),
 ]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not stdout (-).")
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
 ]
 Overlay = Annotated[
     str | None,
     typer.Option(
         "--save-overlay",
         metavar="DIR",
-        help="Save NAME.read.png for each picture, in DIR as in its folder: the reading drawn "
-        "over it.",
+        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.png.",
     ),
 ]
 Debug = Annotated[
     str | None,
-    typer.Option(
-        "--debug", metavar="DIR", help="Save what the finder found, and the digits cut out."
-    ),
+    typer.Option("--debug", metavar="DIR", help="Save pictures of all boxes and all crops."),
 ]
 ReportFile = Annotated[
     str | None,
     typer.Option(
-        "--report", metavar="FILE.html", help="Write a page with small pictures, doubts first."
+        "--report",
+        metavar="FILE.html",
+        help="Write an HTML page, the most doubtful pictures first.",
     ),
 ]
 Rotate = Annotated[
@@ -51,32 +55,44 @@ Rotate = Annotated[
     typer.Option(
         "--rotate",
         metavar="auto|0|90|180|270",
-        help="Turn pages clockwise; auto turns those of 12 digits and more that lie on their side.",
+        help="Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
     ),
 ]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
 ]
 Isolated = Annotated[
-    bool, typer.Option("--isolated", help="Every picture is one digit: no search.")
+    bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Name each file that is skipped, and why.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Null = Annotated[
     bool, typer.Option("--null", "-0", help="Names in lists and on stdin end with a zero byte.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where FILE (JSON lines) breaks off.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue an interrupted run that wrote JSON lines to FILE."),
+]
 ShardOf = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Read the I-th of N shares, by the names."),
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Read the I-th of N parts; names decide which picture is in which.",
+    ),
 ]
 Ordered = Annotated[
-    bool, typer.Option("--ordered", help="Keep the order of the inputs, not that of completion.")
+    bool, typer.Option("--ordered", help="Write records in the order of the inputs.")
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         metavar="N",
-        help="Processes that decode and find, 0: this one [default: one a core, 0 for a few "
+        help="Worker processes; 0 reads in this process [default: one per core, 0 for a few "
         "pictures].",
     ),
 ]
@@ -111,11 +127,14 @@ def read(
     timings: Timings = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
+    force: Force = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Read the handwritten digits in pictures.
 
-    A picture that cannot be read is told on stderr, the others are still read, and the exit
-    code is 1.
+    If a picture cannot be read, neocog reports it on stderr, reads the others, and ends with
+    exit code 1.
     """
     from neocog.batch.cluster import Cluster
     from neocog.batch.formats import Format, kind_of
@@ -130,9 +149,11 @@ def read(
     from neocog.messages import tell
 
     if isolated and pattern is not None:
-        raise UsageError("--pattern is for lines, with --isolated a picture is one digit; give one")
+        raise UsageError(
+            "--pattern is for lines, but with --isolated each picture is one digit; leave one out"
+        )
     if isolated and rotate != "auto":
-        raise UsageError("--rotate is for pages, with --isolated nothing is turned; give one")
+        raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
     if output == "-":
         output = None
     request = Request(
@@ -150,6 +171,9 @@ def read(
         overlay=overlay,
         debug=debug,
         report=report,
+        force=force,
+        verbose=verbose,
+        quiet=quiet,
     )
     reader = Reader(
         model,
@@ -163,14 +187,25 @@ def read(
         pattern=pattern,
         rotate=_degrees(rotate),
     )
-    with ReadingBar(request.count, to_file=output is not None) as bar:
+    begin = time.perf_counter()
+    with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:
         tally = read_all(request, reader, watch=bar.add)
-    if resume and tally.inputs == tally.earlier > 0:
-        tell(f"all {tally.earlier} were done before")
-    if tally.failed and tally.pages > 1:
-        tell(f"{tally.failed} of {tally.pages} could not be read")
+    seconds = time.perf_counter() - begin
+    if resume and not quiet and tally.inputs == tally.earlier > 0:
+        tell(f"all inputs ({tally.earlier}) were already read")
+    if not quiet and tally.inputs > 1 and (tally.failed or tally.inputs > tally.earlier):
+        tell(_summary(tally, seconds))
     if tally.failed or tally.unsaved:
         raise typer.Exit(1)
+
+
+def _summary(tally: "Tally", seconds: float) -> str:
+    rate = (tally.inputs - tally.earlier) / seconds
+    earlier = f" ({tally.earlier:,} pictures read before)" if tally.earlier else ""
+    return (
+        f"{tally.pages:,} pages{earlier}, {tally.empty:,} empty, {tally.doubtful:,} with ?, "
+        f"{tally.skipped:,} skipped, {tally.failed:,} failed; {rate:.3g} pictures a second"
+    )
 
 
 def _degrees(words: str) -> int | None:
@@ -179,5 +214,5 @@ def _degrees(words: str) -> int | None:
     if words == "auto":
         return None
     if words not in ("0", "90", "180", "270"):
-        raise UsageError(f"--rotate {words}: wanted auto, 0, 90, 180 or 270")
+        raise UsageError(f"--rotate {words}: expected auto, 0, 90, 180 or 270")
     return int(words)

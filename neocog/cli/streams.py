@@ -85,4 +85,4 @@ def _end(error: OSError) -> None:
     if isinstance(error, BrokenPipeError):
         raise ReaderLeft
     why = error.strerror or str(error)
-    raise EndedEarly(f"stdout: cannot be written ({why}); what was written stands")
+    raise EndedEarly(f"stdout: cannot be written ({why}); what was written is valid")

@@ -97,12 +97,12 @@ def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int
             "choose another --plan"
         )
     if not 1 <= kernel.threads <= _MOST_THREADS:
-        raise DeviceError(f"{where}: {kernel.threads} threads a block; wanted 1..{_MOST_THREADS}")
+        raise DeviceError(f"{where}: {kernel.threads} threads a block, expected 1..{_MOST_THREADS}")
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _LIMITS, strict=True)):
         raise DeviceError(f"{where}: a grid of {launch.grid} blocks; use a smaller batch")
     known = parameters(kernel.file, kernel.name, _map_code(kernel))
     if known is not None and len(known) != len(launch.args):
-        raise InputError(f"{where}: {len(launch.args)} arguments came; wanted {len(known)}")
+        raise InputError(f"{where}: got {len(launch.args)} arguments, expected {len(known)}")
     for i, argument in enumerate(launch.args):
         parameter = known[i] if known is not None else None
         name = parameter.name if parameter is not None else f"argument {i}"
@@ -120,23 +120,25 @@ def _check_argument(
         return
     if isinstance(argument, np.generic):
         if parameter is not None and parameter.pointer:
-            raise InputError(f"{where}: a number came; wanted an array")
+            raise InputError(f"{where}: got a number, expected an array")
     elif isinstance(argument, xp.ndarray):
         if parameter is not None and not parameter.pointer:
-            raise InputError(f"{where}: an array came; wanted a NumPy number")
+            raise InputError(f"{where}: got an array, expected a NumPy number")
         if not argument.flags.c_contiguous:
-            raise InputError(f"{where}: strides {argument.strides}; wanted a C-contiguous array")
+            raise InputError(
+                f"{where}: got strides {argument.strides}, expected a C-contiguous array"
+            )
         if argument.size == 0:
-            raise InputError(f"{where}: an empty array {argument.shape}")
+            raise InputError(f"{where}: got an empty array {argument.shape}")
         if xp is not np and argument.device.id != device:
-            raise InputError(f"{where}: lies on device {argument.device.id}; wanted {device}")
+            raise InputError(f"{where}: lies on device {argument.device.id}, expected {device}")
     else:
         kind = type(argument).__name__
-        raise InputError(f"{where}: a {kind} came; wanted a {xp.__name__} array or NumPy number")
+        raise InputError(f"{where}: got a {kind}, expected a {xp.__name__} array or NumPy number")
     if (
         parameter is not None
         and parameter.elements
         and str(argument.dtype) not in (parameter.elements)
     ):
         wanted = " or ".join(parameter.elements)
-        raise InputError(f"{where}: came as {argument.dtype}; wanted {wanted}")
+        raise InputError(f"{where}: got {argument.dtype}, expected {wanted}")

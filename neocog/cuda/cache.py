@@ -93,6 +93,6 @@ def _foreign(about: os.stat_result) -> str:
 @cache
 def _say_once(folder: Path, why: str) -> None:
     tell(
-        f"{folder} is not used for built kernels: {why}; they are built anew, or name another "
-        "folder by NEOCOG_CACHE"
+        f"{folder} is not used for built kernels: {why}; kernels are built again; "
+        "set NEOCOG_CACHE to use another folder"
     )

@@ -72,7 +72,7 @@ def _nvrtc() -> Any:
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
         what = str(error).strip().partition("\n")[0]
         raise DeviceError(
-            f"kernels cannot be built, NVRTC is not there ({what}); {_INSTALL}"
+            f"kernels cannot be built because NVRTC is missing ({what}); {_INSTALL}"
         ) from None
     return nvrtc
 

@@ -239,40 +239,40 @@ def pack(xp: Any, w: Array, shape: Shape, tiling: Tiling) -> Array:
 def _precision_of(w: Array, precision: Precision | None) -> Precision:
     """Return the precision asked for, or the one that the type of an array stands for."""
     if precision is not None and precision not in get_args(Precision):
-        raise UsageError(f"precision {precision!r}: wanted one of {', '.join(MODES)}")
+        raise UsageError(f"precision {precision!r}: expected one of {', '.join(MODES)}")
     dtype = str(getattr(w, "dtype", type(w).__name__))
     fitting = [p for p in MODES if DTYPES[p] == dtype]
     if not fitting:
-        raise InputError(f"filters of {dtype} came; wanted float32, float16 or uint16 (bfloat16)")
+        raise InputError(f"got filters of {dtype}, expected float32, float16 or uint16 (bfloat16)")
     if precision is None:
         return "fp32" if dtype == "float32" else fitting[0]
     if precision not in fitting:
-        raise InputError(f"filters of {dtype} came for {precision}; wanted {DTYPES[precision]}")
+        raise InputError(f"got filters of {dtype} for {precision}, expected {DTYPES[precision]}")
     return precision
 
 
 def _check_filter(w: Array, pool: int, padding: int) -> None:
     if w.ndim != 4 or w.shape[2] != w.shape[3] or 0 in w.shape:
-        raise InputError(f"filters {w.shape} came; wanted (planes, channels, k, k)")
+        raise InputError(f"got filters {w.shape}, expected (planes, channels, k, k)")
     if w.shape[2] not in KERNELS:
-        raise UsageError(f"a filter of {w.shape[2]}x{w.shape[2]}: wanted 1x1 .. 11x11")
+        raise UsageError(f"a filter of {w.shape[2]}x{w.shape[2]}: expected 1x1 .. 11x11")
     if pool not in POOLS:
-        raise UsageError(f"pooling {pool}: wanted 2, 3 or 4")
+        raise UsageError(f"pooling {pool}: expected 2, 3 or 4")
     if padding < 0:
-        raise UsageError(f"padding {padding}: wanted 0 or more")
+        raise UsageError(f"padding {padding}: expected 0 or more")
 
 
 def _check_input(x: Array, layer: ConvAvgPool) -> None:
     xp = layer._machine.xp if layer._machine else np
     if not isinstance(x, xp.ndarray):
         raise InputError(
-            f"a {type(x).__module__}.{type(x).__name__} came with filters of {xp.__name__}; "
-            f"wanted a {xp.__name__} array"
+            f"got a {type(x).__module__}.{type(x).__name__} with filters of {xp.__name__}, "
+            f"expected a {xp.__name__} array"
         )
     if str(x.dtype) != DTYPES[layer.precision]:
-        raise InputError(f"inputs of {x.dtype} came; wanted {DTYPES[layer.precision]}, as filters")
+        raise InputError(f"got inputs of {x.dtype}, expected {DTYPES[layer.precision]}, as filters")
     if x.ndim != 4 or x.shape[1] != layer.inputs or 0 in x.shape:
-        raise InputError(f"inputs {x.shape} came; wanted (batch, {layer.inputs}, height, width)")
+        raise InputError(f"got inputs {x.shape}, expected (batch, {layer.inputs}, height, width)")
     least = layer.kernel + layer.box - 1
     if min(x.shape[2:]) + 2 * layer.padding < least:
         raise InputError(
@@ -288,7 +288,7 @@ def _gpu_of(w: Array) -> Machine | None:
     if isinstance(w, np.ndarray):
         return None
     if type(w).__module__.partition(".")[0] != "cupy":
-        raise InputError(f"filters came as {type(w).__name__}; wanted a CuPy or NumPy array")
+        raise InputError(f"got filters of type {type(w).__name__}, expected a CuPy or NumPy array")
     from neocog.cuda.launcher import gpu
 
     return gpu(int(w.device.id))

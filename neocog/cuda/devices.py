@@ -50,14 +50,14 @@ def trouble() -> str | None:
         built = cupy.cuda.driver.get_build_version()
         if built // 1000 > version // 1000:
             return (
-                f"the driver knows CUDA {_spoken(version)}, this CuPy is for {_spoken(built)}; "
+                f"the driver supports CUDA {_spoken(version)}, this CuPy is for {_spoken(built)}; "
                 "update the driver, install the CuPy of its version, or use --device cpu"
             )
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy's own errors cannot be named before it is imported
         what = str(error).strip().partition("\n")[0]
-        return f"CuPy finds no GPU ({what}); look at nvidia-smi, or use --device cpu"
-    return None if count else "CuPy finds no GPU; look at nvidia-smi, or use --device cpu"
+        return f"CuPy finds no GPU ({what}); check with nvidia-smi, or use --device cpu"
+    return None if count else "CuPy finds no GPU; check with nvidia-smi, or use --device cpu"
 
 
 def count() -> int:
@@ -76,7 +76,7 @@ def numbers(device: str) -> tuple[int, ...]:
     """
     found = re.fullmatch(r"cuda(?::(\d+))?", device)
     if found is None:
-        raise DeviceError(f"device '{device}': wanted cuda or cuda:N")
+        raise DeviceError(f"device '{device}': expected cuda or cuda:N")
     reason = trouble()
     if reason is not None:
         raise DeviceError(f"device '{device}': {reason}")
@@ -86,7 +86,7 @@ def numbers(device: str) -> tuple[int, ...]:
     number = int(found[1])
     if number >= there:
         have = "cuda:0 only" if there == 1 else f"cuda:0 .. cuda:{there - 1}"
-        raise DeviceError(f"device '{device}' is not there; there is {have}")
+        raise DeviceError(f"device '{device}' does not exist; available: {have}")
     return (number,)
 
 

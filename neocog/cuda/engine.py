@@ -137,7 +137,7 @@ class CudaEngine:
             If the device fails.
         """
         if batch is not None and batch < 1:
-            raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
+            raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
         digits = _array(digits)
         check_digits(digits)
         if len(digits) == 0:
@@ -242,8 +242,8 @@ def _array(digits: Any) -> Array:
         return digits
     if not hasattr(digits, "__dlpack_device__"):
         raise InputError(
-            f"a {type(digits).__name__} came, where a NumPy or CuPy array or one that speaks "
-            "DLPack is wanted"
+            f"got a {type(digits).__name__}, expected an array of NumPy, CuPy or another library "
+            "with DLPack"
         )
     try:
         if int(digits.__dlpack_device__()[0]) in _DLPACK_CUDA:
@@ -253,7 +253,7 @@ def _array(digits: Any) -> Array:
         return np.from_dlpack(digits)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise InputError(f"digits cannot be taken through DLPack: {first}") from None
+        raise InputError(f"digits cannot be passed by DLPack: {first}") from None
 
 
 def _brought(digits: Array, number: int) -> Array:

@@ -23,6 +23,7 @@ from neocog.vision.finder import (
     CELL,
     FLOOR,
     MULTIPLE,
+    SURE,
     UNIT,
     WINDOW,
     FinderSettings,
@@ -34,7 +35,7 @@ from neocog.vision.finder import (
 
 _Key = tuple[tuple[int, int], FinderSettings]
 FILE = "finder.cu"
-MARK_WORDS = 8
+MARK_WORDS = 18
 _THREADS = 256
 _STRIP = 16  # rows of a block that normalises
 _KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
@@ -43,9 +44,22 @@ _KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
 class Frame:
     """Arrays and launches for pictures of one size, (rows, columns).
 
-    ``grey`` is the picture on the device; ``best`` (most + 1, 8) the marks in their order: left,
-    top, width, height, score, and as whole numbers kind, order, whether it is none that a better
-    one overlaps; the last row's kind is how many came.
+    Parameters
+    ----------
+    network : FinderNetwork
+    shape : (int, int)
+        Rows and columns of the picture.
+    settings : FinderSettings
+
+    Attributes
+    ----------
+    grey : array of uint8, shape (H, W)
+        The picture on the device.
+    best : array of float32, shape (most + 1, MARK_WORDS)
+        Marks in their order: left, top, width, height, score, as whole numbers kind, order,
+        whether it is none that a better one overlaps, and log probabilities of the ten digits;
+        the last row's kind is how many came.
+    launches : list of Launch
     """
 
     def __init__(
@@ -67,7 +81,7 @@ class Frame:
         planes = network.maps[network.output].planes
         defines = {
             "SPAN": isqrt(WINDOW), "FLOOR": f"{FLOOR}f", "UNIT": f"{UNIT}f", "CELL": CELL,
-            "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
+            "SURE": f"{SURE}f", "PLANES": planes, "CO": maps.shape[1], "MOST": settings.most,
         }  # fmt: skip
 
         def launch(name: str, blocks: int, *args: Any, threads: int = _THREADS) -> Launch:
@@ -93,7 +107,7 @@ class Frame:
             launch("peaks", len(places), places, scales, maps, least, self.marks, self.count,
                    threads=64),
             launch("rank", -(-len(self.marks) // _THREADS), self.marks, self.count, self.best),
-            launch("suppress", 1, self.best, *shares),
+            launch("suppress", 1, self.best, *shares, np.int32(settings.apart)),
         ]  # fmt: skip
 
 
@@ -133,7 +147,8 @@ def finding(best: NDArray[np.float32]) -> Finding:
     whole = best.view(np.int32)
     came = best[: min(int(whole[-1, 5]), len(best) - 1)]
     kinds, alive = whole[: len(came), 5], whole[: len(came), 7] != 0
-    return Finding(came[alive, :4], came[alive, 4], kinds[alive].astype(np.int64))
+    came = came[alive]
+    return Finding(came[:, :4], came[:, 4], kinds[alive].astype(np.int64), came[:, 8:])
 
 
 class CudaFinder:

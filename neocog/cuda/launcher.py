@@ -137,7 +137,7 @@ class Gpu:
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
-                f"kernel {kernel.name}: the driver does not take it ({_first_line(error)}); "
+                f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "
                 "update the driver or use --device cpu"
             ) from None
         return function

@@ -139,7 +139,7 @@ class Plan:
             late = {int(anchor): tuple(names) for anchor, names in data.get("late", {}).items()}
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             wanted = "{'versions': {'8': {'US2': 'tensor'}}}"
-            raise UsageError(f"plan {name}: wanted {wanted}") from None
+            raise UsageError(f"plan {name}: expected {wanted}") from None
         _check_sizes((*table, *late), chunk, part, name)
         for row in table.values():
             _check_names(row, name)
@@ -161,11 +161,11 @@ def _check_sizes(anchors: Iterable[int], chunk: int, part: int, name: str) -> No
                 f"{known}, or 0 for all"
             )
     if not 0 <= chunk <= MOST_CHUNK:
-        raise UsageError(f"plan {name}: a chunk of {chunk}; wanted 1..{MOST_CHUNK}")
+        raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")
     most = chunk or MOST_CHUNK
     if not 0 <= part <= most:
         raise UsageError(
-            f"plan {name}: a part of {part}; wanted 1..{most}, not more than the chunk"
+            f"plan {name}: a part of {part}, expected 1..{most}, not more than the chunk"
         )
 
 

@@ -81,21 +81,21 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
     for name, value, axes in (("x", x, "(B, C, H, W)"), ("w", w, "(K, C, k, k)")):
         shape = getattr(value, "shape", None)
         if shape is None:
-            raise InputError(f"{name}: a {type(value).__name__} came; give an array {axes}")
+            raise InputError(f"{name}: got a {type(value).__name__}, expected an array {axes}")
         if len(shape) != 4 or 0 in shape:
-            raise InputError(f"{name}: shape {tuple(shape)} came; give {axes}, none of them 0")
+            raise InputError(f"{name}: got shape {tuple(shape)}, expected {axes}, none of them 0")
         if str(value.dtype).rpartition(".")[2] != "float32":
-            raise InputError(f"{name}: {value.dtype} came; give float32")
+            raise InputError(f"{name}: got {value.dtype}, expected float32")
     kernel = w.shape[2]
     if w.shape[3] != kernel or not LEAST_TAPS <= kernel <= MOST_TAPS:
-        raise InputError(f"w: filters of {w.shape[2]}x{w.shape[3]} came; give 3x3 to 51x51")
+        raise InputError(f"w: got filters of {w.shape[2]}x{w.shape[3]}, expected 3x3 to 51x51")
     if x.shape[1] != w.shape[1]:
         raise InputError(
             f"x has {x.shape[1]} channels, w is for {w.shape[1]}: give the same number"
         )
     border = (kernel - 1) // 2 if padding is None else padding
     if not isinstance(border, int) or border < 0:
-        raise InputError(f"padding: {padding!r} came; give 0 or more")
+        raise InputError(f"padding: got {padding!r}, expected 0 or more")
     if min(x.shape[2:]) + 2 * border < kernel:
         raise InputError(
             f"x: maps of {x.shape[2]}x{x.shape[3]} with padding {border} are smaller than the "

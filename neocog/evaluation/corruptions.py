@@ -54,7 +54,7 @@ def corrupt(
     if name not in CORRUPTIONS:
         raise UsageError(f"corruption '{name}' is unknown: choose {', '.join(CORRUPTIONS)}")
     if strength not in STRENGTHS:
-        raise UsageError(f"strength {strength} came; wanted 1 to {STRENGTHS[-1]}")
+        raise UsageError(f"got strength {strength}, expected 1 to {STRENGTHS[-1]}")
     kind = CORRUPTIONS[name]
     rng = np.random.default_rng([seed, strength, *name.encode()])
     ink = digits.astype(np.float32) / np.float32(255)

@@ -66,7 +66,7 @@ def verify_model(name: str) -> str:
     if answers.label[0] != -1:
         raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
     if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
-        raise ModelError(f"model {name}: answers nothing to ink; learn it again")
+        raise ModelError(f"model {name}: answers nothing to ink; train it again")
     return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {about}"
 
 
@@ -85,7 +85,7 @@ def _verify_finder(path: Path) -> str:
     if len(find(np.full((200, 300), 230, np.uint8), finder)):
         raise ModelError(f"finder {path}: finds digits on empty paper")
     if not len(find(made_page(made_digits(15)), finder)):
-        raise ModelError(f"finder {path}: finds nothing on a page; learn it again")
+        raise ModelError(f"finder {path}: finds nothing on a page; train it again")
     return finder.model.id
 
 
@@ -180,7 +180,7 @@ def _gpu() -> Iterator[Check]:
 
     driver = devices.driver_version() or 0
     spoken = f"{driver // 1000}.{driver % 1000 // 10}"
-    yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that knows CUDA {spoken}")
+    yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that supports CUDA {spoken}")
     for number in range(devices.count()):
         try:
             device = gpu(number)
@@ -192,7 +192,7 @@ def _gpu() -> Iterator[Check]:
             yield Check("gpu", "ok", found)
             yield Check("kernels", "ok", verify_kernels(f"cuda:{number}"))
         except NeocogError as error:
-            yield Check("gpu", "warn", str(error), "use --device cpu until it is mended")
+            yield Check("gpu", "warn", str(error), "use --device cpu until it is repaired")
 
 
 def verify_kernels(device: str) -> str:
@@ -220,7 +220,7 @@ def _display() -> Iterator[Check]:
     if shown or sys.platform in ("win32", "darwin"):
         yield Check("display", "ok", shown or sys.platform)
     else:
-        yield Check("display", "ok", "none: reading files needs none")
+        yield Check("display", "ok", "none; reading files needs none")
 
 
 def _compiler() -> Iterator[Check]:

@@ -106,7 +106,7 @@ def _overview(facts: Facts) -> str:
         out += f"<p>Mean accuracy under corruption: {_share(facts['corruptions']['mean'])}.</p>"
     if facts["marks"]:
         marks = facts["marks"]
-        out += f"<p>Marks that are no digits, read as one: {_share(marks['read_as_digits'])}.</p>"
+        out += f"<p>Marks that are not digits, read as one: {_share(marks['read_as_digits'])}.</p>"
     return out
 
 
@@ -252,7 +252,7 @@ def _marks(own: Facts) -> str:
         for name, kind in own["kinds"].items()
     ]
     return (
-        f"<h2>Marks that are no digits</h2><p>{own['n']} marks of kinds and fonts that nothing is "
+        f"<h2>Marks that are not digits</h2><p>{own['n']} marks of kinds and fonts that nothing is "
         f"learned from; {_share(own['read_as_digits'])} are read as a digit.</p>"
         + _table(("kind", "marks", "read as a digit"), rows)
     )

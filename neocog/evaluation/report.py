@@ -91,7 +91,9 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
         if found is not None:
             labelled = open_dataset(found)
             if not isinstance(labelled, LabelledPictures):
-                raise InputError(f"{found}: no labels.csv; wanted pictures with what is written")
+                raise InputError(
+                    f"{found}: no labels.csv, which says what is written in each picture"
+                )
             pictures[name] = labelled[:limit]
     return Sets({k: d[:limit] for k, d in digits.items()}, validation, pictures, missing)
 
@@ -100,7 +102,7 @@ def _folder(folder: Path) -> Path:
     from neocog.learning.datasets import SETS
 
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; wanted one that holds {', '.join(SETS)}")
+        raise InputError(f"{folder}: no such folder, expected one that holds {', '.join(SETS)}")
     if not any(_holds_files(folder / name) for name in SETS):
         raise InputError(
             f"{folder}: holds none of the folders {', '.join(SETS)}, which a report is made from"
@@ -120,7 +122,9 @@ def _fetched(missing: dict[str, str]) -> Path | None:
     folder = fetched_mnist()
     if folder is not None:
         return folder
-    missing["mnist"] = "not fetched; run 'neocog data fetch mnist', or name a folder that holds it"
+    missing["mnist"] = (
+        "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
+    )
     return None
 
 

@@ -104,7 +104,7 @@ class Batches:
             self.held = self._tensor(pools.held)
         if len(mix) < self._per_step:
             raise UsageError(
-                f"{len(mix)} digits came, fewer than the {self._per_step} of a step; "
+                f"got {len(mix)} digits, a step needs {self._per_step}; "
                 "give more digits or a smaller batch"
             )
         self._generator = torch.Generator(device=device)

@@ -53,7 +53,7 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(
-            f"checkpoint {path}: cannot be used ({reason}); remove it to begin anew"
+            f"checkpoint {path}: cannot be used ({reason}); remove it to start again"
         ) from None
 
 
@@ -70,8 +70,8 @@ def check_same(path: str | Path, known: dict[str, Any], given: dict[str, Any]) -
     if other:
         had, came = (", ".join(f"{n} {values.get(n)}" for n in other) for values in (then, now))
         raise UsageError(
-            f"{path} is of a run with {had}; {came} came; give what it began with, or another "
-            "folder"
+            f"{path} belongs to a run with {had}, not {came}; give the options of that run, or "
+            "another folder"
         )
 
 

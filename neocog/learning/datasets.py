@@ -95,7 +95,7 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
         return _whole(read_sklearn(), part)
     if str(path) != "mnist":
         raise InputError(
-            f"{path}: no such file or folder; give a data set's place, mnist or sklearn"
+            f"{path}: no such file or folder; give the path of a data set, mnist or sklearn"
         )
     folder = fetched_mnist()
     if folder is None:
@@ -103,7 +103,7 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
 
         raise InputError(
             f"mnist: not at {default_folder('mnist')}; "
-            "run 'neocog data fetch mnist' or give the folder it lies in"
+            "run 'neocog data fetch mnist' or give its folder"
         )
     return _open_folder(folder, part)
 
@@ -119,7 +119,7 @@ def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
     dataset = open_dataset(path, split=split)
     if isinstance(dataset, LabelledPictures):
         raise InputError(
-            f"{path}: a folder of pictures with labels.csv, where isolated digits are wanted; "
+            f"{path}: a folder of pictures with labels.csv, expected isolated digits; "
             "give IDX files, USPS text or folders 0 to 9"
         )
     return dataset
@@ -175,7 +175,7 @@ def rows_of_part(
     writers = read_text(files[0], "a name a line").splitlines()
     if len(writers) != len(labels):
         raise InputError(
-            f"{files[0]}: {len(writers)} writers of {len(labels)} digits; wanted one each"
+            f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
         )
     kept = last_writers(writers)
     if kept is None:
@@ -215,11 +215,11 @@ def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures
     sets = [name for name in SETS if name in names]
     if sets:
         raise InputError(
-            f"{folder}: a folder of sets, where one is wanted; give {folder / sets[0]} or the "
+            f"{folder}: holds several sets, expected one; give {folder / sets[0]} or the "
             f"like, or measure all of them: neocog eval {folder} --report DIR"
         )
     raise InputError(
-        f"{folder}: no data set here; wanted IDX files (train-images...), USPS text (zip.train), "
+        f"{folder}: no data set here, expected IDX files (train-images...), USPS text (zip.train), "
         "folders 0 to 9, or a labels.csv"
     )
 
@@ -252,7 +252,7 @@ _Set = TypeVar("_Set", Digits, LabelledPictures)
 def _whole(dataset: _Set, split: Split | None) -> _Set:
     """The set as it is, which may be learned from; it has no part that is kept apart."""
     if split in ("test", "validation"):
-        instead = "leave --split out to take all of it" if split == "test" else "give an IDX folder"
+        instead = "leave --split out to use all of it" if split == "test" else "give an IDX folder"
         raise InputError(f"{dataset.name}: has no {split} part; {instead}")
     return dataset
 
@@ -267,7 +267,7 @@ def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
     if not found and split is None:  # a set with a training part only
         found = files
     if not found:
-        raise InputError(f"{folder}: no {wanted[0]}... file, which its {split} part is read from")
+        raise InputError(f"{folder}: no {wanted[0]}... file for its {split} part")
     # where both a plain and a gz file lie there, the plain one comes first and is faster
     part = split or found[0].partition("-")[0].replace("t10k", "test")
     digits = read_idx(folder / found[0])
@@ -285,7 +285,7 @@ def _part(digits: Digits, split: Split | None) -> Digits:
     if border == len(digits):
         raise InputError(
             f"{digits.name}: no validation part in {len(digits)} training digits; it is a twelfth "
-            f"of them, so {VALIDATION_SHARE} or more are wanted"
+            f"of them, so {VALIDATION_SHARE} or more are needed"
         )
     return digits[border:]
 

@@ -118,7 +118,7 @@ def fetch(
             else:
                 _download(file, mirrors or SETS[name].mirrors, folder, report)
     except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}; give another --to") from error
+        raise InputError(f"{folder}: {error.strerror or error}; choose another --to") from error
     return folder
 
 
@@ -133,11 +133,12 @@ def _is_right(path: Path, file: RemoteFile) -> bool:
 def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> None:
     origin = source / file.name
     if not origin.is_file():
-        raise InputError(f"{origin}: not there; --from wants the folder with the four .gz files")
+        raise InputError(
+            f"{origin}: does not exist; --from needs the folder with the four .gz files"
+        )
     if not _is_right(origin, file):
         raise InputError(
-            f"{origin}: not the file that is wanted ({file.size} bytes, md5 {file.md5}); "
-            "get another copy"
+            f"{origin}: not the expected file ({file.size} bytes, md5 {file.md5}); get another copy"
         )
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{file.name}.part"

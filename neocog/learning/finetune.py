@@ -256,7 +256,7 @@ class Finetuner:
         place, batches, mean = self.position, self.batches, float(torch.stack(steps).mean())
         if not math.isfinite(mean):
             raise NeocogError(
-                f"the loss is {mean} near step {place.step}; begin anew with a rate below "
+                f"the loss is {mean} near step {place.step}; start again with a rate below "
                 f"{self.settings.rate}"
             )
         place.epoch += 1
@@ -385,7 +385,9 @@ def _parameters(network: Any) -> dict[str, Tensor]:
 def _put(network: Any, values: dict[str, Tensor]) -> None:
     for name, parameter in network.named_parameters():
         if name not in values or values[name].shape != parameter.shape:
-            raise UsageError(f"the checkpoint's {name} does not fit the model; give another folder")
+            raise UsageError(
+                f"the checkpoint's {name} does not fit the model; choose another folder"
+            )
         parameter.copy_(values[name])
 
 

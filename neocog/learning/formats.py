@@ -93,7 +93,7 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
     pictures = _idx_array(images, _IDX_IMAGES)
     if pictures.shape[1:] != (SIDE, SIDE):
         rows, columns = pictures.shape[1:]
-        raise InputError(f"{images}: pictures of {rows}x{columns}, where {SIDE}x{SIDE} are wanted")
+        raise InputError(f"{images}: pictures of {rows}x{columns}, expected {SIDE}x{SIDE}")
     labels = labels or _idx_partner(images)
     answers = _idx_array(labels, _IDX_LABELS).astype(np.int64)
     if len(pictures) != len(answers):
@@ -102,9 +102,9 @@ def read_idx(images: Path, labels: Path | None = None) -> Digits:
             "the two files do not belong together"
         )
     if not len(answers):
-        raise InputError(f"{images}: holds no digits; fetch it again or give another set")
+        raise InputError(f"{images}: holds no digits; fetch it again or choose another set")
     if answers.max() > 9:
-        raise InputError(f"{labels}: label {answers.max()}, where 0 to 9 are wanted")
+        raise InputError(f"{labels}: label {answers.max()}, expected 0 to 9")
     return Digits(pictures, answers, images.parent.name or images.name)
 
 
@@ -132,8 +132,7 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
     if numbers[0] != magic:
         what = "pictures" if magic == _IDX_IMAGES else "labels"
         raise InputError(
-            f"{path}: starts with {int(numbers[0]):#010x}, "
-            f"where {magic:#010x} is wanted (IDX {what})"
+            f"{path}: starts with {int(numbers[0]):#010x}, expected {magic:#010x} (IDX {what})"
         )
     shape = tuple(int(number) for number in numbers[1:])
     wanted = int(np.prod(shape, dtype=object))
@@ -163,14 +162,16 @@ def read_usps(path: Path) -> Digits:
         if len(values) != _USPS_LINE:
             raise InputError(
                 f"{path}: line {number} has {len(values)} numbers, "
-                f"where {_USPS_LINE} are wanted (a label and {USPS_SIDE}x{USPS_SIDE} values)"
+                f"expected {_USPS_LINE} (a label and {USPS_SIDE}x{USPS_SIDE} values)"
             )
         try:
             lines.append(np.array(values, np.float32))
         except ValueError as error:
-            raise InputError(f"{path}: line {number} holds what is no number") from error
+            raise InputError(
+                f"{path}: line {number} holds something that is not a number"
+            ) from error
     if not lines:
-        raise InputError(f"{path}: empty, where lines of {_USPS_LINE} numbers are wanted")
+        raise InputError(f"{path}: empty, expected lines of {_USPS_LINE} numbers")
     rows = np.stack(lines)
     # `not (... <= ...)` also catches NaN
     if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
@@ -210,7 +211,7 @@ def _isolated_file(file: Path) -> NDArray[np.uint8]:
     from neocog.vision.decode import decode
 
     if file.exists() and not file.is_file():  # a pipe would never answer
-        raise InputError(f"{file}: not a regular file, where a picture is wanted")
+        raise InputError(f"{file}: not a regular file, expected a picture")
     try:
         return isolated_digit(next(decode(file)).grey)
     except InputError as error:
@@ -236,7 +237,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     answer = next((name for name in ("digits", "text") if name in columns), None)
     if "file" not in columns or answer is None:
         have = ", ".join(columns) or "none"
-        raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are wanted; has {have}")
+        raise InputError(f"{path}: columns 'file' and 'digits' or 'text' are needed; it has {have}")
     files, expected, left_out = [], [], []
     for number, row in enumerate(rows, 2):
         if not row["file"] or row[answer] is None:
@@ -251,7 +252,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
         expected.append(digits)
     if not files:
         none = f"no row of {len(rows)} has a digit in its {answer}" if rows else "has no rows"
-        raise InputError(f"{path}: {none}; wanted a row for each picture")
+        raise InputError(f"{path}: {none}, expected a row for each picture")
     name = path.parent.name or path.name
     return LabelledPictures(tuple(files), tuple(expected), name, tuple(left_out))
 
@@ -288,11 +289,11 @@ def _normalised(ink: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def read_text(path: Path, wanted: str) -> str:
-    """Return a text, plain or gz; InputError if it is not UTF-8, where ``wanted`` is wanted."""
+    """Return a text, plain or gz; InputError if it is not UTF-8, naming ``wanted``."""
     try:
         return _bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text, where {wanted} is wanted") from error
+        raise InputError(f"{path}: not UTF-8 text, expected {wanted}") from error
 
 
 def _bytes(path: Path, most: int | None = None) -> bytes:
@@ -301,7 +302,7 @@ def _bytes(path: Path, most: int | None = None) -> bytes:
     It is taken in pieces: a false header must not claim the memory.
     """
     if not path.is_file():  # a folder, or a pipe that would never answer
-        raise InputError(f"{path}: not a regular file; give a file or the folder it lies in")
+        raise InputError(f"{path}: not a regular file; give a file or its folder")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"

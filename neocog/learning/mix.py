@@ -126,7 +126,7 @@ def _weighted(words: str) -> tuple[str, float]:
     except ValueError:
         return words, 1.0  # a place with a colon in its name
     if not 0 < weight < np.inf:
-        raise UsageError(f"data {words!r}: wanted a weight above 0, as in mnist:2")
+        raise UsageError(f"data {words!r}: expected a weight above 0, as in mnist:2")
     return path, weight
 
 

@@ -67,7 +67,7 @@ def negatives(
         If there are no digits.
     """
     if not len(digits):
-        raise UsageError("no digits came; wanted some to break and to join")
+        raise UsageError("got no digits, expected some to break and join")
     source = Source(digits, labels)
     parts = in_blocks(_block, count, _BLOCK, source, seed, held, jobs=jobs)
     marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

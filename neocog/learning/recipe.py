@@ -65,7 +65,7 @@ class Recipe:
     def _want(self, name: str, right: bool, wanted: str) -> None:
         if not right:
             came = f"{name} {getattr(self, name)!r}"
-            raise UsageError(f"recipe {self.name!r}: {came}; wanted {wanted}")
+            raise UsageError(f"recipe {self.name!r}: {came}, expected {wanted}")
 
 
 def _is_count(value: Any) -> bool:

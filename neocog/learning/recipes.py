@@ -80,7 +80,7 @@ def train(
         If the digits have another shape or type.
     """
     if not isinstance(recipe, Recipe):
-        raise UsageError(f"recipe {recipe!r} came; wanted a Recipe, such as RECIPES['neocog']")
+        raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
     images, labels = _labelled(images, labels)
     if validation is not None:
         _labelled(validation.images, validation.labels)
@@ -103,17 +103,17 @@ def _labelled(images: Digits, labels: Labels) -> tuple[Digits, Labels]:
     check_digits(images)
     if not len(images) or labels.shape != images.shape[:1]:
         count = len(labels) if labels.ndim == 1 else labels.shape
-        raise UsageError(f"{len(images)} digits and {count} labels came; wanted one each")
+        raise UsageError(f"got {len(images)} digits and {count} labels, expected one each")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= LABELS:
         ends = f"{labels.min()} to {labels.max()}" if labels.dtype.kind in "iuf" else "no numbers"
-        raise UsageError(f"labels came as {labels.dtype}, {ends}; wanted whole numbers, 0 to 9")
+        raise UsageError(f"got labels of {labels.dtype}, {ends}, expected whole numbers, 0 to 9")
     return images, labels.astype(np.int64)
 
 
 class LayerByLayer:
     """One run of a recipe: the layers learned so far, bottom up.
 
-    Call its methods within :func:`neocog.network.engine.one_blas_thread`.
+    Call its methods within :func:`neocog.network.parallel.one_blas_thread`.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ def augmentation(words: str) -> Augmentation:
         except ValueError:
             values[key] = -1.0
         if key not in known or not values[key] >= 0:
-            raise UsageError(f"augmentation {change!r}: wanted strength=number, e.g. elastic=2")
+            raise UsageError(f"augmentation {change!r}: expected strength=number, e.g. elastic=2")
     return replace(PRESETS[name], **values)
 
 
@@ -151,4 +151,4 @@ class Settings:
 
 def _want(right: bool, came: str, wanted: str) -> None:
     if not right:
-        raise UsageError(f"{came}; wanted {wanted}")
+        raise UsageError(f"{came}, expected {wanted}")

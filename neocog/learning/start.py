@@ -46,7 +46,7 @@ def recipe_of(name: str, planes: str | None = None) -> Recipe:
     except ValueError:
         k2 = k3 = k4 = 0
     if min(k2, k3, k4) < 1 or k4 % LABELS:
-        raise UsageError(f"planes {planes!r}; wanted K2/K3/K4, K4 a multiple of 10: 40/160/100")
+        raise UsageError(f"planes {planes!r}, expected K2/K3/K4, K4 a multiple of 10: 40/160/100")
     return replace(STARTS[name], limits=(k2, k3), per_label=k4 // LABELS)
 
 
@@ -104,7 +104,7 @@ def check_start(path: str | Path, start: Model, given: dict[str, Any]) -> None:
     if "finetuning" in start.card:
         raise UsageError(
             f"{path} is {start.id}, which learned by gradient, not a new start; give the --start "
-            "that the run there began with, or another folder"
+            "of the run in that folder, or another folder"
         )
     check_same(path, {name: start.card.get(name) for name in given}, given)
 

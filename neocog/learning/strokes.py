@@ -72,7 +72,7 @@ def read_strokes(path: Path) -> Strokes:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"{path}: not a file of pen strokes ({reason}); wanted points, stroke_start and "
+            f"{path}: not a file of pen strokes ({reason}), expected points, stroke_start and "
             "sample_start"
         ) from None
     fits = points.ndim == 2 and points.shape[1:] == (2,) and len(samples) > 0 and len(strokes) > 0

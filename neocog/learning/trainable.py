@@ -158,7 +158,8 @@ class CCells(nn.Module):  # type: ignore[misc]
         u, sigma, vt = np.linalg.svd(blur.astype(np.float64))
         if blur.min() < 0 or sigma[1] > 1e-5 * sigma[0]:
             raise UsageError(
-                "a blur is no outer product of weights >= 0; start from a model of preset neocog"
+                "a blur is not an outer product of weights >= 0; start from a model of preset "
+                "neocog"
             )
         profiles = np.abs(np.stack([u[:, 0], vt[0]])) * np.sqrt(sigma[0])
         self.profiles = nn.Parameter(_float(profiles))

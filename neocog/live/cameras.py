@@ -141,7 +141,7 @@ class CameraSource:
         if not self._waiting:
             self.close()
             raise InputError(
-                f"{self.name}: is there but gives no picture; another program may be using it"
+                f"{self.name}: exists but gives no picture; another program may be using it"
             )
         return self._granted()
 
@@ -152,10 +152,10 @@ class CameraSource:
         node = f"/dev/video{self._which}"
         if not os.path.exists(node):
             raise NothingToRead(
-                f"{self.name}: there is no {node}; `neocog cameras` lists those that are there"
+                f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras"
             )
         if not os.access(node, os.R_OK | os.W_OK):
-            raise InputError(f"{self.name}: no right to use {node}; join the group 'video'")
+            raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 
     def _granted(self) -> str:
         import cv2
@@ -168,7 +168,7 @@ class CameraSource:
         size = f"{number(cv2.CAP_PROP_FRAME_WIDTH):.0f}x{number(cv2.CAP_PROP_FRAME_HEIGHT):.0f}"
         code = int(number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
         form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
-        rate = f"{self.fps:g} frames a second" if self.fps else "rate not told"
+        rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
         return ", ".join(part for part in (size, form, rate) if part)
 
     def grab(self) -> bool:

@@ -36,8 +36,8 @@ _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
 _THREADS = 4  # of FFmpeg; each keeps a frame more
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
-_LATE = "nothing came in time"
-_OTHERS = "such a format or address is not opened"
+_LATE = "no data arrived in time"
+_OTHERS = "this format or address is not supported"
 _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 
 
@@ -220,7 +220,7 @@ def main() -> None:
     try:
         Player(asked, words).play(wanted, say)
     except UnicodeError:
-        say(end="its name is no UTF-8; rename it")
+        say(end="its name is not UTF-8; rename it")
     except Exception as error:
         large = isinstance(error, MemoryError) or "memory" in str(error)
         say(end=_LARGE if large else "a frame could not be decoded")

@@ -45,11 +45,11 @@ class Recorder:
         self._parts = 0
         suffix = self.path.suffix.lower()
         if suffix not in _CODES:
-            raise UsageError(f"{path}: a name that ends in {', '.join(_CODES)} is wanted")
+            raise UsageError(f"{path}: expected a name that ends in {' or '.join(_CODES)}")
         self._code = _CODES[suffix]
         folder = self.path.parent
         if not folder.is_dir() or not os.access(folder, os.W_OK) or self.path.is_dir():
-            raise UsageError(f"{path}: cannot be written; give another --record")
+            raise UsageError(f"{path}: cannot be written; choose another --record")
 
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
@@ -101,6 +101,4 @@ class Recorder:
     def _check_disk(self) -> None:
         if shutil.disk_usage(self.path.parent or ".").free < RESERVE:
             self.close()
-            raise InputError(
-                f"{self.path}: the disk is full; what was recorded until now can be played"
-            )
+            raise InputError(f"{self.path}: the disk is full; the recording so far is valid")

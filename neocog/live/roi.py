@@ -30,7 +30,7 @@ class Roi:
         finite = all(map(isfinite, (x, y, width, height)))
         if not finite or min(x, y) < 0 or min(width, height) <= 0:
             raise UsageError(
-                f"roi '{text}': X,Y,WIDTH,HEIGHT is wanted, in pixels or in shares of the frame"
+                f"roi '{text}': expected X,Y,WIDTH,HEIGHT, in pixels or as fractions of the frame"
             )
         return Roi(x, y, width, height)
 
@@ -43,7 +43,9 @@ class Roi:
         """Say why another region is read of a frame of a size; None where it is this one."""
         box, frame = self._inside(size), f"the frame is {size[0]}x{size[1]}"
         if min(box[2:]) < _LEAST:
-            return f"less than {_LEAST} pixels of it in the frame ({frame}): all is read"
+            return (
+                f"less than {_LEAST} pixels of it in the frame ({frame}): the whole frame is read"
+            )
         left, top, right, bottom = self._sides(size)
         if box == (left, top, right - left, bottom - top):
             return None

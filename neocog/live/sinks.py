@@ -36,7 +36,7 @@ class LineFile(AppendFile):
                 failed.pop_all()
         except OSError as error:
             raise UsageError(
-                f"{path}: cannot be written ({error.strerror}); give another --jsonl"
+                f"{path}: cannot be written ({error.strerror}); choose another --jsonl"
             ) from None
 
     def put(self, record: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class LineFile(AppendFile):
             start = held.rfind(b"\n") + 1
             first, last = held[:1], held[start:]
         if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
-            raise UsageError(f"{self.path}: holds something else than records; give another file")
+            raise UsageError(f"{self.path}: is not a file of records; choose another file")
         if _whole(last):
             self.write(b"\n")
         elif last:
@@ -78,7 +78,7 @@ def check_outputs(inputs: Iterable[str | Path], outputs: dict[str, str | None]) 
             continue
         me = _identity(path)
         if me in taken:
-            raise UsageError(f"{path}: {taken[me]}; give another {option}")
+            raise UsageError(f"{path}: {taken[me]}; choose another {option}")
         taken[me] = f"is the file of {option} already"
 
 

@@ -169,7 +169,7 @@ class FolderSource(FrameSource):
             entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
             self.files = [e for e in entries if is_picture_name(e.name) and e.is_file()]
         if not self.files:
-            raise NothingToRead(f"{folder}: no pictures in it; give a folder that holds some")
+            raise NothingToRead(f"{folder}: this folder holds no pictures")
         super().__init__((), fps=fps)
 
     def open(self) -> str:
@@ -188,7 +188,11 @@ class FolderSource(FrameSource):
                 why = str(error)
         if not found:
             count = len(self.files)
-            what = why if count == 1 else f"of {count} files none is a picture that can be decoded"
+            what = (
+                why
+                if count == 1
+                else f"none of its {count} files is a picture that neocog can decode"
+            )
             raise InputError(f"{self.name}: {what}")
 
 
@@ -211,7 +215,7 @@ def _picture(path: Path) -> Pixels:
         picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
         if picture is not None:
             return np.asarray(picture, np.uint8)
-    raise InputError("is no picture that can be decoded")
+    raise InputError("is not a picture that neocog can decode")
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:
@@ -229,7 +233,7 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
     shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size
     if not shaped or frame.dtype != np.uint8:
         raise InputError(
-            f"a frame came as {frame.dtype} {frame.shape}; wanted uint8 (H, W) or (H, W, 3)"
+            f"got a frame of {frame.dtype} {frame.shape}, expected uint8 (H, W) or (H, W, 3)"
         )
     if planes == 1:
         return np.asarray(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR), np.uint8)

@@ -31,7 +31,7 @@ class Agreement:
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.n or 2 * self.k <= self.n:
             raise UsageError(
-                f"agreement {self.k}/{self.n}: K/N is wanted, K of the last N frames, "
+                f"agreement {self.k}/{self.n}: expected K/N, K of the last N frames, "
                 "more than half of them"
             )
 
@@ -40,7 +40,7 @@ class Agreement:
         """Read ``K/N``, or raise UsageError."""
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
         if not match:
-            raise UsageError(f"agreement '{text}': K/N is wanted, for example 3/5")
+            raise UsageError(f"agreement '{text}': expected K/N, for example 3/5")
         return Agreement(int(match[1]), int(match[2]))
 
     def present(self, votes: Sequence[Vote]) -> bool:

@@ -117,7 +117,7 @@ class VideoFile:
 
     live = False
     returns = False
-    _no = "is no video that can be decoded"
+    _no = "is not a video that neocog can decode"
 
     def __init__(self, path: str | Path) -> None:
         self.name = str(path)
@@ -199,7 +199,7 @@ class Stream(VideoFile):
 
     live = True
     returns = True
-    _no = "is no stream that can be read"
+    _no = "is not a stream that neocog can read"
 
     def __init__(self, address: str, *, silence: float = SILENCE) -> None:
         super().__init__("")
@@ -224,11 +224,11 @@ def open_stream(address: str) -> Source:
     scheme, _, rest = address.partition("://")
     shown = f"{scheme}://{rest.rpartition('@')[2]}"  # without a password
     if scheme.lower() not in ("http", "https", "rtsp", "rtsps"):
-        raise UsageError(f"{shown}: {scheme} streams are not known; http, https and rtsp are")
+        raise UsageError(f"{shown}: {scheme} is not supported; use http, https or rtsp")
     try:
         return Stream(address)
     except ValueError as error:
-        raise UsageError(f"{shown}: is no address ({str(error).lower()}); correct it") from None
+        raise UsageError(f"{shown}: is not a valid address ({str(error).lower()})") from None
 
 
 def without_password(address: str) -> str:

@@ -130,7 +130,7 @@ class Window:
         wide, tall = abs(x - left), abs(y - top)
         if max(wide, tall) < _CLICK:
             self.session.pipeline.roi = None
-            self._tell("all of the picture is read")
+            self._tell("the whole picture is read")
             return
         roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
         self.session.pipeline.roi = roi
@@ -150,7 +150,7 @@ class Window:
     def _composed(self, view: View) -> Picture:
         note = self.note if time.monotonic() - self._noted < _NOTE else ""
         if self.frozen:
-            note = note or "frozen: space goes on"
+            note = note or "frozen: space continues"
         session = self.session
         picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
         height = len(picture)
@@ -219,7 +219,7 @@ def display_trouble() -> str | None:
     if not own and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "there is no display"
     if not has_windows():
-        return "this OpenCV has no windows (opencv-python has, opencv-python-headless has not)"
+        return "this OpenCV cannot open windows (opencv-python can, opencv-python-headless cannot)"
     try:
         run = subprocess.run(python("-c", _TRY), capture_output=True, timeout=_LONGEST)
     except subprocess.TimeoutExpired:

@@ -161,7 +161,7 @@ class Engine:
         """
         batch = self.batch if batch is None else batch
         if batch < 1:
-            raise UsageError(f"a batch of {batch} digits came; wanted 1 or more")
+            raise UsageError(f"got a batch of {batch} digits, expected 1 or more")
         check_digits(digits)
         with one_blas_thread():
             parts = [

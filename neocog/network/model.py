@@ -31,7 +31,7 @@ _FORMAT = "neocog 1"
 MAX_BYTES = 2**32
 #: Bytes of its header, the card among them: shipped ones have up to 28 480.
 MAX_HEADER = 2**20
-#: Lists and tables within one another in the header: shipped ones have 5.
+#: Lists and nested tables in the header: shipped ones have 5.
 MAX_DEPTH = 16
 #: Weights over space and gains: the largest number of fp16, so that no sum of responses is
 #: infinite at any precision; learned ones stay below 20.
@@ -39,8 +39,8 @@ MAX_WEIGHT = 65504.0
 _LONGEST_NAME = 200
 _LARGEST = 1e9  # a reference vector or a number of a card beyond this is a mistake
 _NO_NUMBER = "a number that is not finite"
-_NEW_CARD = "write its card anew, or take the model as it was learned"
-_WANTED = "wanted a safetensors file written by 'neocog train'"
+_NEW_CARD = "write its card again, or use the model as it was trained"
+_WANTED = "expected a safetensors file written by 'neocog train'"
 
 
 class _Refused(Exception):
@@ -201,7 +201,7 @@ def load_model(name_or_path: str | Path) -> Model:
     except OSError as error:
         raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
     except MemoryError:
-        raise ModelError(f"model {path}: takes more memory than there is") from None
+        raise ModelError(f"model {path}: needs more memory than there is") from None
 
 
 def from_bytes(data: bytes, *, source: str) -> Model:
@@ -256,7 +256,7 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
 
     # the length of a header may begin with a pickle's 0x80, but not go on as a pickle does
     if (data[:1] == b"\x80" and any(data[3:8])) or data[:4] == b"PK\x03\x04":
-        raise _Refused(f"a pickle or archive, never loaded; {_WANTED}")
+        raise _Refused(f"a pickle or archive, which neocog never loads; {_WANTED}")
     try:
         length = int.from_bytes(data[:8], "little")
         if min(length, len(data)) > MAX_HEADER:
@@ -265,12 +265,12 @@ def _parse(data: bytes) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
         metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         header = json.loads(metadata["neocog"], parse_float=_finite, parse_constant=_finite)
         if _depth(header) > MAX_DEPTH:
-            raise ValueError(f"a card of more than {MAX_DEPTH} tables within one another")
+            raise ValueError(f"a card of more than {MAX_DEPTH} nested tables")
     except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         raise _Refused(f"cut short or not a model ({reason}); {_WANTED}") from None
     except (KeyError, AttributeError):
-        raise _Refused(f"safetensors, but no neocog model; {_WANTED}") from None
+        raise _Refused(f"a safetensors file, but not a neocog model; {_WANTED}") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _Refused(f"not of format {_FORMAT!r}; {_WANTED}")
     return header, tensors
@@ -308,12 +308,12 @@ def _tensor(
 ) -> NDArray[np.float32]:
     raw = tensors[name]
     if raw.dtype not in (np.float16, np.float32):
-        raise _Refused(f"{name} is {raw.dtype}; wanted float16 or float32")
+        raise _Refused(f"{name} is {raw.dtype}, expected float16 or float32")
     tensor = raw.astype(np.float32)
     if not np.isfinite(tensor).all():
         raise _Refused(f"{name} holds values that are not finite")
     if (peak := max(tensor.max(initial=0), -tensor.min(initial=0))) > most:
-        raise _Refused(f"{name} reaches {peak:.3g}; wanted at most {most:g}")
+        raise _Refused(f"{name} reaches {peak:.3g}, expected at most {most:g}")
     return tensor
 
 
@@ -344,18 +344,18 @@ def _check(model: Model) -> None:
     if model.gains is not None:
         _shape(model.gains, (model.planes[2],), "UC4.gains")
     if not 1e-6 <= model.temperature <= 1e6:
-        raise _Refused(f"temperature {model.temperature}; wanted above 0")
+        raise _Refused(f"temperature {model.temperature}, expected above 0")
 
 
 def _shape(array: NDArray[Any], wanted: tuple[int, ...], name: str) -> None:
     if array.shape != wanted:
-        raise _Refused(f"{name} has shape {array.shape}; wanted {wanted}")
+        raise _Refused(f"{name} has shape {array.shape}, expected {wanted}")
 
 
 def _check_card(card: Any) -> None:
     """See that what the readers of a card calculate with is there as numbers."""
     if not isinstance(card, dict):
-        raise _Refused(f"the card is no table of names and values; {_NEW_CARD}")
+        raise _Refused(f"the card is not a JSON object; {_NEW_CARD}")
     reading, rejection, learned = (
         _table(card.get(name, {}), name) for name in ("reading", "rejection", "finetuning")
     )
@@ -374,7 +374,7 @@ def _check_card(card: Any) -> None:
 
 def _table(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Refused(f"the card's {name} is {_cut(value)}; wanted names and values; {_NEW_CARD}")
+        raise _Refused(f"the card's {name} is {_cut(value)}, expected a JSON object; {_NEW_CARD}")
     return value
 
 
@@ -382,7 +382,7 @@ def _number(value: Any, ends: tuple[float, float], what: str) -> None:
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not ends[0] <= value <= ends[1]:
         raise _Refused(
-            f"{what} {_cut(value)}; wanted a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}"
+            f"{what} {_cut(value)}, expected a number, {ends[0]:g} to {ends[1]:g}; {_NEW_CARD}"
         )
 
 

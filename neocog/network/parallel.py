@@ -38,7 +38,7 @@ class ParallelMap:
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
-            raise UsageError(f"{threads} threads came; wanted 1 or more")
+            raise UsageError(f"got {threads} threads, expected 1 or more")
         self.threads = threads or cores()
         self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
 

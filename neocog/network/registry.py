@@ -77,8 +77,8 @@ def check_digest(path: Path) -> bool:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != wanted:
         raise ModelError(
-            f"model {path}: not as it was shipped, its SHA-256 is {found[:16]}..., that of the "
-            f"shipped file {wanted[:16]}...; install neocog again"
+            f"model {path}: the shipped file was changed: its SHA-256 is {found[:16]}..., not "
+            f"{wanted[:16]}...; install neocog again"
         )
     return True
 
@@ -95,12 +95,18 @@ def find_model(name_or_path: str | Path) -> Path:
     path = Path(text)
     if isinstance(name_or_path, Path) or path.suffix or len(path.parts) != 1:
         if not os.path.isfile(path):  # Path.is_file raises on names that no file can have
-            what = "a folder" if os.path.isdir(path) else "not there"
-            raise ModelError(f"model {text}: {what}; wanted a {SUFFIX} file or one of {_names()}")
+            what = "a folder" if os.path.isdir(path) else "no such file"
+            raise ModelError(f"model {text}: {what}, expected a {SUFFIX} file or one of {_names()}")
         return path
     found = models_dir() / f"{text}{SUFFIX}"
     if not found.is_file():
-        raise ModelError(f"no model named {text!r}; there are {_names()}, or give a file's path")
+        from difflib import get_close_matches
+
+        close = get_close_matches(text, [entry.name for entry in list_files()], 1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise ModelError(
+            f"no model named {text!r}; {meant}there are {_names()}, or give a file's path"
+        )
     return found
 
 

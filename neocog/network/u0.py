@@ -67,7 +67,7 @@ def check_digits(digits: NDArray[np.uint8]) -> None:
     """Raise InputError unless ``digits`` are uint8 of shape (B, 28, 28)."""
     if digits.ndim != 3 or digits.shape[1:] != (DIGIT_SIZE, DIGIT_SIZE) or digits.dtype != "u1":
         raise InputError(
-            f"digits came as {digits.dtype} {digits.shape}; wanted uint8 (B, 28, 28), "
+            f"got digits of {digits.dtype} {digits.shape}, expected uint8 (B, 28, 28), "
             "ink 255 on paper 0"
         )
 
@@ -75,6 +75,6 @@ def check_digits(digits: NDArray[np.uint8]) -> None:
 def check_u0(u0: NDArray[np.floating[Any]]) -> None:
     """Raise InputError unless ``u0`` holds finite numbers of shape (B, 65, 65)."""
     if u0.ndim != 3 or u0.shape[1:] != (INPUT_SIZE, INPUT_SIZE):
-        raise InputError(f"U0 came as {u0.shape}; wanted (B, {INPUT_SIZE}, {INPUT_SIZE})")
+        raise InputError(f"got U0 of {u0.shape}, expected (B, {INPUT_SIZE}, {INPUT_SIZE})")
     if not np.isfinite(u0).all():
-        raise InputError("U0 holds values that are not finite; wanted ink 1 on paper 0")
+        raise InputError("U0 holds values that are not finite, expected ink 1 on paper 0")

@@ -183,8 +183,8 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
     shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
     if not shape_fits or array.size == 0 or array.dtype.kind not in "uifb":
         raise InputError(
-            f"an array of shape {array.shape} and type {array.dtype} came where a picture "
-            "(H, W), (H, W, 3) or (H, W, 4) was wanted"
+            f"got an array of shape {array.shape} and type {array.dtype}, expected a picture: "
+            "(H, W), (H, W, 3) or (H, W, 4)"
         )
     array = _eight_bits(array)
     if array.ndim == 2:
@@ -209,7 +209,7 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
         except OSError as error:
             if isinstance(error, IsADirectoryError | PermissionError) and path.is_dir():
                 name = printable(path.name)
-                raise InputError(f"{name} is a folder where a picture file was wanted") from None
+                raise InputError(f"{name} is a folder, expected a picture file") from None
             reason = error.strerror or "it cannot be opened"
             raise InputError(f"cannot open the picture: {reason}") from None
         with stream:
@@ -222,7 +222,7 @@ def _open_image(stream: IO[bytes], header: Header) -> "Image":
     with _damage("cannot be opened"):
         image = Image.open(stream, formats=FORMATS)
         if image.width * image.height > header.pixels:
-            raise InputError("the picture tells two sizes; save it anew")
+            raise InputError("the picture states two different sizes; save it again")
         if data := image.info.get("exif"):
             check_exif(data)
         if text := image.info.get("Raw profile type exif"):
@@ -241,7 +241,7 @@ def _damage(what: str) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError:
-        raise InputError(f"the picture {what}: it takes more memory than there is") from None
+        raise InputError(f"the picture {what}: it needs more memory than there is") from None
     except Exception as error:
         raise InputError(f"the picture {what}: {_first_line(error)}") from None
 

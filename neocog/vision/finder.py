@@ -8,7 +8,8 @@ Sources: Zhou et al. 2019, Objects as points, arXiv:1904.07850.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -28,7 +29,8 @@ WINDOW = 49
 """Rows and columns of the window whose mean and variance are taken off."""
 FLOOR = 12.0
 """Grey levels that are added to a window's variance as their square: flat paper stays flat."""
-_SURE = 12.0  # logits beyond this are certainty
+SURE = 12.0
+"""Logits beyond this are certainty."""
 MULTIPLE = 16
 """The network halves its maps four times."""
 
@@ -36,6 +38,9 @@ MULTIPLE = 16
 @dataclass(frozen=True, slots=True)
 class FinderSettings:
     """How a picture is searched.
+
+    The sizes are those that the network is trained for; the others bound the work, and only order
+    what is shown to the reader's search, which weighs all of it again.
 
     Attributes
     ----------
@@ -55,6 +60,8 @@ class FinderSettings:
         Share of the smaller of two boxes from which they are one mark.
     most : int
         Boxes of one page that are looked at, the best: a page of noise takes no longer.
+    apart : bool
+        Whether a digit and a sign at one place are two marks.
     """
 
     long_side: int = 1024
@@ -66,6 +73,7 @@ class FinderSettings:
     overlap: float = 0.4
     inside: float = 0.75
     most: int = 800
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +88,35 @@ class Finding:
         How surely it is a digit, or a sign, 0 .. 1.
     kinds : ndarray of int64, shape (N,)
         0 .. 9 for a digit (what the finder takes it for, a guess), 10 + k for the sign `SIGNS[k]`.
+    guesses : ndarray of float32, shape (N, 10)
+        Log probabilities of the ten digits, if it is one.
     """
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     kinds: NDArray[np.int64]
+    guesses: NDArray[np.float32]
+
+    @classmethod
+    def join(cls, parts: Sequence["Finding"]) -> "Finding":
+        """Return the marks of several findings as one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts])
+                     for name in cls.__slots__))  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def __getitem__(self, index: Any) -> "Finding":
-        return Finding(self.boxes[index], self.scores[index], self.kinds[index])
+        return Finding(*(getattr(self, name)[index] for name in self.__slots__))
+
+    def row(self, index: int) -> tuple[NDArray[np.float32], float, int, NDArray[np.float32]]:
+        """Box, score, kind and guesses of one mark."""
+        score, kind = float(self.scores[index]), int(self.kinds[index])
+        return self.boxes[index], score, kind, self.guesses[index]
+
+    def scaled(self, x: float, y: float) -> "Finding":
+        """The same marks on a picture so many times as wide and high."""
+        return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))
 
     @property
     def digits(self) -> NDArray[np.bool_]:
@@ -172,14 +198,8 @@ def find(grey: Grey, network: Network, settings: FinderSettings | None = None) -
         x = _padded(normalised(reduced))
         part = decode(network(x), settings, finest=number == 0, coarsest=number == len(levels) - 1)
         scale = (grey.shape[1] / reduced.shape[1], grey.shape[0] / reduced.shape[0])
-        boxes = part.boxes * np.array([*scale, *scale], np.float32)
-        found.append(Finding(boxes, part.scores, part.kinds))
-    whole = Finding(
-        np.concatenate([part.boxes for part in found]),
-        np.concatenate([part.scores for part in found]),
-        np.concatenate([part.kinds for part in found]),
-    )
-    return merged(whole, settings)
+        found.append(part.scaled(*scale))
+    return merged(Finding.join(found), settings)
 
 
 def _reduced(grey: Grey, before: Grey, factor: float) -> Grey:
@@ -230,12 +250,15 @@ def decode(
     large = settings.largest if not coarsest else math.inf
     keep = (long >= np.where(sign, 0.4 * small, small)) & (long <= large)
     kinds = np.where(sign, 10 + at[16:].argmax(axis=0), at[6:16].argmax(axis=0))
+    guesses = at[6:16] - at[6:16].max(axis=0)
+    guesses -= np.log(np.exp(guesses).sum(axis=0))
     boxes = np.concatenate([middle - size / 2, size]).T
-    scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -_SURE, _SURE)))
+    scores = 1 / (1 + np.exp(-np.clip(np.where(sign, at[1], at[0]), -SURE, SURE)))
     return Finding(
         boxes[keep].astype(np.float32),
         scores[keep].astype(np.float32),
         kinds[keep].astype(np.int64),
+        guesses.T[keep].astype(np.float32),
     )
 
 
@@ -245,7 +268,7 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     found = found[order]
     left, top = found.boxes[:, 0], found.boxes[:, 1]
     right, bottom = left + found.boxes[:, 2], top + found.boxes[:, 3]
-    area = found.boxes[:, 2] * found.boxes[:, 3]
+    area, digits = found.boxes[:, 2] * found.boxes[:, 3], found.digits
     alive = np.ones(len(found), np.bool_)
     kept = []
     for i in range(len(found)):
@@ -257,12 +280,16 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
         common = np.maximum(wide, 0) * np.maximum(high, 0)
         same = common > settings.overlap * (area + area[i] - common)
         same |= common > settings.inside * np.minimum(area, area[i])
+        if settings.apart:
+            same &= digits == digits[i]
         alive &= ~same
     return found[np.array(kept, np.int64)]
 
 
-def shares(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return what two boxes have in common, as a share of the smaller one.
+def overlaps(
+    a: NDArray[np.float32], b: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return what boxes have in common, as a share of their union and of the smaller one.
 
     Parameters
     ----------
@@ -270,10 +297,14 @@ def shares(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32
 
     Returns
     -------
-    ndarray of float32, shape (N, M)
+    ndarray of float32, shape (N, M), each
     """
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     high = np.minimum(a[:, None, :2] + a[:, None, 2:], b[None, :, :2] + b[None, :, 2:])
     common = np.maximum(high - low, 0).prod(axis=2)
-    smaller = np.minimum(a[:, None, 2:].prod(axis=2), b[None, :, 2:].prod(axis=2))
-    return np.asarray(common / np.maximum(smaller, 1e-6), np.float32)
+    first, second = a[:, None, 2:].prod(axis=2), b[None, :, 2:].prod(axis=2)
+    union, smaller = first + second - common, np.minimum(first, second)
+    return (
+        np.asarray(common / np.maximum(union, 1e-6), np.float32),
+        np.asarray(common / np.maximum(smaller, 1e-6), np.float32),
+    )

@@ -105,20 +105,20 @@ def _bytes(path: Path) -> bytes:
 def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
     """See that every operation is a known one and reads what is there."""
     if not 0 < len(nodes) <= _MOST:
-        raise ValueError(f"it has {len(nodes)} operations, where 1 to {_MOST} are wanted")
+        raise ValueError(f"it has {len(nodes)} operations, expected 1 to {_MOST}")
     known = {"x", *tensors}
     for node in nodes:
         if node["op"] not in OPERATIONS:
             raise ValueError(f"operation {node['op']!r} is unknown")
         if not set(node["inputs"]) <= known:
-            raise ValueError(f"operation {node['output']!r} reads what is not there")
+            raise ValueError(f"operation {node['output']!r} reads something that is not there")
         if node["op"] == "Conv":
             numbers = [node[name] for name in ("stride", "groups", "padding", "dilation")]
             if not all(isinstance(n, int) and 0 <= n <= 512 for n in numbers):
                 raise ValueError(f"operation {node['output']!r} has odd numbers")
         known.add(node["output"])
     if not all(np.isfinite(value).all() for value in tensors.values()):
-        raise ValueError("it holds what is no number")
+        raise ValueError("it holds something that is not a number")
 
 
 class OpenCV:

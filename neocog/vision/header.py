@@ -133,13 +133,13 @@ class Header:
             )
         if self.pixels * self.passes > _KINDS[self.kind].most or self.passes > MAX_SCANS:
             raise InputError(
-                f"the picture has {self.passes} layers or more over one another, at most "
-                f"{MAX_SCANS} are decoded; save it anew"
+                f"the picture has {self.passes} or more layers over one another, at most "
+                f"{MAX_SCANS} are decoded; save it again"
             )
         if (cost := self.cost(long_side)) > MAX_BYTES:
             raise InputError(
-                f"the picture ({self.kind}, {self.width} x {self.height} pixels) takes "
-                f"{cost / 1e9:.1f} GB to decode, at most {MAX_BYTES / 1e9:.1f} are given; make it "
+                f"the picture ({self.kind}, {self.width} x {self.height} pixels) needs "
+                f"{cost / 1e9:.1f} GB to decode, the limit is {MAX_BYTES / 1e9:.1f} GB; make it "
                 "smaller or save it as JPEG"
             )
 
@@ -161,11 +161,12 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
     stream.seek(0)
     begin = stream.read(16)
     if not begin:
-        raise InputError("the file is empty where a picture was wanted")
+        raise InputError("the file is empty, expected a picture")
     read = next((read for form, read in _FORMATS if form.match(begin)), None)
     if read is None:
         raise InputError(
-            "the file is no picture that can be decoded; wanted JPEG, PNG, TIFF, BMP, GIF or WebP"
+            "the file is not a picture that neocog can decode; "
+            "use JPEG, PNG, TIFF, BMP, GIF or WebP"
         )
     pages = 0
     try:
@@ -174,7 +175,7 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
     except (struct.error, IndexError, ValueError, OverflowError):
         raise InputError("the picture cannot be opened: its header is cut short") from None
     if not pages:
-        raise InputError("the file has no page; wanted one at least")
+        raise InputError("the file has no page")
 
 
 def check_exif(data: bytes) -> None:
@@ -189,7 +190,7 @@ def _unpack(stream: IO[bytes], form: str) -> tuple[int, ...]:
 
 
 def _too_many(what: str) -> InputError:
-    return InputError(f"the picture has more {what} than any program writes; save it anew")
+    return InputError(f"the picture has more {what} than any program writes; save it again")
 
 
 def _jpeg(stream: IO[bytes], size: int) -> Iterator[Header]:
@@ -339,7 +340,7 @@ def _jpeg_2000(stream: IO[bytes], size: int) -> Iterator[Header]:
     stream.seek(at + 8)
     right, bottom, x, y, across, down, left, top, parts = _unpack(stream, ">8IH")
     if parts > 4 or not across or not down:
-        raise InputError("the picture cannot be opened: wanted 1 to 4 components, in tiles")
+        raise InputError("the picture cannot be opened: expected 1 to 4 components in tiles")
     tiles = -(-(right - left) // across) * -(-(bottom - top) // down)
     yield Header("JPEG 2000", right - x, bottom - y, tiles * 10_000)
 

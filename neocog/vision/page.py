@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import FinderSettings, Finding, Network, find
-from neocog.vision.search import Hypothesis, Known, Search, SearchSettings, Weights
+from neocog.vision.finder import FinderSettings, Finding, Network, find, merged
+from neocog.vision.search import Hypothesis, Known, Search, SearchSettings
+from neocog.vision.weigh import Weights, log_odds
 
 LONG_SIDE = 1024
 """Pages are searched at this long side, in pixels; larger ones are reduced to it."""
@@ -32,18 +34,21 @@ class Place:
         The ink in MNIST's form, 255 on 0.
     score : float
         How surely the finder takes it for a digit, 0 .. 1.
-    kind : int
-        Which digit the finder takes it for: a guess.
+    guesses : ndarray of float32, shape (10,)
+        Log probabilities of the digits, by the finder.
     prior : float
         Log odds that it is a digit, by all but the digit network: see
-        `neocog.vision.search.Weights`.
+        `neocog.vision.weigh.Weights`.
+    whole : float
+        Probability that no digit beside it was left out.
     """
 
     box: Box
     digit: NDArray[np.uint8]
     score: float
-    kind: int
+    guesses: NDArray[np.float32]
     prior: float = 0.0
+    whole: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Layout:
 
 def look(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
     """Return all boxes that may be digits or signs, also those that overlap."""
-    settings = replace(settings or FinderSettings(), overlap=_ALIKE, inside=np.inf)
+    settings = replace(settings or FinderSettings(), overlap=_ALIKE, inside=np.inf, apart=True)
     return find(grey, network, settings)
 
 
@@ -139,22 +144,33 @@ def lay_out(
         What `look` returned for the page as it lies.
     """
 
-    def searched(degrees: int) -> Reading:
-        turned = np.ascontiguousarray(np.rot90(grey, -degrees // 90))
-        boxes = look(turned, network, finder) if found is None or degrees else found
-        search = Search(turned, boxes, known, weights, settings)
+    def turned(degrees: int) -> tuple[Grey, Finding]:
+        lying = np.ascontiguousarray(np.rot90(grey, -degrees // 90))
+        known = found is not None and not degrees
+        return lying, cast(Finding, found) if known else look(lying, network, finder)
+
+    def searched(degrees: int, lying: Grey, boxes: Finding) -> Reading:
+        search = Search(lying, boxes, known, weights, settings)
         lines = search.lines(count)
         return Reading(lines, search.left_out(lines), degrees)
 
     settings = settings or SearchSettings()
-    best = searched(turn or 0)
+    best = searched(turn or 0, *turned(turn or 0))
     if turn is None and best.may_be_turned(settings):
-        for other in map(searched, TURNS[1:]):
-            if other.is_clearer(best, settings):
-                best = other
+        others = [(degrees, *turned(degrees)) for degrees in TURNS[1:]]
+        other = searched(*max(others, key=lambda one: seen(one[2])))
+        if other.is_surely_upright(settings) and other.worth > best.worth:
+            best = other
     high, wide = grey.shape
     lines = [_line(line, best.turn, wide, high) for line in best.lines]
     return Layout(tuple(line for line in lines if line.digits), best.left_out, best.turn)
+
+
+def seen(found: Finding) -> float:
+    """How surely the finder sees digits, in log odds above those of a digit, all together."""
+    settings = FinderSettings()
+    sure = merged(found[found.digits & (found.scores >= settings.score)], settings).scores
+    return float(np.log(sure / (1 - sure)).sum() - len(sure) * log_odds(settings.score))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +195,12 @@ class Reading:
         """Whether so much is seen, and is so doubtful, that the page may lie on its side."""
         digits = self.digits
         seen = len(digits) + self.left_out
-        return seen >= settings.many / 2 and self.worth <= settings.upright * len(digits)
+        return seen >= settings.many / 2 and self.worth <= settings.lying * len(digits)
 
-    def is_clearer(self, other: "Reading", settings: SearchSettings) -> bool:
-        """Whether enough digits are read, and far more surely than at another turn."""
-        enough = len(self.digits) >= settings.many
-        if other.turn:
-            return enough and self.worth > other.worth
-        return enough and self.worth > settings.clearer * other.worth
+    def is_surely_upright(self, settings: SearchSettings) -> bool:
+        """Whether enough digits are read, and as surely as only an upright page's are."""
+        many = len(self.digits)
+        return many >= settings.many and self.worth > settings.upright * many
 
 
 def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
@@ -194,7 +208,7 @@ def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
     for mark in marks:
         box = _turned_back(mark.box.tolist(), turn, wide, high)
         if mark.digit is not None:
-            digits.append(Place(box, mark.digit, mark.score, mark.kind, mark.prior))
+            digits.append(Place(box, mark.digit, mark.score, mark.guesses, mark.prior, mark.whole))
         elif not mark.is_digit:
             signs.append(Sign(box, mark.char, mark.score))
     return Line(tuple(digits), tuple(signs))

@@ -78,7 +78,7 @@ class Tiff:
         at, seen = self._first, set[int]()
         while at:
             if at in seen:
-                raise InputError(f"page {len(seen)} of the file is one that came before it")
+                raise InputError(f"page {len(seen)} of the file repeats an earlier page")
             if len(seen) == MAX_PAGES:
                 raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
             seen.add(at)
@@ -99,7 +99,7 @@ class Tiff:
         self._stream.seek(at)
         (count,) = self._count.unpack(self._stream.read(self._count.size))
         if count > _MOST_TAGS:
-            raise InputError(f"the picture has {count:,} tags, at most {_MOST_TAGS:,} are taken")
+            raise InputError(f"the picture has {count:,} tags, at most {_MOST_TAGS:,} are allowed")
         data = self._stream.read(count * self._entry.size + self._next.size)
         tags: dict[int, tuple[int, int, bytes]] = {}
         told = 0
@@ -109,9 +109,9 @@ class Tiff:
                 there = self._size - self._next.unpack(value)[0]
                 told += min(size, max(there, 0))
             if told > 2 * self._size + _MOST_TAGS:
-                raise InputError("the picture's tags take the same bytes many times; save it anew")
+                raise InputError("several tags of the picture share the same bytes; save it again")
             if tag in _ONCE and tags.get(tag, (kind, number, value)) != (kind, number, value):
-                raise InputError("the picture tells its size or form twice; save it anew")
+                raise InputError("the picture states its size or format twice; save it again")
             tags[tag] = kind, number, value
         tags[0] = 4, told, b""
         following = data[count * self._entry.size :]

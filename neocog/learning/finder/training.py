@@ -7,6 +7,7 @@ a run that was stopped goes on to the same bytes (on a CPU with the same number 
 ``seconds`` it goes by the clock instead, and two runs differ.
 """
 
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -103,6 +104,7 @@ class _Run:
     used: float
     curves: list[dict[str, float]]
     hard: list[list[list[int]]]
+    told: dict[str, Any]
     graph: "_Graph | bool | None" = None  # False: a step cannot be one
     pairs: tuple[list[Tensor], ...] = ()
 
@@ -139,7 +141,7 @@ def train_finder(
     Raises
     ------
     UsageError
-        If the settings make no sense or the folder holds another run.
+        If the settings make no sense, or the folder holds a run with others or another bank.
     InputError
         If the bank cannot be read.
     """
@@ -151,14 +153,14 @@ def train_finder(
     if place.type == "cuda":
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
-    run = _begin(folder, settings, place)
     with PagePool(bank, workers=workers, side=settings.side) as pool:
+        run = _begin(folder, settings, place, bank)
         _learn(run, pool, folder, settings, place, tell)
     average: FinderNetwork = run.average.cpu().eval()
     return average
 
 
-def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
+def _begin(folder: Path, settings: FinderTraining, place: Any, bank: Path) -> _Run:
     network = FinderNetwork(settings.front).to(place, memory_format=torch.channels_last)
     average = FinderNetwork(settings.front).to(place, memory_format=torch.channels_last)
     average.load_state_dict(network.state_dict())
@@ -171,11 +173,13 @@ def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
     cuda = place.type == "cuda"
     rate = torch.tensor(settings.rate, device=place) if cuda else settings.rate
     optimiser = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), capturable=cuda)
-    run = _Run(network, average, optimiser, 0, 0, 0.0, [], [[], []])
+    digest = hashlib.sha256(bank.read_bytes()).hexdigest()
+    told = asdict(settings) | {"bank": digest}
+    run = _Run(network, average, optimiser, 0, 0, 0.0, [], [[], []], told)
     file = folder / "run.safetensors"
     if file.is_file():
         tensors, state = load_checkpoint(file)
-        check_same(file, state["settings"], asdict(settings))
+        check_same(file, state["settings"], told)
         _restore(run, tensors, state)
     elif settings.start is not None:
         tensors, _ = load_checkpoint(Path(settings.start))
@@ -183,13 +187,13 @@ def _begin(folder: Path, settings: FinderTraining, place: Any) -> _Run:
     return run
 
 
-def _keep(run: _Run, folder: Path, settings: FinderTraining) -> None:
+def _keep(run: _Run, folder: Path) -> None:
     tensors = {f"network.{k}": v for k, v in run.network.state_dict().items()}
     tensors |= {f"average.{k}": v for k, v in run.average.state_dict().items()}
     for key, values in run.optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{key}.{name}": value for name, value in values.items()}
     state = {
-        "settings": asdict(settings), "number": run.number, "steps": run.steps, "used": run.used,
+        "settings": run.told, "number": run.number, "steps": run.steps, "used": run.used,
         "curves": run.curves, "hard": run.hard,
     }  # fmt: skip
     save_checkpoint(folder / "run.safetensors", tensors, state)
@@ -249,7 +253,7 @@ def _learn(
             last = score_pages(run.average, validation.pages(), place)
             measured |= last.told()
         run.curves.append(measured)
-        _keep(run, folder, settings)
+        _keep(run, folder)
         tell(
             " ".join(f"{k} {v:.4g}" for k, v in measured.items())
             + f" {time.monotonic() - begin:.0f} s"

@@ -1,0 +1,126 @@
+"""What is read where no command is named, what stdin holds, what is skipped, where records go."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from neocog.batch.inputs import find_inputs
+from neocog.cli import app
+from tests.support import page, run, save_page
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """Two pictures, one without digits, and files that are not read."""
+    folder = tmp_path / "scans"
+    (folder / ".hidden").mkdir(parents=True)
+    save_page(folder / "a.png", "07")
+    Image.new("L", (80, 60), 255).save(folder / "b.png")
+    (folder / "notes.txt").write_text("none")
+    with zipfile.ZipFile(folder / "z.zip", "w") as archive:
+        archive.writestr("x/notes.txt", "none")
+        archive.write(folder / "a.png", "x/a.png")
+    return folder
+
+
+def test_a_picture_or_folder_needs_no_command(model: str, scans: Path) -> None:
+    assert run(scans / "a.png", "--model", model).stdout == "07\n"
+    assert run(scans, "--model", model).stdout == run("read", scans, "--model", model).stdout
+    missing = run(scans / "none.png", "--model", model)
+    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
+    assert "Did you mean 'read'?" in run("raed", scans).stderr
+
+
+def test_near_misses_of_models_and_options(scans: Path) -> None:
+    assert "did you mean 'neocog'?" in run("read", scans, "--model", "neocg").stderr
+    assert "--model" in run("read", scans, "--modle", "x").stderr
+
+
+def test_the_version_is_short_too() -> None:
+    assert run("-V").stdout == run("--version").stdout
+
+
+def test_a_run_ends_with_a_summary(model: str, scans: Path) -> None:
+    words = ("read", scans, scans / "z.zip", "--model", model)
+    plain, told, quiet = run(*words), run(*words, "-v"), run(*words, "-q")
+    assert plain.stdout == told.stdout == quiet.stdout
+    summary = "neocog: 3 pages, 1 empty, 0 with ?, 4 skipped, 0 failed; "
+    for result in (plain, told):
+        last = result.stderr.splitlines()[-1]
+        assert (last.startswith(summary), last.endswith(" pictures a second")) == (True, True)
+    assert "skipped (" not in plain.stderr
+    for name, why in (
+        (".hidden", "hidden folder"),
+        ("notes.txt", "not a picture, by its name"),
+        ("z.zip", "not a picture, by its name"),
+        ("z.zip/x/notes.txt", "not a picture, by its name"),
+    ):
+        assert f"neocog: {scans / name}: skipped ({why})\n" in told.stderr
+    assert quiet.stderr == ""
+
+
+def test_quiet_tells_of_failures(model: str, scans: Path) -> None:
+    (scans / "c.png").touch()
+    result = run("read", scans, "--model", model, "--quiet")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [f"neocog: {scans / 'c.png'}: {EMPTY}"]
+
+
+EMPTY = "the file is empty, expected a picture"
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp", "gif", "tiff", "webp", "ppm"])
+@pytest.mark.parametrize("null", [False, True])
+def test_a_picture_on_stdin(kind: str, null: bool) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(page("7")).save(stream, kind)
+    (item,) = find_inputs(["-"], null=null, stdin=io.BytesIO(stream.getvalue()))
+    assert (item.source, item.data) == ("-", stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    "name", ["BMW.jpg", "GIF89a.gif", "II.tif", "P5.pgm", "P5 1 2.pgm", "RIFF"]
+)
+@pytest.mark.parametrize(("null", "end"), [(False, "\n"), (True, "\0")])
+def test_names_that_begin_as_pictures_do(name: str, null: bool, end: str) -> None:
+    stream = io.BytesIO(f"{name}{end}b.png{end}".encode())
+    assert [item.source for item in find_inputs(["-"], null=null, stdin=stream)] == [name, "b.png"]
+
+
+def test_the_command_reads_stdin(model: str, scans: Path) -> None:
+    words = ["read", "-", "--model", model, "--workers", "0"]
+    done = CliRunner().invoke(app, words, input=(scans / "a.png").read_bytes())
+    assert (done.exit_code, done.stdout) == (0, "07\n")
+
+
+@pytest.mark.parametrize("suffix", ["txt", "csv", "json", "jsonl"])
+def test_an_existing_file_stays(suffix: str, model: str, scans: Path) -> None:
+    out = scans.parent / f"out.{suffix}"
+    words = ("read", scans / "a.png", "--model", model, "-o", out)
+    out.touch()
+    assert run(*words).exit_code == 0  # it held nothing
+    before = out.read_bytes()
+    result = run(*words)
+    assert (result.exit_code, "--force to overwrite it" in result.stderr) == (2, True)
+    assert ("--resume" in result.stderr) == (suffix == "jsonl")
+    out.write_bytes(before + b"\n")
+    assert (run(*words, "--force").exit_code, out.read_bytes()) == (0, before)
+
+
+def test_json_is_one_document(model: str, scans: Path) -> None:
+    out = scans.parent / "out.json"
+    run("read", scans, "--model", model, "-o", out)
+    lines = run("read", scans, "--model", model, "--format", "jsonl").stdout.splitlines()
+    assert json.loads(out.read_text()) == [json.loads(line) for line in lines]
+    shown = run("read", scans, "--model", model, "--format", "json").stdout
+    assert json.loads(shown) == json.loads(out.read_text())
+
+
+def test_workbooks_are_refused(model: str, scans: Path) -> None:
+    result = run("read", scans, "--model", model, "-o", scans.parent / "out.xlsx")
+    assert (result.exit_code, "neocog writes .csv" in result.stderr) == (2, True)
