@@ -23,7 +23,7 @@ from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
 from neocog.cli import app
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.lanes import Lane
+from neocog.cuda.lanes import PassLane
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
 from neocog.cuda.steps import Step, Work
@@ -71,10 +71,13 @@ def reference_of(name: str, count: int) -> Any:
     return reference.respond(u0_from_digits(some_digits(count)), model_of(name))
 
 
-def assert_maps_agree(got: Any, want: Any, precision: str) -> None:
+def assert_maps_agree(got: Any, want: Any, precision: str, psi: str = "") -> None:
     for layer, values in want.items():
         if layer in got:
-            errors = np.abs(got[layer] - values) / np.abs(values).max()
+            found = got[layer].astype(np.float64)
+            if psi == "sqrt" and precision == "fp32" and layer in ("UC1", "UC2", "UC3"):
+                found, values = found**2, values**2  # the root is infinitely steep at 0
+            errors = np.abs(found - values) / np.abs(values).max()
             bound = PASS_BOUND[precision]
             if precision == "bf16":
                 bound = BF16_C if layer in ("UC1", "UC2", "UC3") else BF16_S
@@ -228,9 +231,9 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(
     want = digits.sum(axis=(1, 2))
     np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
     calls = 0
-    whole = getattr(Lane, where)
+    whole = getattr(PassLane, where)
 
-    def breaks(self: Lane, *args: Any) -> None:
+    def breaks(self: PassLane, *args: Any) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:  # the other lane is at work, or its answers are
@@ -238,7 +241,7 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(
         whole(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lane, where, breaks)
+        patch.setattr(PassLane, where, breaks)
         with pytest.raises((KeyboardInterrupt, DeviceError)):
             engine.recognise(digits, batch=1)
     assert all(lane.waiting is None for lane in engine.runners[0]._lanes.values())
@@ -250,7 +253,7 @@ def test_answers_are_still_awaited_after_a_broken_wait() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    lane: Any = object.__new__(Lane)
+    lane: Any = object.__new__(PassLane)
     lane.waiting, lane.stream = (0, 1), SimpleNamespace(synchronize=stop)
     with pytest.raises(KeyboardInterrupt):
         lane.collect(np.zeros((1, 16), np.float32))
@@ -323,12 +326,12 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
 
     class Quick:
         def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
-            self.sample = lambda: 1.0
+            self.median = lambda rounds: 1.0
 
     cuda_fake.install(monkeypatch, emulator)
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
     monkeypatch.setattr(measure, "Timed", Quick)
-    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32", plan="direct")
+    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32")
     whole = measure._anchor_times(engine.runners[0], 8)
     load = launcher.Gpu._load
 
@@ -336,12 +339,12 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
         def refused(*given: Any, **named: Any) -> None:
             raise error("too many resources requested\nmore words")
 
-        return refused if kernel.name == "s_naive" else load(self, kernel, built)
+        return refused if kernel.name == "inhibition" else load(self, kernel, built)
 
     monkeypatch.setattr(launcher.Gpu, "_load", refusing)
     engine.runners[0].gpu._functions.clear()
     rest = measure._anchor_times(engine.runners[0], 8)
-    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"naive"}
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd"}
     assert rest["UC4"] == whole["UC4"]
 
 
@@ -361,7 +364,7 @@ def test_maps_are_the_references(name: str, precision: str) -> None:
     assert list(got) == list(want)
     assert all(got[layer].shape == want[layer].shape for layer in want)
     assert all(got[layer].dtype == np.float32 for layer in want)
-    assert_maps_agree(got, want, precision)
+    assert_maps_agree(got, want, precision, model_of(name).spec.psi)
 
 
 @pytest.mark.gpu
@@ -389,7 +392,7 @@ def test_every_version_of_every_step(name: str, stage: str, precision: Any, batc
         try:
             step = shelf.step(stage, version)
             work = Pass(machine, [step], shelf.layouts, batch)
-            machine.warmup(work.launches)
+            machine.prepare(launch.kernel for launch in work.launches)
         except (UsageError, DeviceError):  # not for this layer, precision or device
             continue
         tried += 1
@@ -663,7 +666,7 @@ def test_all_gpus_share_a_large_batch() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("plan", ["card", "direct", "US1=tensor,UC1=naive"])
+@pytest.mark.parametrize("plan", ["card", "US1=winograd,UC1=separable"])
 def test_plans_answer_alike(plan: str) -> None:
     digits = some_digits(40)
     want = Engine(load_model("neocog-small")).recognise(digits)
@@ -743,4 +746,4 @@ def test_the_commands_on_a_gpu() -> None:
     assert "of roof" in run(*words).stdout
     absent = run("timing", "--device", "cuda:99")
     assert absent.exit_code == 5
-    assert "'cuda:99' is not there" in absent.stderr
+    assert "'cuda:99' does not exist" in absent.stderr

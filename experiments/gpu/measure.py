@@ -37,12 +37,15 @@ COLUMNS = {
     "precision": "precision",
     "digits": "digits",
     "neocog": "us a digit",
+    "card": "plan card",
     "torch": "PyTorch",
     "compile": "torch.compile",
     "ratio": "times as fast as the better",
     "difference": "largest difference of a score",
 }
-FORMATS = dict.fromkeys(("neocog", "torch", "compile", "ratio"), ".2f") | {"difference": ".1e"}
+FORMATS = dict.fromkeys(("neocog", "card", "torch", "compile", "ratio"), ".2f") | {
+    "difference": ".1e"
+}
 
 #: Digits of 10 000 whose decision may change in 16 bits or TF32.
 MAY_CHANGE = 5
@@ -111,6 +114,7 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
                 "batch": batch,
                 "precision": precision,
                 "neocog": ours.get(best),
+                "card": ours.get("neocog card"),
                 **others,
                 "ratio": min(facts["ratio"].values(), default=None),
                 "plan": best,
@@ -204,7 +208,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--step-batches", nargs="+", type=int, default=[1, 8, 256])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "tf32", "fp16"])
     parser.add_argument(
-        "--plans", nargs="+", default=["default", "direct"], help="the first is shown beside others"
+        "--plans", nargs="+", default=["default", "card"], help="the first is shown beside others"
     )
     parser.add_argument("--peers", nargs="*", default=["torch", "compile"], choices=list(PEERS))
     parser.add_argument("--rounds", type=int, default=20)
