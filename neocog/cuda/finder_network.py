@@ -85,7 +85,7 @@ class FinderNetwork:
     ----------
     machine : Machine
     nodes : sequence of dict
-        As in :func:`neocog.vision.onnx_bytes.onnx_bytes`.
+        As in :class:`neocog.vision.finder_model.FinderModel`.
     tensors : mapping
         Weights by name.
 
