@@ -44,6 +44,22 @@ Seconds = Annotated[
 Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
 Less = Annotated[bool, typer.Option("--quick", help="A short run.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A run of about a minute.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Only counts; needs no GPU.")]
+Sections = Annotated[
+    str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
+]
+Sizes = Annotated[
+    str, typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed.")
+]
+Peers = Annotated[
+    str,
+    typer.Option(
+        "--peers",
+        metavar="NAME,...",
+        help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile, "
+        "autotune.",
+    ),
+]
 
 
 @app.command("network")
@@ -53,15 +69,7 @@ def bench_network(
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Digits per pass.")] = 8,
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    peers: Annotated[
-        str,
-        typer.Option(
-            "--peers",
-            metavar="NAME,...",
-            help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile, "
-            "autotune.",
-        ),
-    ] = "",
+    peers: Peers = "",
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Beside onnxruntime: --peers onnxruntime.")
     ] = False,
@@ -77,7 +85,7 @@ def bench_network(
     from neocog.network.model import load_model
 
     loaded = load_model(model)
-    names = [name.strip() for name in peers.split(",") if name.strip()]
+    names = _names(peers)
     result: Comparison | GpuComparison
     where = devices.choose_device(device)
     if where != "cpu":
@@ -111,13 +119,8 @@ def bench_slayer(
     data: Data = None,
     model: options.Model = "neocog-small",
     precision: options.Precision = None,
-    sections: Annotated[
-        str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
-    ] = "",
-    sizes: Annotated[
-        str,
-        typer.Option("--sizes", metavar="K2/K3/K4,...", help="Networks whose layers are timed."),
-    ] = "",
+    sections: Sections = "",
+    sizes: Sizes = "",
     output: Output = None,
     quick: Less = False,
     as_json: options.Json = False,
@@ -150,9 +153,7 @@ def bench_slayer(
 
 @app.command("convpool")
 def bench_convpool(
-    cpu: Annotated[
-        bool, typer.Option("--cpu", help="Only operation counts; needs no GPU.")
-    ] = False,
+    cpu: Cpu = False,
     quick: Quick = False,
     output: Output = None,
     figures: Figures = None,
@@ -173,16 +174,15 @@ def bench_convpool(
 
     _ready({"-o": output, "--tilings": tilings, "--figures": figures})
     result = _run("convpool", cpu, quick, device, seconds, output)
-    _drawn("convpool", result, figures)
-    _written(experiment.tilings(result), tilings, indent=None)
-    _told("convpool", result, as_json)
+    if tilings is not None:
+        with atomic_write(tilings) as stream:
+            stream.write(experiment.tilings(result).encode())
+    _told("convpool", result, as_json, figures)
 
 
 @app.command("winograd")
 def bench_winograd(
-    cpu: Annotated[
-        bool, typer.Option("--cpu", help="Only counts and lane census; needs no GPU.")
-    ] = False,
+    cpu: Cpu = False,
     quick: Quick = False,
     output: Output = None,
     figures: Figures = None,
@@ -215,8 +215,7 @@ def bench_winograd(
         _written(result, output)
     else:
         result = _run("winograd", cpu, quick, device, seconds, output)
-    _drawn("winograd", result, figures)
-    _told("winograd", result, as_json)
+    _told("winograd", result, as_json, figures)
 
 
 @app.command("all")
@@ -305,20 +304,17 @@ def _ready(places: dict[str, Path | None]) -> None:
             check_output(place, option, folder=option == "--figures", make=True)
 
 
-def _written(found: Any, path: Path | None, *, indent: int | None = 1) -> None:
+def _written(found: Any, path: Path | None) -> None:
     """Write a result, whole or not at all, if a file was named."""
     if path is not None:
         with atomic_write(path) as stream:
-            stream.write(to_json(found, indent=indent).encode() + b"\n")
+            stream.write(to_json(found, indent=1).encode() + b"\n")
 
 
-def _drawn(name: str, result: Result, folder: Path | None) -> None:
-    if folder is not None:
-        draw(name, result, folder)
-
-
-def _told(name: str, result: Result, as_json: bool) -> None:
-    """Print a result, and end with exit code 1 if anything in it is wrong."""
+def _told(name: str, result: Result, as_json: bool, figures: Path | None = None) -> None:
+    """Print a result and draw it, and end with exit code 1 if anything in it is wrong."""
+    if figures is not None:
+        draw(name, result, figures)
     print(to_json(result) if as_json else text(name, result))
     _end(run.faults({name: result}))
 

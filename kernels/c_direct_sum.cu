@@ -1,36 +1,22 @@
 // C-cells: psi(max(0, sum a_C u)) at stride 2, as a direct sum. The kernel a_C is a 2x2 box followed
 // by a blur, so the layer is: box sums, strided blur, saturation, with nothing approximated.
 //
-// Ladder of versions (what each costs, in instructions for one output of an 18x18 kernel):
-//   c_naive      one thread an output, straight from global memory: 324 multiplications, each with
-//                its own load, conversion and bounds check.
-//   c_direct     one thread a whole row of one plane (or GROUPS threads a row): a row of the input
-//                goes into registers once and serves all outputs of the thread, so that most of
-//                what is left is multiplications. Inputs wait in shared memory as float.
-//     BOX        shared memory holds 2x2 sums and the blur has one tap less each way: 17 x 17. Right
-//                for learned blurs of any form (6x6 kernels: 25 multiplications instead of 36).
-//     FOLDED     kernels that are their own mirror image from top to bottom: two mirrored input rows
-//                are added as they are read and multiplied once, 9 x 18. Here the box would cost more
-//                than it saves (its odd middle row has no partner, and a_C is 0 in the corners
-//                where the blur is not): taps that are 0 are skipped, 138 are left of 162.
+// Versions (what each costs, in multiplications for one output of an 18x18 kernel):
+//   c_direct     shared memory holds 2x2 sums, as float; one thread makes a whole row of one plane
+//                (or GROUPS threads a row): a row of sums goes into registers once and serves all
+//                outputs of the thread, 17 x 17. Right for blurs of any form; of blurs that are
+//                their own mirror image from left to right two taps share a weight.
 //   c_separable  kernels of rank 1 (Gaussians): down the columns, then along the rows: 36.
+// Beside them stood one thread an output from global memory (324, each with its own load), and rows
+// mirrored from top to bottom added first (138): slower where both are measured.
 #include "platform.cuh"
 
 // SIZE cells a side of US; CHANNELS stored of US; OUT cells a side of UC; UC_WIDTH, UC_BORDER,
 // UC_CHANNELS its layout; TAPS of the kernel a side; FIRST input row (or column) that the first
 // tap of the first cell sees; PSI 0 sqrt, 1 ratio. ROWS of outputs a block, GROUPS threads a row
 // with NX outputs each, SLAB channels a block.
-#ifndef ROWS
-#define ROWS 1
-#define GROUPS 1
-#define SLAB 8
-#define NX 1
-#endif
 #ifndef BOX
 #define BOX 0
-#endif
-#ifndef FOLDED
-#define FOLDED 0
 #endif
 
 DEVICE float saturated(float x) {
@@ -56,27 +42,6 @@ DEVICE Float4 read_4(const map_t* from) {
     Float4 r;
     UNROLL for (int i = 0; i < 4; i++) r.v[i] = of_map(stored.v[i]);
     return r;
-}
-
-// -- naive ---------------------------------------------------------------------------------------
-KERNEL(256) c_naive(const map_t* us, map_t* uc, const float* weights) {
-    wait_for_previous();
-    start_next();
-    u32 place = blockIdx.x * 256 + threadIdx.x;
-    if (place >= OUT * OUT * CHANNELS) return;
-    int channel = place % CHANNELS, column = place / CHANNELS % OUT, row = place / CHANNELS / OUT;
-    const map_t* digit = us + (u64)blockIdx.z * SIZE * SIZE * CHANNELS + channel;
-    float sum = 0.0f;
-    for (int i = 0; i < TAPS; i++) {
-        int y = 2 * row + i + FIRST;
-        if (y < 0 || y >= SIZE) continue;
-        for (int j = 0; j < TAPS; j++) {
-            int x = 2 * column + j + FIRST;
-            if (x < 0 || x >= SIZE) continue;
-            sum += weights[i * TAPS + j] * of_map(digit[(y * SIZE + x) * CHANNELS]);
-        }
-    }
-    cell_of(uc, blockIdx.z, row, column)[channel] = to_map(saturated(sum));
 }
 
 // -- one row of inputs in registers --------------------------------------------------------------
@@ -111,12 +76,11 @@ DEVICE void respond(map_t* uc, const float (&sum)[NX], int row, int group, int c
 }
 
 #ifdef DIRECT
-#define KERNEL_ROWS (FOLDED ? TAPS / 2 : TAPS)  // FOLDED: TAPS is even
-#define ZEROS (HELD_ROWS * PITCH)               // a row of silence
+#define ZEROS (HELD_ROWS * PITCH)  // a row of silence
 #define WEIGHTS (ZEROS + PITCH)
 
 #define WIDE (16 / (int)sizeof(map_t))  // channels of a 16-byte load
-#define IN_FLIGHT (BOX ? 2 : 8)           // places that a thread has on their way at a time
+#define IN_FLIGHT 2                        // places that a thread has on their way at a time
 
 struct alignas(16) StoredWide {
     map_t v[WIDE];
@@ -164,7 +128,7 @@ DEVICE void fill(float* held, const map_t* digit, int first_row, int first_chann
 KERNEL(THREADS) c_direct(const map_t* us, map_t* uc, const float* weights) {
     DYNAMIC_SHARED(memory);
     float* held = (float*)memory;
-    for (int i = threadIdx.x; i < KERNEL_ROWS * TAPS; i += THREADS) held[WEIGHTS + i] = weights[i];
+    for (int i = threadIdx.x; i < TAPS * TAPS; i += THREADS) held[WEIGHTS + i] = weights[i];
     wait_for_previous();
     start_next();
     int top = 2 * (int)(blockIdx.x * ROWS) + LEFT, first = top < 0 ? 0 : top;
@@ -177,16 +141,11 @@ KERNEL(THREADS) c_direct(const map_t* us, map_t* uc, const float* weights) {
     float sum[NX];
     UNROLL for (int n = 0; n < NX; n++) sum[n] = 0.0f;
     const int start = top + 2 * row - first, lane = group * 2 * NX * SLAB + channel;
-    NO_UNROLL for (int i = 0; i < KERNEL_ROWS; i++) {
+    NO_UNROLL for (int i = 0; i < TAPS; i++) {
         float seen[SPAN];
-        int y = start + i;
+        const int y = start + i;
         const float* line = held + (y >= 0 && y < HELD_ROWS ? y * PITCH : ZEROS) + lane;
         UNROLL for (int x = 0; x < SPAN; x++) seen[x] = line[x * SLAB];
-        if (FOLDED) {
-            y = start + TAPS - 1 - i;
-            line = held + (y >= 0 && y < HELD_ROWS ? y * PITCH : ZEROS) + lane;
-            UNROLL for (int x = 0; x < SPAN; x++) seen[x] += line[x * SLAB];
-        }
         const float* w = held + WEIGHTS + i * TAPS;
         if (MIRRORED) {  // from left to right as well: one weight, two taps
             UNROLL for (int j = 0; j < TAPS / 2; j++)

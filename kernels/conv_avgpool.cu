@@ -21,7 +21,7 @@
 
 #if WGMMA
 // GROUPS warpgroups that multiply, each PATCHES / GROUPS patches by all PLANES; PRODUCER_WARPS that
-// bring operands, the first of them weights; FROM_REGISTERS 1 where the warps gather sums themselves.
+// bring operands, the first of them weights.
 #define CONSUMERS (GROUPS * 128)
 #define LOADERS ((PRODUCER_WARPS - 1) * 32)
 #define THREADS (CONSUMERS + PRODUCER_WARPS * 32)
@@ -117,34 +117,17 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                     barrier_wait(full_b(stage.at), stage.round);
                     const u8* const b = stages + stage.at * STAGE_BYTES;
                     const u8* const a = cells + tap_bytes(tap);
-#if FROM_REGISTERS
-                    u32 from[STEPS][PARTS][MT][4];
-                    UNROLL for (int i = 0; i < STEPS; i++)
-                        UNROLL for (int part = 0; part < PARTS; part++)
-                            UNROLL for (int m = 0; m < MT; m++)
-                                load_matrix_x4(from[i][part][m],
-                                               a + (part * UNITS + 2 * i + lane / 16) * UNIT_BYTES +
-                                                   m * PATCH_BYTES +
-                                                   (row + lane / 8 % 2) * (STRIDE * ROW_BYTES) +
-                                                   lane % 8 * 16);
-#else
                     const matrix_t rows = matrix_of(a, UNIT_BYTES, STRIDE * ROW_BYTES);
-#endif
                     const matrix_t columns = matrix_of(b, PLANES * 16, 128);
                     wgmma_fence();
                     UNROLL for (int i = 0; i < STEPS; i++)
                         UNROLL for (int m = 0; m < MT; m++) {
                             auto multiply = [&](int part_a, int part_b, bool onto) {
                                 const matrix_t to = further(columns, (part_b * UNITS + 2 * i) * (PLANES * 16));
-#if FROM_REGISTERS
-                                multiply_registers<MODE == 3 ? 2 : MODE, TILES>(
-                                    sum[m], from[i][part_a][m], to, onto);
-#else
                                 multiply_shared<MODE == 3 ? 2 : MODE, TILES>(
                                     sum[m],
                                     further(rows, (part_a * UNITS + 2 * i) * UNIT_BYTES + m * PATCH_BYTES),
                                     to, onto);
-#endif
                             };
                             if (PARTS == 2) {  // the small products first
                                 multiply(PARTS - 1, 0, add || i > 0);
@@ -154,8 +137,7 @@ conv_avgpool(const map_t* __restrict__ x, const u32* __restrict__ weights, map_t
                         }
                     products_commit();
                     add = true;
-                    if (FROM_REGISTERS) products_wait<0>();
-                    else products_wait<1>();
+                    products_wait<1>();
                     release();
                     held_stage = stage.at;
                     advance(stage);

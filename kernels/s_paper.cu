@@ -9,6 +9,7 @@
 //         overlap; as many places as a trial finds best (blockDim.x is PLACES x STRIDE).
 //   T5    which inputs a cell has is not worked out any more: a list of them (the reverse index) lies
 //         in constant memory.
+//   T5, u > 0   as T5, and an input that is silent is passed over (if (u == 0) continue).
 //   B     as T5 with the planes of a place padded to a multiple of 32 threads, weights too.
 //   skip  what they could not do: inputs that are silent cost nothing. Warps list the inputs of a window
 //         that are heard, in order, by ballots, and sum v on the way; the planes' threads then walk the
@@ -87,6 +88,9 @@ DEVICE void add_tap(float& e, float& square, const float* at, const float* w, fl
     float energy = 0.0f;
     for (int k = 0; k < DEPTH; k++) {
         const float value = at[k];
+#ifdef ZERO_TEST
+        if (value == 0.0f) continue;
+#endif
         e = fmaf(w[k * STRIDE], value, e);
         energy = fmaf(value, value, energy);
     }

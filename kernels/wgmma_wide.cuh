@@ -1,4 +1,4 @@
-// Wide matrix products of a warpgroup: 64 rows by 32 to 256 columns, B and, if wanted, A straight from
+// Wide matrix products of a warpgroup: 64 rows by 32 to 256 columns, A and B straight from
 // shared memory. Needs sm_90a; under emulation the products happen as late as they may, at the wait.
 //
 // Where an operand lies: 8 rows (A) or columns (B) of 16 bytes follow one another, 128 bytes; the
@@ -47,12 +47,6 @@ inline void multiply_wide(const Wide& w) {
     }
 }
 }  // namespace emulation
-template <int mode, int tiles>
-DEVICE void multiply_registers(float (&d)[tiles][4], const u32 (&a)[4], matrix_t b, bool add) {
-    emulation::Queue& q = emulation::queue();
-    q.products.push_back({emulation::multiply_wide<mode, tiles>, &d[0][0], {a[0], a[1], a[2], a[3]},
-                          {}, b, add, q.group});
-}
 // A is read when the product happens.
 template <int mode, int tiles>
 DEVICE void multiply_shared(float (&d)[tiles][4], matrix_t a, matrix_t b, bool add) {
@@ -141,27 +135,7 @@ DEVICE void products_visible(float (&d)[tiles][4]) {
     else \
         WIDE(tiles, columns, "k16.f32.f16.f16", a, b, add, half, __VA_ARGS__);
 
-// d = a b, or with `add` d += a b: mode 0 half, 1 bfloat16, 2 TF32; a in registers (as for mma.sync)
-// or in shared memory.
-template <int mode, int tiles>
-DEVICE void multiply_registers(float (&d)[tiles][4], const u32 (&a)[4], matrix_t b, bool add) {
-    const u32 p = add;
-#define A_REGISTERS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(p)
-    if constexpr (tiles == 4) {
-        WIDE_BY_MODE(4, 32, "{%16, %17, %18, %19}", 20, 21, ", 0", A_REGISTERS)
-    }
-    else if constexpr (tiles == 8) {
-        WIDE_BY_MODE(8, 64, "{%32, %33, %34, %35}", 36, 37, ", 0", A_REGISTERS)
-    }
-    else if constexpr (tiles == 16) {
-        WIDE_BY_MODE(16, 128, "{%64, %65, %66, %67}", 68, 69, ", 0", A_REGISTERS)
-    }
-    else if constexpr (tiles == 32) {
-        WIDE_BY_MODE(32, 256, "{%128, %129, %130, %131}", 132, 133, ", 0", A_REGISTERS)
-    }
-    else
-        static_assert(tiles == 0, "no instruction for this many tiles");
-}
+// d = a b, or with `add` d += a b: mode 0 half, 1 bfloat16, 2 TF32.
 template <int mode, int tiles>
 DEVICE void multiply_shared(float (&d)[tiles][4], matrix_t a, matrix_t b, bool add) {
     const u32 p = add;

@@ -1,73 +1,22 @@
-// Decomposed Winograd convolution, stride 1: filters of 3x3 to 25x25 as parts of at most 4x4.
+// Decomposed Winograd convolution, stride 1: filters of 3x3 to 51x51 as parts of at most 4x4.
 //
-// Ladder of versions (multiplications per output: see Split.per_output in winograd_transforms.py)
-//   global   three kernels, V and W in global memory; products in float32 on the CUDA cores with
-//            tiles in shared memory. Traffic N*N/(M*M) times the maps for V and for W; a batch is
-//            taken in chunks that stay in the L2 cache.
-//   tensor   the same with products on tensor cores, winograd_tensor.cu: TF32 or half operands,
-//            which lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response);
-//            or float32 as sums of two TF32 numbers, three products for one, which lose none.
-//            Parts as large as the tiles (4+4 taps, M = 4) share their input transforms: a third
-//            of the bytes of V and W for a sixth more products than 4+3.
-//   fused    one kernel, winograd_fused.cu: a block holds the products of all points of its tiles
-//            in registers; V and W never leave the multiprocessor. Float32, parts of one size.
+// Versions (multiplications per output: see Split.per_output in winograd_transforms.py)
+//   CUDA cores    three kernels, V and W in global memory; products in float32 with tiles in shared
+//                 memory. Traffic N*N/(M*M) times the maps for V and for W; a batch is taken in
+//                 chunks that stay in the L2 cache.
+//   tensor cores  the same with winograd_tensor.cu for the products: TF32 or half operands, which
+//                 lose digits in the Winograd domain (F(4x4,3x3): 2e-3 of the largest response); or
+//                 float32 as sums of two TF32 numbers, three products for one, which lose none.
+//                 Parts as large as the tiles (4+4 taps, M = 4) share their input transforms: a
+//                 third of the bytes of V and W for a sixth more products than 4+3.
+// One kernel that keeps V and W in registers was 1.1 to 4 times slower in every layer, and is gone.
 //
-// Filters are transformed once, in float64, where they stay the same; filter_transform is for
-// filters that change. Within a warp the channel varies and the part does not (Lee and Kwak,
-// channel-wise indexing): all lanes run the transform of one size. INDEXING 1 is the order compared
-// with there, thread-wise: neighbouring lanes take different parts.
+// Filters that stay the same are transformed once, in float64; winograd_filters.cu is for filters
+// that change.
 //
-// STAGE is the kernel to build: 0 filter_transform, 1 input_transform, 2 product, 3 the outputs.
+// STAGE is the kernel to build: 1 input_transform, 2 product, 3 the outputs. THREAD_WISE: inputs in the
+// order that Lee and Kwak compare with (the channel varies fastest within a warp otherwise).
 #include "winograd.cuh"
-
-#if STAGE == 0
-// -- filters --------------------------------------------------------------------------------------
-// w (KSIZE * KSIZE, filters) -> U; `filters` pairs of channel and plane, the fastest index.
-template <int gy, int gx>
-DEVICE void transform_part(const float* __restrict__ w, operand_t* __restrict__ u, int filters,
-                           int part_y, int part_x, int q) {
-    using P = Pair<gy, gx>;
-    constexpr int ry = P::Y::r, rx = P::X::r, ny = P::Y::n, nx = P::X::n;
-    int top = P::Y::first + ry * part_y, left = P::X::first + rx * part_x;
-    float columns[rx][ny];
-    UNROLL for (int x = 0; x < rx; x++) {
-        float g[ry];
-        UNROLL for (int y = 0; y < ry; y++) {
-            bool inside = top + y < KSIZE && left + x < KSIZE;
-            g[y] = inside ? w[(size_t)((top + y) * KSIZE + left + x) * filters + q] : 0.0f;
-        }
-        transform_filter<gy>(columns[x], g);
-    }
-    size_t at = (size_t)(P::first_filter + part_y * P::X::parts + part_x) * filters + q;
-    UNROLL for (int y = 0; y < ny; y++) {
-        float g[rx], v[nx];
-        UNROLL for (int x = 0; x < rx; x++) g[x] = columns[x][y];
-        transform_filter<gx>(v, g);
-        UNROLL for (int x = 0; x < nx; x++)
-            put_operand(u, at + (size_t)(y * nx + x) * P::parts * filters, v[x] * U_SCALE);
-    }
-}
-
-KERNEL(256) filter_transform(const float* __restrict__ w, operand_t* __restrict__ u, int filters) {
-    wait_for_previous();
-    start_next();
-    constexpr int side = P0 + P1;
-    int index = blockIdx.x * 256 + threadIdx.x;
-#if INDEXING == 1
-    int q = index / (side * side), part = index % (side * side);
-#else
-    int q = index, part = blockIdx.y;
-#endif
-    if (q >= filters) return;
-    int y = part / side, x = part % side;
-#if P1
-    if (y >= P0 && x >= P0) return transform_part<1, 1>(w, u, filters, y - P0, x - P0, q);
-    if (y >= P0) return transform_part<1, 0>(w, u, filters, y - P0, x, q);
-    if (x >= P0) return transform_part<0, 1>(w, u, filters, y, x - P0, q);
-#endif
-    transform_part<0, 0>(w, u, filters, y, x, q);
-}
-#endif
 
 #if STAGE == 1
 // -- input ----------------------------------------------------------------------------------------
@@ -97,12 +46,33 @@ KERNEL(128) input_transform(const map_t* __restrict__ maps, operand_t* __restric
     wait_for_previous();
     start_next();
     int index = blockIdx.x * 128 + threadIdx.x;
+#if THREAD_WISE  // neighbouring lanes take the sub-inputs of one tile and channel, one after another
+    constexpr int side = P0 + P1;
+    int sid = index % (side * side), c = index / (side * side) % CV;
+    int tile = index / (side * side) / CV, image = tile / (TILES * TILES);
+    int y = sid / side * TILES + tile / TILES % TILES, x = sid % side * TILES + tile % TILES;
+    if (image >= batch) return;
+    constexpr int first = P0 * TILES;  // starts of the first group
+    auto at = [&](int rows, int columns, int row, int column) {
+        return ((image * rows + row) * columns + column) * CV + c;
+    };
+    static_assert(!Group<0>::shared && !(P1 && Group<1>::shared), "each part has starts of its own");
+#if P1
+    constexpr int last = P1 * TILES;
+    if (y >= first && x >= first)
+        return transform_start<1, 1>(maps, v, batch, at(last, last, y - first, x - first));
+    if (y >= first) return transform_start<1, 0>(maps, v, batch, at(last, first, y - first, x));
+    if (x >= first) return transform_start<0, 1>(maps, v, batch, at(first, last, y, x - first));
+#endif
+    transform_start<0, 0>(maps, v, batch, at(first, first, y, x));
+#else
 #if P1
     if (blockIdx.y == 1) return transform_start<0, 1>(maps, v, batch, index);
     if (blockIdx.y == 2) return transform_start<1, 0>(maps, v, batch, index);
     if (blockIdx.y == 3) return transform_start<1, 1>(maps, v, batch, index);
 #endif
     transform_start<0, 0>(maps, v, batch, index);
+#endif
 }
 #endif
 

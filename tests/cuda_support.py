@@ -147,8 +147,7 @@ def _usual(shelf: plan.Shelf, stage: str) -> list[str]:
 
 def runs_on(kernel: Kernel, arch: int) -> bool:
     """Whether a kernel is for a compute capability: its instructions, its shared memory."""
-    instructions = kernel.arch == arch if kernel.features else kernel.arch <= arch
-    return instructions and kernel.shared <= SHARED[arch] * 1024
+    return kernel.runs_on(arch) and kernel.shared <= SHARED[arch] * 1024
 
 
 def _kernels(

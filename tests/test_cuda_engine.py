@@ -23,7 +23,7 @@ from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
 from neocog.cli import app
 from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.lanes import Lane
+from neocog.cuda.lanes import PassLane
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.plan import STAGES, Shelf, kind_of, shipped, versions
 from neocog.cuda.steps import Step, Work
@@ -228,9 +228,9 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(
     want = digits.sum(axis=(1, 2))
     np.testing.assert_array_equal(engine.recognise(digits, batch=1).score[:, 0], want)
     calls = 0
-    whole = getattr(Lane, where)
+    whole = getattr(PassLane, where)
 
-    def breaks(self: Lane, *args: Any) -> None:
+    def breaks(self: PassLane, *args: Any) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:  # the other lane is at work, or its answers are
@@ -238,7 +238,7 @@ def test_a_run_that_breaks_off_leaves_no_old_answers(
         whole(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lane, where, breaks)
+        patch.setattr(PassLane, where, breaks)
         with pytest.raises((KeyboardInterrupt, DeviceError)):
             engine.recognise(digits, batch=1)
     assert all(lane.waiting is None for lane in engine.runners[0]._lanes.values())
@@ -250,7 +250,7 @@ def test_answers_are_still_awaited_after_a_broken_wait() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    lane: Any = object.__new__(Lane)
+    lane: Any = object.__new__(PassLane)
     lane.waiting, lane.stream = (0, 1), SimpleNamespace(synchronize=stop)
     with pytest.raises(KeyboardInterrupt):
         lane.collect(np.zeros((1, 16), np.float32))
@@ -323,12 +323,12 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
 
     class Quick:
         def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
-            self.sample = lambda: 1.0
+            self.median = lambda rounds: 1.0
 
     cuda_fake.install(monkeypatch, emulator)
     monkeypatch.setattr(Emulator, "launch", lambda self, launch: None)
     monkeypatch.setattr(measure, "Timed", Quick)
-    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32", plan="direct")
+    engine: Any = open_engine(tiny_model(), device="cuda", precision="fp32")
     whole = measure._anchor_times(engine.runners[0], 8)
     load = launcher.Gpu._load
 
@@ -336,12 +336,12 @@ def test_a_version_that_the_device_does_not_take_is_left_out(
         def refused(*given: Any, **named: Any) -> None:
             raise error("too many resources requested\nmore words")
 
-        return refused if kernel.name == "s_naive" else load(self, kernel, built)
+        return refused if kernel.name == "inhibition" else load(self, kernel, built)
 
     monkeypatch.setattr(launcher.Gpu, "_load", refusing)
     engine.runners[0].gpu._functions.clear()
     rest = measure._anchor_times(engine.runners[0], 8)
-    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"naive"}
+    assert {name for name in whole["US1"] if name not in rest["US1"]} == {"winograd"}
     assert rest["UC4"] == whole["UC4"]
 
 
@@ -389,7 +389,7 @@ def test_every_version_of_every_step(name: str, stage: str, precision: Any, batc
         try:
             step = shelf.step(stage, version)
             work = Pass(machine, [step], shelf.layouts, batch)
-            machine.warmup(work.launches)
+            machine.prepare(launch.kernel for launch in work.launches)
         except (UsageError, DeviceError):  # not for this layer, precision or device
             continue
         tried += 1
@@ -663,7 +663,7 @@ def test_all_gpus_share_a_large_batch() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("plan", ["card", "direct", "US1=tensor,UC1=naive"])
+@pytest.mark.parametrize("plan", ["card", "US1=winograd,UC1=separable"])
 def test_plans_answer_alike(plan: str) -> None:
     digits = some_digits(40)
     want = Engine(load_model("neocog-small")).recognise(digits)

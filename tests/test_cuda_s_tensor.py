@@ -1,6 +1,5 @@
 """The S-layers' tensor-core kernel in the emulator, held against the float64 equations."""
 
-import json
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
+from neocog.cuda import tuned
 from neocog.cuda.kernel import Layout
 from neocog.cuda.s_tensor import TensorS, bf16, tf32
 from neocog.cuda.steps import Precision, layouts
@@ -196,8 +196,8 @@ def test_threads_may_run_in_any_order(order: Any) -> None:
 
 
 def test_tilings_that_ship_keep_what_the_kernel_asks_for() -> None:
-    for row in json.loads(TUNED.read_text()):
-        shape, t = Shape(*row["shape"]), Tiling(**row["tiling"])
+    for row in tuned.read(TUNED):
+        shape, t = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
         assert shape.shared(t) <= shared_limit(90)
         assert not t.compact or t.ksplit == t.chunks == 1
         assert t.chunks == 1 or (t.ksplit == 1 and shape.passes(t) == 1)
@@ -228,7 +228,7 @@ def test_measured_tilings_are_taken() -> None:
 
 
 def test_too_many_channels_are_refused() -> None:
-    with pytest.raises(UsageError, match="--plan direct"):
+    with pytest.raises(UsageError, match="--plan card"):
         choose(Shape(9, 13, 16 * 211, 5, 80, 0), 8, 80, 108)
 
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from experiments.emulator import Emulator
-from neocog.cuda import conv2d_winograd, devices, winograd
+from experiments.winograd.layers import in_paper_layout
+from neocog.cuda import conv2d_winograd, devices, s_winograd
 from neocog.cuda.compiler import build
-from neocog.cuda.steps import layouts, up
-from neocog.cuda.winograd import VERSIONS, WinogradConvolution
+from neocog.cuda.kernel import up
+from neocog.cuda.s_winograd import WinogradS
+from neocog.cuda.steps import layouts
+from neocog.cuda.winograd import Convolution, Shape
 from neocog.cuda.winograd_count import choose, counts, direct_flops
-from neocog.cuda.winograd_filters import filter_split_kernel
-from neocog.cuda.winograd_plan import Plan, Shape
+from neocog.cuda.winograd_filters import filter_split, filter_split_kernel
 from neocog.cuda.winograd_transforms import (
     PART_SIZES,
     TILES,
@@ -72,7 +74,7 @@ def layer(rng, split, m, *, size, channels=8, planes=8, batch=1, **more):
     shape = Shape(split.kernel, size + split.kernel - 1, channels, up(planes, 8))
     x = rng.random((batch, shape.width, shape.width, channels), dtype=np.float32)
     w = rng.standard_normal((planes, channels, split.kernel, split.kernel)).astype(np.float32)
-    return Plan(shape, split, m, **more), x, w
+    return Convolution(shape, split, m, **more), x, w
 
 
 # -- transforms ------------------------------------------------------------------------------------
@@ -121,32 +123,14 @@ def test_parts_that_do_not_make_a_filter_are_refused(sizes):
 
 
 @pytest.mark.parametrize(
-    ("m", "version", "operand", "sizes"),
-    [
-        (6, "global", "fp32", (3, 3, 1)),
-        (3, "global", "tf32", (3, 3, 1)),
-        (3, "tensor", "fp32", (3, 3, 1)),
-        (3, "fused", "fp32", (3, 3, 1)),
-        (3, "quick", "fp32", (3, 3, 1)),
-    ],
+    ("m", "operand", "planes"), [(6, "fp32", 8), (3, "quick", 8), (3, "fp32", 7)]
 )
-def test_plans_that_do_not_go_together_are_refused(m, version, operand, sizes):
+def test_ways_that_do_not_go_together_are_refused(m, operand, planes):
     with pytest.raises(UsageError):
-        Plan(Shape(7, 13, 8, 8), Split(7, sizes), m, version, operand)
+        Convolution(Shape(7, 13, 8, planes), Split(7, (3, 3, 1)), m, operand)
 
 
 # -- kernels ---------------------------------------------------------------------------------------
-@emulated
-@pytest.mark.parametrize(
-    ("m", "r"),
-    thinned(itertools.product(TILES, PART_SIZES[1:]), lambda m, r: m == 4 or (m, r) == (2, 3)),
-)
-def test_fused(m, r, rng):
-    split = uniform(2 * r - 1, r)
-    plan, x, w = layer(rng, split, m, size=m + 2, channels=3, planes=9, version="fused")
-    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
-
-
 @emulated
 @pytest.mark.parametrize(
     ("sizes", "m", "size", "channels", "planes", "batch"),
@@ -156,9 +140,11 @@ def test_fused(m, r, rng):
         ((3, 3, 1), 2, 5, 8, 70, 2),
         ((3, 3, 3), 5, 5, 78, 16, 3),
         ((4, 4), 4, 13, 5, 8, 1),
+        ((2, 2), 5, 7, 3, 9, 1),
+        ((4, 4), 3, 5, 3, 9, 1),
     ],
 )
-def test_global(sizes, m, size, channels, planes, batch, rng):
+def test_cuda_cores(sizes, m, size, channels, planes, batch, rng):
     plan, x, w = layer(
         rng, Split(sum(sizes), sizes), m, size=size, channels=channels, planes=planes, batch=batch
     )
@@ -194,7 +180,6 @@ def test_tensor_cores(operand, channels, planes, rng):
         channels=channels,
         planes=planes,
         batch=2,
-        version="tensor",
         operand=operand,
     )
     assert relative(run(plan, x, w), correlate(x, w)) < 1e-2
@@ -220,10 +205,9 @@ def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng,
         size=size,
         channels=channels,
         planes=planes,
-        version="tensor",
         operand="tf32x3",
     )
-    monkeypatch.setattr(Plan, "block", lambda *_: block)
+    monkeypatch.setattr(Convolution, "block", lambda *_: block)
     x *= 1e-12  # no range is asked for
     check_float32(plan, x, w, m)
 
@@ -245,11 +229,10 @@ def test_pairs_of_halves_give_float32(sizes, m, size, channels, planes, block, r
         size=size,
         channels=channels,
         planes=planes,
-        version="tensor",
         operand="fp16x3",
         largest=(1000.0, 0.1),
     )
-    monkeypatch.setattr(Plan, "block", lambda *_: block)
+    monkeypatch.setattr(Convolution, "block", lambda *_: block)
     check_float32(plan, 1000 * x, w * np.float32(0.1 / abs(w).max()), m)
 
 
@@ -262,8 +245,8 @@ def check_float32(plan, x, w, m):
 @pytest.mark.parametrize("block", [(16, 128), (64, 96), (64, 128), (128, 64)])
 @pytest.mark.parametrize("arch", [80, 90])
 def test_float32_products_spill_nothing(arch, block, monkeypatch):
-    monkeypatch.setattr(Plan, "block", lambda *_: block)
-    plan = Plan(Shape(7, 34, 96, 192), Split(7, (4, 3)), 4, "tensor", "tf32x3")
+    monkeypatch.setattr(Convolution, "block", lambda *_: block)
+    plan = Convolution(Shape(7, 34, 96, 192), Split(7, (4, 3)), 4, "tf32x3")
     nothing = dict.fromkeys(plan.scratch(1))
     kernels = [launch.kernel for launch in plan.launches(1, None, None, None, nothing, 132)]
     kernels += [filter_split_kernel(plan, "channel-wise")] if block == (16, 128) else []
@@ -274,17 +257,26 @@ def test_float32_products_spill_nothing(arch, block, monkeypatch):
 
 
 @emulated
-@pytest.mark.parametrize("indexing", [0, 1])
-@pytest.mark.parametrize(("operand", "most"), [("fp32", 1e-6), ("fp16", 1e-3)])
-def test_filters_transformed_by_the_kernel(operand, most, indexing, rng):
-    version = "tensor" if operand == "fp16" else "global"
-    plan, _, w = layer(
-        rng, Split(7, (4, 3)), 4, size=4, channels=10, planes=13, version=version, operand=operand
-    )
-    wanted = plan.filters(w)
-    u = poisoned(wanted.shape, wanted.dtype)
-    Emulator().launch(plan.filter_launch(plan.arrange(w), u, indexing=indexing))
-    assert relative(u.astype(np.float64), wanted.astype(np.float64)) < most
+@pytest.mark.parametrize("indexing", ["channel-wise", "thread-wise"])
+@pytest.mark.parametrize("operand", ["fp32", "tf32x3"])
+def test_filters_in_the_papers_layout(indexing, operand, rng):
+    plan, _, w = layer(rng, Split(7, (3, 3, 1)), 2, size=4, channels=3, planes=13, operand=operand)
+    wanted = in_paper_layout(plan, plan.filters(w), 13, 3)
+    u = np.zeros_like(wanted)
+    Emulator().launch(filter_split(plan, w, u, indexing, paper_layout=True))
+    assert relative(u, wanted) < 1e-6
+
+
+@emulated
+@pytest.mark.parametrize(("sizes", "m"), [((3, 3, 1), 2), ((4, 3), 2)])
+def test_inputs_transformed_thread_wise(sizes, m, rng):
+    plan, x, w = layer(rng, Split(7, sizes), m, size=5, channels=10, batch=2, thread_wise=True)
+    assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
+
+
+def test_parts_that_share_inputs_have_no_thread_wise_order():
+    with pytest.raises(UsageError, match="share inputs"):
+        Convolution(Shape(7, 13, 8, 8), Split(7, (4, 3)), 4, thread_wise=True)
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -314,49 +306,39 @@ def respond(step, layer, model, lay, batch, silent=0):
 
 @emulated
 @pytest.mark.parametrize(
-    ("version", "layer"),
-    thinned(
-        itertools.product(("winograd", "winograd-fused"), range(4)),
-        lambda version, layer: layer == 2 or (layer % 2 == 0) == (version == "winograd"),
-    ),
+    "layer", [1, 2, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 3))]
 )
-def test_every_s_layer_in_float32(version, layer):
+def test_every_s_layer_in_float32(layer):
     model = excitable_model("neocog", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
-    step = VERSIONS[version](Emulator(), model, layer, lay, "fp32")
-    y, wanted = respond(step, layer, model, lay, batch=1)
+    y, wanted = respond(WinogradS(Emulator(), model, layer, lay, "fp32"), layer, model, lay, 1)
     assert np.abs(y - wanted).max() <= 5e-5 * wanted.max()
 
 
 @emulated
 @pytest.mark.parametrize(
-    ("version", "precision"),
-    [
-        ("winograd", "bf16"),
-        ("winograd-fused", "fp16"),
-        ("winograd-tensor", "fp16"),
-        ("winograd-tensor", "tf32"),
-        ("winograd-tensor", "bf16"),
-    ],
+    ("precision", "arch", "operand"),
+    [("bf16", 75, "fp32"), ("fp16", 90, "fp16"), ("tf32", 80, "tf32"), ("bf16", 90, "tf32")],
 )
-def test_low_precisions(version, precision):
-    layer = 2
+def test_low_precisions(precision, arch, operand):
+    layer, machine = 2, Emulator()
+    machine.arch = arch
     model = excitable_model("neocog", (17, 20, 30))
     lay = layouts(model.spec, model.planes, precision)
-    step = VERSIONS[version](Emulator(), model, layer, lay, precision, m=3)
+    step = WinogradS(machine, model, layer, lay, precision, m=3)
+    assert step.convolution.operand == operand
     y, wanted = respond(step, layer, model, lay, batch=2)
     assert np.abs(y - wanted).max() <= 2e-2 * wanted.max()
 
 
 @emulated
-@pytest.mark.parametrize("version", ["winograd", "winograd-fused"])
-def test_silent_windows_beside_ink_give_silence(version):
+def test_silent_windows_beside_ink_give_silence():
     model = excitable_model("fukushima2003", (5, 9, 7))
     s = list(model.s)
     s[2] = replace(s[2], q=1e5)  # the rounding error of a neighbour would be a strong response
     model = replace(model, s=tuple(s))
     lay = layouts(model.spec, model.planes, "fp32")
-    step = VERSIONS[version](Emulator(), model, 2, lay, "fp32", m=4)
+    step = WinogradS(Emulator(), model, 2, lay, "fp32", m=4)
     y, wanted = respond(step, 2, model, lay, batch=1, silent=10)
     assert not y[:, :, :7].any()
     assert np.abs(y - wanted).max() <= 5e-5 * wanted.max()
@@ -366,36 +348,15 @@ def test_silent_windows_beside_ink_give_silence(version):
 def test_a_batch_in_pieces_is_the_same(monkeypatch):
     model = excitable_model("ikeda2011", (5, 9, 7))
     lay = layouts(model.spec, model.planes, "fp32")
-    step = VERSIONS["winograd"](Emulator(), model, 3, lay, "fp32")
+    step = WinogradS(Emulator(), model, 3, lay, "fp32")
     whole, wanted = respond(step, 3, model, lay, batch=5)
-    monkeypatch.setattr(winograd, "S_BYTES", 2 * step.plan.image_bytes)
+    one = step.convolution.scratch(1).values()
+    held = sum(np.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in one)
+    monkeypatch.setattr(s_winograd, "S_BYTES", 2 * int(held))
     assert len(step.launches(5, None, None, dict.fromkeys(step.scratch(5)))) == 1 + 3 * 3
     pieces, _ = respond(step, 3, model, lay, batch=5)
     assert np.abs(whole - wanted).max() <= 5e-5 * wanted.max()
     assert np.array_equal(whole, pieces)
-
-
-def test_tensor_cores_are_not_for_float32():
-    model = excitable_model("neocog", (5, 9, 7))
-    lay = layouts(model.spec, model.planes, "fp32")
-    with pytest.raises(UsageError, match="tensor takes tf32"):
-        VERSIONS["winograd-tensor"](Emulator(), model, 1, lay, "fp32")
-
-
-@emulated
-def test_a_dense_layer_with_filters_that_change(rng):
-    machine = Emulator()
-    dense = WinogradConvolution(machine, 6, 8, 7, 9, split=Split(7, (4, 3)), m=4)
-    x = rng.random((2, 15, 15, 6), dtype=np.float32)
-    y = poisoned((2, 9, 9, 8), np.float32)
-    scratch = {name: poisoned(*form) for name, form in dense.scratch(2).items()}
-    for _ in range(2):
-        w = rng.standard_normal((8, 6, 7, 7)).astype(np.float32)
-        u = np.full_like(dense.filters(w), np.nan)
-        machine.launch(dense.filter_transform(dense.plan.arrange(w), u))
-        for launch in dense.launches(2, x, u, y, scratch):
-            machine.launch(launch)
-        assert relative(y, correlate(x, w)) < 1e-5
 
 
 # -- for everybody ---------------------------------------------------------------------------------
@@ -408,6 +369,7 @@ def test_a_dense_layer_with_filters_that_change(rng):
             (1, 3, 8, 8, 4, 3, 0),
             (1, 17, 5, 12, 9, 6, 2),
             (1, 2, 30, 26, 3, 25, None),
+            (1, 2, 9, 12, 3, 31, None),
         ],
         lambda *case: case[-2] in (7, 3),
     ),
@@ -426,9 +388,9 @@ def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding
 @pytest.mark.parametrize(
     ("x", "w", "more", "words"),
     [
-        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "got float64, expected float32"),
-        ((2, 8, 8), (3, 2, 7, 7), {}, r"got shape \(2, 8, 8\), expected \(B, C, H, W\)"),
-        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "got filters of 7x5, expected 3x3 to 25x25"),
+        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "float64 came; give float32"),
+        ((2, 8, 8), (3, 2, 7, 7), {}, r"shape \(2, 8, 8\) came; give \(B, C, H, W\)"),
+        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 51x51"),
         ((1, 2, 8, 8), (3, 4, 7, 7), {}, "x has 2 channels, w is for 4"),
         ((1, 2, 8, 8), (3, 2, 7, 7), {"padding": -1}, "padding: got -1"),
         ((1, 2, 4, 8), (3, 2, 7, 7), {"padding": 1}, "smaller than the 7x7 filters"),
@@ -464,17 +426,17 @@ def test_conv2d_winograd_runs_where_its_arrays_lie(monkeypatch, rng):
     assert located.current == 0
 
 
-@pytest.mark.parametrize("kernel", range(3, 26))
+@pytest.mark.parametrize("kernel", [*range(3, 26), 31, 51])
 def test_a_plan_is_chosen_for_every_filter(kernel):
     for batch, size in ((1, 7), (64, 56)):
         plan = choose(Shape(kernel, size + kernel - 1, 96, 96), batch)
         assert plan.split.kernel == kernel
-        assert (plan.version, plan.operand) == ("tensor", "tf32x3")
+        assert plan.operand == "tf32x3"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_chosen_plan_runs_on_every_architecture(arch):
-    for kernel, size, channels in itertools.product(range(3, 26), (7, 28), (16, 384)):
+    for kernel, size, channels in itertools.product((*range(3, 26), 31, 51), (7, 28), (16, 384)):
         plan = choose(Shape(kernel, size + kernel - 1, channels, channels), 4, arch=arch)
         launches = plan.launches(4, None, None, None, dict.fromkeys(plan.scratch(4)), 68)
         kernels = [filter_split_kernel(plan, "channel-wise"), *(one.kernel for one in launches)]
@@ -485,9 +447,9 @@ def test_a_chosen_plan_runs_on_every_architecture(arch):
 
 def test_operations_of_a_layer_are_counted():
     """Table 2's last layer, 4+3 split: 13 x 13 products for each tile of 4 x 4."""
-    plan = Plan(Shape(7, 13, 384, 768), Split(7, (4, 3)), 4, "tensor", "tf32x3")
+    plan = Convolution(Shape(7, 13, 384, 768), Split(7, (4, 3)), 4, "tf32x3")
     steps = counts(plan, batch=2)
     assert steps[1].flops == 2 * 2 * 4 * 169 * 384 * 768
     assert steps[1].bytes == 169 * 384 * 768 * 4
     assert direct_flops(plan, 2) == 2 * 49 * 384 * 768 * 49 * 2
-    assert choose(plan.shape, 2, arch=75).version == "global"
+    assert choose(plan.shape, 2, arch=75).operand == "fp32"

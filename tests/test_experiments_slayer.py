@@ -167,10 +167,15 @@ def test_blocks_that_are_needed_are_counted() -> None:
 class Quick:
     """Stands in for what is timed: runs the work once."""
 
-    def __init__(self, gpu: Any, work: Any, repeats: int, stream: Any) -> None:
+    def __init__(self, gpu: Any, work: Any, repeats: int = 1, stream: Any = None) -> None:
+        self.stream = SimpleNamespace(synchronize=lambda: None)
+        self.replay = work
         work()
 
-    def sample(self, times: int = 1) -> float:
+    def elapsed(self, times: int = 1) -> float:
+        return 0.01
+
+    def median(self, rounds: int, times: int = 1) -> float:
         return 0.01
 
 

@@ -208,8 +208,8 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
     assert sum(row["chosen"] for row in result["layers"]) == 1
     ways = {row["way"] for row in result["changing"]}
     assert PAPER_WAY.name in ways
-    assert len(result["changing"]) == 3 * len(ways)
-    assert len(result["filters"]) == 5 * len(ways)
+    assert len(result["changing"]) == 4 * len(ways)  # inputs thread-wise too
+    assert len(result["filters"]) == 6 * len(ways)  # in two layouts
     assert {"lanes", "ways", "changing", "filters"} <= tables_of("winograd", result).keys()
     assert winograd.run_launches(gpu) == 2
     pytest.importorskip("matplotlib", reason="needs neocog[bench]")

@@ -17,13 +17,12 @@ import pytest
 
 from neocog.batch import device as batch_device
 from neocog.batch.device import open_engine
-from neocog.cuda import cache, devices, launcher, plan, roofline, tilings
+from neocog.cuda import cache, devices, launcher, plan, roofline
 from neocog.cuda.arguments import check_launch, parameters
 from neocog.cuda.engine import shares_of
-from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.kernel import Kernel, Launch, shared_limit
 from neocog.cuda.plan import ANCHORS, STAGES, Plan, Shelf, Store, parse_plan, shipped
 from neocog.cuda.runner import LANES, Runner, bucket_of
-from neocog.cuda.tilings import shared_limit
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.model import load_model
 from neocog.network.parallel import cores
@@ -133,7 +132,7 @@ def test_kernels_are_built_together_and_loaded_once() -> None:
 
     device._build, device._load = build, lambda kernel, text: f"loaded {text}"
     kernels = [Kernel("x.cu", name) for name in ("a", "b")]
-    device.warmup(Launch(kernel, (1, 1, 1), ()) for kernel in kernels * 2)
+    device.prepare(kernels * 2)
     assert sorted(built) == ["a", "b"]
     assert device.function(kernels[1]) == "loaded b"
     assert len(built) == 2
@@ -234,7 +233,7 @@ def test_plans_that_ship_name_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("arch", few([75, 80, 86, 89, 90, 100, 120], 80, 90))
-@pytest.mark.parametrize("name", ["default", "card", "direct"])
+@pytest.mark.parametrize("name", ["default", "card"])
 def test_every_architecture_can_do_the_plans(arch: int, name: str) -> None:
     wanted = parse_plan(name)
     assert wanted is not None
@@ -255,14 +254,14 @@ def test_every_architecture_can_do_the_models_that_ship(arch: int, name: str) ->
         shelf.choose(shipped("a GPU that nobody knows", precision), 8)
 
 
-def test_card_and_direct_name_what_there_is() -> None:
-    for name in ("card", "direct"):
-        wanted = parse_plan(name)
-        assert wanted is not None
-        steps = Shelf(Fake(), tiny_model(), "fp32").choose(wanted, 8)
-        assert steps[1].version == "direct"
-        assert all(step.version == "box" for step in steps if step.writes.startswith("UC"))
-    assert all(step.version == "direct" for step in steps if step.writes.startswith("US"))
+@pytest.mark.parametrize(("arch", "first"), [(75, "winograd"), (90, "tensor")])
+def test_card_names_what_there_is(arch: int, first: str) -> None:
+    wanted = parse_plan("card")
+    assert wanted is not None
+    steps = Shelf(Fake(arch), tiny_model(), "fp32").choose(wanted, 8)
+    versions = {step.writes: step.version for step in steps}
+    assert [versions[f"US{i}"] for i in (1, 2, 3, 4)] == [first, *["winograd"] * 3]
+    assert {versions[f"UC{i}"] for i in (1, 2, 3)} == {"box"}
 
 
 def test_named_stages_lie_over_the_default() -> None:
@@ -279,7 +278,7 @@ def test_named_stages_lie_over_the_default() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fastest", "no such file; choose default, auto, direct, card"),
+        ("fastest", "no such file; choose default, auto, card"),
         ("US9=tensor", "no stage 'US9'"),
         ("US2=magic", "US2 has no version 'magic'; choose"),
         ("{folder}/bad.json", "cannot be read as JSON"),
@@ -297,7 +296,7 @@ def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None
     (tmp_path / "chunk.json").write_text('{"versions": {}, "chunk": -1}')
     (tmp_path / "part.json").write_text('{"versions": {}, "chunk": 64, "part": 65}')
     (tmp_path / "endless.json").write_text('{"versions": {}, "chunk": 1e999}')
-    (tmp_path / "anchor.json").write_text('{"versions": {"16": {"US2": "direct"}}}')
+    (tmp_path / "anchor.json").write_text('{"versions": {"16": {"US2": "winograd"}}}')
     (tmp_path / "none.json").write_text('{"versions": {}, "part": null}')
     with pytest.raises(UsageError) as caught:
         parse_plan(text.format(folder=tmp_path))
@@ -305,25 +304,25 @@ def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None
 
 
 def test_a_plan_file_is_read_as_written(tmp_path: Path) -> None:
-    data = {"chunk": 64, "versions": {"8": {"US2": "direct", "UC": ["box"]}}}
+    data = {"chunk": 64, "versions": {"8": {"US2": "winograd", "UC": ["box"]}}}
     (tmp_path / "p.json").write_text(json.dumps(data))
     found = parse_plan(str(tmp_path / "p.json"))
     assert found is not None
     whole = found.over(shipped("unknown", "fp16"))
     assert (whole.chunk, whole.part) == (64, 64)  # undivided
-    assert found.preferred("US2", 9) == ("direct",)
+    assert found.preferred("US2", 9) == ("winograd",)
     assert found.preferred("UC3", 63) == ("box",)
     assert found.preferred("US2", 64) == ()
 
 
 def test_what_an_anchor_does_not_say_stands_in_row_0() -> None:
-    rows = {"0": {"US3": "direct", "US": "winograd"}, "8": {"US2": "tensor"}}
+    rows = {"0": {"US3": "tensor", "US": "winograd"}, "8": {"US2": "tensor"}}
     late = {"0": ["US1"], "8": []}
     plan = Plan.from_json({"versions": rows, "late": late}, name="")
     for found in (plan, plan.over(shipped("unknown", "fp16"))):
         assert [found.preferred(stage, 8) for stage in ("US2", "US3", "US4")] == [
             ("tensor",),
-            ("direct",),
+            ("tensor",),
             ("winograd",),
         ]
         assert found.preferred("US2", 64) == ("winograd",)
@@ -342,10 +341,11 @@ def test_parts_of_a_chunk(wanted: Any, chunk: int, part: int) -> None:
 
 
 def test_stages_in_parts_are_chosen_for_a_part() -> None:
-    few, many = {"US2": ("direct",), "US4": ("direct",)}, {"US2": ("tensor",), "US4": ("tensor",)}
-    plan = Plan({64: few, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
+    little = {"US2": ("winograd",), "US4": ("winograd",)}
+    many = {"US2": ("tensor",), "US4": ("tensor",)}
+    plan = Plan({64: little, 256: many}, 512, 64).over(shipped("unknown", "fp16"))
     steps = {s.writes: s.version for s in Shelf(Fake(), tiny_model(), "fp16").choose(plan, 512)}
-    assert (steps["US2"], steps["US4"]) == ("direct", "tensor")
+    assert (steps["US2"], steps["US4"]) == ("winograd", "tensor")
 
 
 def test_measured_plans_are_kept_by_device_shape_and_precision(
@@ -354,7 +354,7 @@ def test_measured_plans_are_kept_by_device_shape_and_precision(
     monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path / "builds"))
     store = Store("GPU", tiny_model(), "fp16")
     assert store.load() is None
-    plan = Plan({anchor: {"US2": ("direct", "tensor")} for anchor in ANCHORS}, 128, 32)
+    plan = Plan({anchor: {"US2": ("winograd", "tensor")} for anchor in ANCHORS}, 128, 32)
     store.save(plan, {"8": {}})
     found = Store("GPU", tiny_model(), "fp16").load()
     assert found is not None
@@ -421,8 +421,8 @@ def test_what_was_measured_holds_for_the_code_and_the_tilings(
     monkeypatch.setattr(roofline, "_product", lambda gpu, kind: None)
     hashes = []
     for text in ("[]", "[1]"):
-        (tmp_path / "tuned.json").write_text(text)
-        monkeypatch.setattr(tilings, "TUNED", tmp_path / "tuned.json")
+        (tmp_path / "kernel.cu").write_text(text)
+        monkeypatch.setattr(plan, "kernel_folder", lambda: tmp_path)
         plan.code_hash.cache_clear()
         hashes.append(plan.code_hash())
         for _ in range(2):

@@ -1,7 +1,6 @@
 """``neocog bench convpool``: counts operations; on a GPU checks every system, then times it."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from experiments.convpool.systems import (
     CHECK,
@@ -20,16 +19,12 @@ from experiments.convpool.systems import (
 from experiments.convpool.tables import plots, tables
 from experiments.harness.attended import Result, Save, Watch
 from experiments.harness.run import Request
+from neocog.cuda import tuned
 from neocog.errors import DeviceError
 
-__all__ = ["asked", "faults", "measure", "plots", "tables", "tilings"]
+__all__ = ["faults", "measure", "plots", "tables", "tilings"]
 
 QUICK_SECONDS, START_SECONDS = 45.0, 150.0
-
-
-def asked(request: Request) -> Request:
-    """Return what is asked of this experiment where all are run."""
-    return request
 
 
 def measure(
@@ -77,10 +72,11 @@ def measure(
     return result
 
 
-def tilings(result: Result) -> list[Any]:
+def tilings(result: Result) -> str:
     """Return the tilings of ours that were the quickest, as ``neocog.cuda`` takes them."""
     found = (row["systems"].get("ours", {}).get("tiling") for row in result.get("rows", ()))
-    return [tiling for tiling in found if tiling]
+    own = [tiling for tiling in found if tiling]
+    return tuned.text(own, "neocog bench convpool --tilings FILE")
 
 
 def faults(result: Result) -> list[str]:

@@ -2,18 +2,28 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 from experiments.convpool.cudnn import CudnnWinograd
-from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, System, operations
+from experiments.convpool.systems import (
+    KERNEL,
+    LABELS,
+    POOL,
+    SYSTEMS,
+    Case,
+    System,
+    contenders,
+    operations,
+)
 from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
 from experiments.harness.attended import Result, Save, Watch
 from experiments.harness.run import progress
-from neocog.cuda.convpool_tilings import Shape, Tiling, contenders, kernel
+from neocog.cuda import tuned
+from neocog.cuda.convpool_tilings import Shape, Tiling, kernel
 from neocog.errors import NeocogError
 
 #: Largest error, of the largest value, that a system may make against float64 on its operands.
@@ -134,8 +144,7 @@ def measure(device: Any, case: Case, systems: Sequence[System], watch: Watch) ->
         row["systems"][system.name] = entry = trial.best(ways)
         way = entry.pop("way", None)
         if way is not None and way.tiling is not None:
-            tiling = {**asdict(way.tiling), "warps": list(way.tiling.warps)}
-            entry["tiling"] = {"shape": asdict(_shape(case, POOL)), "tiling": tiling}
+            entry["tiling"] = tuned.row(_shape(case, POOL), way.tiling)
         if "us" in entry:
             work = case.batch * operations(
                 system.counted, ci=case.channels, co=case.channels, n=case.size
@@ -278,9 +287,8 @@ def _winograd(device: Any, operands: Operands, fused: bool) -> Way:
 
 
 def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:
-    """Return the tilings to try; gathered ones only where much is looked at."""
-    found = contenders(_shape(case, box), device.machine.arch, device.machine.processors)
-    return [t for t in found if not t.gather or (case.batch, case.channels) in _NAMED]
+    """Return the tilings to try."""
+    return contenders(_shape(case, box), device.machine.arch, device.machine.processors)
 
 
 def _shape(case: Case, box: int) -> Shape:

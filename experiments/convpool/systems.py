@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
+from neocog.cuda.convpool_tilings import Shape, Tiling, candidates
 from neocog.cuda.steps import Precision
 
 SIZE, KERNEL, POOL, PADDING = 32, 3, 2, 1  # the paper's section V
@@ -123,3 +124,11 @@ def counts(channels: Iterable[int] = CHANNELS) -> list[dict[str, int]]:
         }
         for c in channels
     ]
+
+
+def contenders(shape: Shape, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:
+    """Return tilings that are worth measuring: the best by size of block."""
+    found: dict[tuple[int, ...], Tiling] = {}
+    for tiling in candidates(shape, arch, processors):
+        found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.raws), tiling)
+    return list(found.values())[:count]

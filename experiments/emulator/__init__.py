@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from neocog.cuda import cache as builds
 from neocog.cuda.arguments import check_launch
+from neocog.cuda.compiler import define_options, fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
-from neocog.cuda.sources import define_options, fingerprint, source_path
 from neocog.errors import DeviceError, InputError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.

@@ -204,7 +204,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--step-batches", nargs="+", type=int, default=[1, 8, 256])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "tf32", "fp16"])
     parser.add_argument(
-        "--plans", nargs="+", default=["default", "direct"], help="the first is shown beside others"
+        "--plans", nargs="+", default=["default", "card"], help="the first is shown beside others"
     )
     parser.add_argument("--peers", nargs="*", default=["torch", "compile"], choices=list(PEERS))
     parser.add_argument("--rounds", type=int, default=20)

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from experiments.harness.machine import commit
+from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, Launch, Layout
 from neocog.cuda.s_tensor import TensorS, bf16
 from neocog.cuda.steps import layouts
@@ -182,14 +183,15 @@ def _attempt(kernel: Kernel, arch: int) -> str | None:
 def ship(rows: list[Any]) -> None:
     """Write the quickest tilings where the package finds them, and the three best as results."""
     keep(rows)
-    table = {(*row["shape"], row["batch"]): row for row in json.loads(TUNED.read_text())}
+    held = tuned.read(TUNED)
     for row in rows:
         if "us" in row["tried"][0]:
-            tiling = row["tried"][0]["tiling"]
-            best = {"shape": row["shape"], "batch": row["batch"], "tiling": tiling}
-            table[(*row["shape"], row["batch"])] = best
-    lines = ",\n".join(json.dumps(table[key]) for key in sorted(table))
-    TUNED.write_text(f"[\n{lines}\n]\n")
+            tiling = Tiling(**row["tried"][0]["tiling"])
+            held.append(tuned.row(Shape(*row["shape"]), tiling, batch=row["batch"]))
+    shapes = [field for field in held[0] if field.startswith("shape.")]
+    table = {(*(row[field] for field in shapes), row["batch"]): row for row in held}
+    best = [table[key] for key in sorted(table)]
+    TUNED.write_text(tuned.text(best, "python -m experiments.gpu.tune OUT.json --ship"))
 
 
 def keep(rows: list[Any]) -> None:

@@ -87,6 +87,11 @@ class Watch:
             os._exit(1)  # what the libraries do at an ordinary end fails too
 
 
+def synchronise(gpu: Any) -> None:
+    """Wait for a GPU of :mod:`neocog.cuda`; raises if it no longer works."""
+    getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
+
+
 def need_device(name: str, number: int) -> None:
     """Raise a DeviceError unless there is the GPU that an experiment wants."""
     from neocog.cuda import devices

@@ -107,7 +107,8 @@ def run_all(
         progress(f"experiment {name}")
         own = replace(request, command=f"{request.command} --only {name}")
         try:
-            so_far(run(name, module.asked(own), so_far))
+            asked = getattr(module, "asked", lambda request: request)
+            so_far(run(name, asked(own), so_far))
         except Exception as failure:  # told at the end; the others still run
             traceback.print_exc()
             line = (str(failure).splitlines() or [""])[0]

@@ -17,11 +17,6 @@ _ROW = 900.0
 QUICK_SECONDS, START_SECONDS = 3600.0, 300.0
 
 
-def asked(request: Request) -> Request:
-    """Return what is asked of this experiment where all are run."""
-    return request
-
-
 def measure(
     request: Request, *, watch: Watch, earlier: Result, seconds: float, save: Save
 ) -> Result:

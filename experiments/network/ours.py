@@ -1,6 +1,6 @@
 """Our own passes and single steps on a GPU, as CUDA graphs that can be compared and timed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.kernel import Array, Layout
-from neocog.cuda.lanes import captured, enqueue
+from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.measure import Timed
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
 from neocog.cuda.rounding import bf16
@@ -20,51 +19,6 @@ from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
 Maps = Mapping[str, NDArray[np.floating[Any]]]
-
-_HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queue up behind
-_HOLD_SOURCE = """
-extern "C" __global__ void hold(long long cycles) {
-    long long start = clock64();
-    while (clock64() - start < cycles) { }
-}
-"""
-
-
-class Recording:
-    """Launches on a stream of their own, captured as a CUDA graph and timed as one.
-
-    ``record`` enqueues them on the current stream; called before the capture and within it.
-    """
-
-    def __init__(self, gpu: Gpu, record: Callable[[], None]) -> None:
-        self._cuda = gpu.xp.cuda
-        self.stream = self._cuda.Stream(non_blocking=True)
-        with gpu.current():
-            with self.stream:
-                record()
-            self.stream.synchronize()
-            with captured(self.stream) as graphs:
-                record()
-            self._hold = gpu.xp.RawKernel(_HOLD_SOURCE, "hold")
-        self._graph: Any = graphs[0]
-
-    def replay(self) -> None:
-        """Enqueue it once."""
-        self._graph.launch(self.stream)
-
-    def elapsed(self, repeats: int) -> float:
-        """Return milliseconds of one replay, over ``repeats`` in a row."""
-        start, end = self._cuda.Event(), self._cuda.Event()
-        with self.stream:
-            self.replay()
-            self._hold((1,), (1,), (np.int64(_HOLD * repeats),))
-            start.record()
-            for _ in range(repeats):
-                self.replay()
-            end.record()
-        end.synchronize()
-        ms: float = self._cuda.get_elapsed_time(start, end) / repeats
-        return ms
 
 
 class OurSide:
@@ -94,8 +48,8 @@ class OurSide:
             layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
             self._pass = Pass(gpu, steps, layouts, chunk, part, late)
             self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
-            gpu.warmup(self._pass.launches)
-            self._recording = Recording(gpu, self._record)
+            gpu.prepare(launch.kernel for launch in self._pass.launches)
+            self._timed = Timed(gpu, self._record)
 
     def _ends(self, name: str) -> Array:
         """Return the array of the whole batch: the pass's own, or one that chunks are cut from."""
@@ -131,12 +85,12 @@ class OurSide:
 
     def elapsed(self, repeats: int) -> float:
         """Return milliseconds of one pass."""
-        return self._recording.elapsed(repeats)
+        return self._timed.elapsed(repeats)
 
     def scores(self) -> NDArray[np.float32]:
         """Return the scores of the digits last loaded."""
-        self._recording.replay()
-        self._recording.stream.synchronize()
+        self._timed.replay()
+        self._timed.stream.synchronize()
         found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
         return found
 
@@ -167,7 +121,7 @@ class StepRun:
                 given = stored(given, shelf.layouts[self.step.reads])
             source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
             gpu.xp.cuda.get_current_stream().synchronize()
-            gpu.warmup(self._pass.launches)
+            gpu.prepare(launch.kernel for launch in self._pass.launches)
 
     def maps(self) -> NDArray[np.float32]:
         """Return what the step writes, (B, K, H, W)."""
@@ -183,11 +137,9 @@ class StepRun:
 
     def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
         """Return the time of the step alone, ``repeats`` of them in a graph: the median."""
-        launches = tuple(self._pass.launches)
-        stream = self._gpu.xp.cuda.Stream(non_blocking=True)
+        work = partial(enqueue, self._gpu, tuple(self._pass.launches))
         with self._gpu.current():
-            timed = Timed(self._gpu, partial(enqueue, self._gpu, launches), repeats, stream)
-            return 1e3 * float(np.median([timed.sample() for _ in range(rounds)]))
+            return 1e3 * Timed(self._gpu, work, repeats).median(rounds)
 
 
 def stored(maps: NDArray[np.floating[Any]], layout: Layout) -> NDArray[Any]:

@@ -11,15 +11,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
-from experiments.harness.attended import Result, Save, Watch
+from experiments.harness.attended import Result, Save, Watch, synchronise
 from experiments.harness.run import Request, progress
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future
 from experiments.slayer.counters import counters
 from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
+from experiments.slayer.plots import plots
 from experiments.slayer.silence import silence
-from experiments.slayer.tables import plots, tables
+from experiments.slayer.tables import tables
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.errors import DeviceError, UsageError
@@ -227,14 +228,9 @@ def measure(
             traceback.print_exc()
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
             if name in ON_GPU and why is None:
-                watch.check(f"section {name}", partial(_healthy, bench))
+                watch.check(f"section {name}", partial(synchronise, bench.gpu))
         save(result)
     return result
-
-
-def _healthy(bench: Sections) -> None:
-    """Raise if the device no longer works."""
-    getattr(bench.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)()
 
 
 def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:

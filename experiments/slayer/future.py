@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from experiments.harness.run import progress
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
-from neocog.cuda.lanes import Lane, enqueue
-from neocog.cuda.measure import Timed
+from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.runner import Runner
 from neocog.network.model import Model
@@ -26,6 +25,8 @@ Row = dict[str, Any]
 
 FRAMES, DIGITS = 30, 8  # a second, and digits of each: what the paper wanted to read
 _ROUNDS = 9
+#: Stages of the pipeline that the paper names: S1 to S4, each with what stands around it.
+_PIPELINE = (("UG", "US1", "UC1"), ("US2", "UC2"), ("US3", "UC3"), ("US4", "UC4"))
 _GPUS = (1, 2, 4)
 _TRIPS = 100
 
@@ -66,13 +67,14 @@ def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row
 
     The stages of several characters are under way together; each character waits for its own
     stages alone. All are one CUDA graph, so that the host plays no part. Beside them as many
-    characters one after another.
+    characters one after another, and a pipeline of four groups of stages, a stream for each.
     """
     rows: list[Row] = []
     gpu = runner.gpu
     with runner.lock, gpu.current():
         steps = runner.shelf.choose(runner.plan, 1)
         late = runner.plan.late_at(1)
+        lines = [gpu.xp.cuda.Stream(non_blocking=True) for _ in _PIPELINE]
         for count in counts:
             main = gpu.xp.cuda.Stream(non_blocking=True)
             streams = [gpu.xp.cuda.Stream(non_blocking=True) for _ in range(count)]
@@ -82,18 +84,17 @@ def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row
                     work.arrays["digits"].set(digits[i : i + 1])
                     work.run()
                 main.synchronize()
-            ways = {
+            ways: dict[str, Callable[[], None]] = {
                 "together": partial(_together, gpu, main, streams, passes),
                 "one after another": partial(_in_turn, gpu, passes),
+                "pipeline": partial(_pipeline, gpu, main, lines, passes),
             }
             row: Row = {"in_flight": count}
             answers = []
             for name, record in ways.items():
-                timed = Timed(gpu, record, 4, main)
-                ms = np.median([timed.sample(4) for _ in range(_ROUNDS)])
-                row[name] = 1e3 * float(ms) / count
+                row[name] = 1e3 * Timed(gpu, record, 4, main).median(_ROUNDS, 4) / count
                 answers.append([work.arrays["answers"].get().tobytes() for work in passes])
-            row["same"] = answers[0] == answers[1]
+            row["same"] = answers[0] == answers[1] == answers[2]
             progress(f"{count} in flight: {row}")
             rows.append(row)
     return rows
@@ -107,6 +108,22 @@ def _together(gpu: Any, main: Any, streams: Sequence[Any], passes: Sequence[Pass
         with stream:
             enqueue(gpu, tuple(work.launches))
         main.wait_event(stream.record())
+
+
+def _pipeline(gpu: Any, main: Any, lines: Sequence[Any], passes: Sequence[Pass]) -> None:
+    """Enqueue each group of stages on its stream; a character enters it when it is free."""
+    begin = main.record()
+    for line in lines:
+        line.wait_event(begin)
+    for work in passes:
+        done = begin
+        for line, names in zip(lines, _PIPELINE, strict=True):
+            line.wait_event(done)
+            with line:
+                enqueue(gpu, [one for s in work.stages if s.name in names for one in s.launches])
+            done = line.record()
+    for line in lines:
+        main.wait_event(line.record())
 
 
 def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
@@ -126,7 +143,7 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
         steps = runner.shelf.choose(runner.plan, batch)
         late = runner.plan.late_at(batch)
         layouts, part = runner.shelf.layouts, runner.plan.part
-        lanes = [Lane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
+        lanes = [PassLane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
         many = digits[np.arange(batch) % len(digits)]
         out = np.empty((len(lanes) * batch, ANSWER_COLUMNS), np.float32)
         alone = 1e3 * float(np.median([lanes[0].elapsed(8) for _ in range(_ROUNDS)])) / batch
@@ -138,7 +155,9 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     return rows
 
 
-def _dealt(lanes: Sequence[Lane], digits: Digits, out: NDArray[np.float32], repeats: int) -> float:
+def _dealt(
+    lanes: Sequence[PassLane], digits: Digits, out: NDArray[np.float32], repeats: int
+) -> float:
     """Return the seconds that batches take, dealt to lanes in turn."""
     start = time.perf_counter()
     for turn in range(repeats):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch
+from experiments.harness.attended import Watch, synchronise
 from experiments.harness.builds import build_all
 from experiments.harness.run import progress
 from experiments.network.gpu import TOLERANCES
@@ -18,7 +18,7 @@ from experiments.slayer.inputs import STAGES, Fed, error
 from experiments.slayer.ladder import VERSIONS, Ladder
 from neocog.cuda.kernel import Kernel
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, runs_on, versions
+from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, versions
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
 from neocog.errors import DeviceError, InputError, UsageError
@@ -27,7 +27,7 @@ from neocog.network.model import Model
 Row = dict[str, Any]
 
 #: Rungs whose block size is found by trial (T4 and what stands on it).
-TRIED = ("T4", "T5", "B", "skip")
+TRIED = ("T4", "T5", "T5, u > 0", "B", "skip")
 #: Largest error of a layer in fp32: direct, and by Winograd.
 ALLOWED = (1e-5, 5e-5)
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
@@ -82,8 +82,7 @@ class Bench:
         """Return a row: what ``run`` finds, or why it failed."""
         names = ("stage", "system", "batch", "precision")
         words = [self.fed.model.name, *(str(about[name]) for name in names if name in about)]
-        healthy = getattr(self.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
-        found = self._watch.attempt(", ".join(words), run, healthy=healthy)
+        found = self._watch.attempt(", ".join(words), run, healthy=partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return {**about, **found, **({"passed": False} if "failed" in found else {})}
 
@@ -98,7 +97,7 @@ class Bench:
             for stage, version, batch in product(STAGES, names, {_CHECKED, *batches}):
                 with suppress(DeviceError, InputError, UsageError):
                     kernels += kernels_of(shelf.step(stage, version), batch)
-        kernels = [kernel for kernel in kernels if runs_on(kernel, self.gpu.arch)]
+        kernels = [kernel for kernel in kernels if kernel.runs_on(self.gpu.arch)]
         progress(f"{model.name}: {len(set(kernels))} kernels")
         try:
             build_all(self.gpu, set(kernels))

@@ -52,14 +52,21 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
-    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``.
+    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``; a model or its file as it is.
 
-    A UsageError if a size is none.
+    A UsageError if one is neither.
     """
     found = {}
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
-            raise UsageError(f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70")
+            try:
+                found[size] = load_model(size)
+            except NeocogError as error:
+                raise UsageError(
+                    f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model "
+                    f"({error})"
+                ) from None
+            continue
         planes = [int(k) for k in size.split("/")]
         found[size] = sized(load_model(SIZES.get(size, "neocog-small")), planes)
     return found

@@ -4,14 +4,13 @@ Ikeda et al. (2011), section 5. They are there to be measured, not to recognise 
 silent border, one character at a time was what they were made for.
 """
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
 from neocog.cuda.plan import Shelf
-from neocog.cuda.steps import Precision, Step, Work, s_work, up
+from neocog.cuda.steps import Forms, LayerStep, Precision
 from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
@@ -36,30 +35,16 @@ def paper_layouts(spec: NetworkSpec, planes: tuple[int, int, int]) -> dict[str, 
     return {name: Layout(k, spec.size(name), 0, k) for name, k in zip(names, counts, strict=False)}
 
 
-class PaperS(Step):
-    """US1 .. US4 by one rung of the paper's ladder.
+class PaperS(LayerStep):
+    """US1 .. US4 by one rung of the paper's ladder, in float32 alone.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    model : Model
-        Whose layer.
-    layer : int
-        0 .. 3 for US1 .. US4.
-    layouts : dict
-        Of :func:`paper_layouts`.
-    precision : {"fp32"}
-        Float32 alone.
-    places : int, optional
-        Neighbouring cells of a row that a block computes, where the rung has a choice.
-
-    Raises
-    ------
-    UsageError
-        If the layer has more planes than a block has threads, or ``places`` do not fit.
+    ``places`` are the neighbouring cells of a row that a block computes, where the rung has a
+    choice. A UsageError says that they do not fit, or that the layer has more planes than a block
+    has threads.
     """
 
+    kind = "S"
+    about: ClassVar[str]
     rung: ClassVar[int]
     kernel_name: ClassVar[str]
     #: Whether planes are padded to whole warps.
@@ -77,11 +62,8 @@ class PaperS(Step):
     ) -> None:
         if precision != "fp32":
             raise UsageError(f"S version {self.version!r} computes in fp32, not in {precision}")
-        self.reads, self.writes = (f"UC{layer}" if layer else "UG"), f"US{layer + 1}"
-        self._machine = machine
-        self._source, self._target = layouts[self.reads], layouts[self.writes]
-        spec = model.spec.s[layer]
-        self._kernel, self._padding = spec.kernel, spec.padding
+        super().__init__(machine, model, layer, layouts, precision)
+        self._kernel = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
         self.stride = up(len(a), _WARP) if self.padded else len(a)
@@ -96,7 +78,7 @@ class PaperS(Step):
                 f"S version {self.version!r}: {self.places} places a block do not fit "
                 f"{self.writes}; choose {self.choices()[:1]} .. {self.choices()[-1:]}"
             )
-        taps = np.zeros((spec.kernel**2, a.shape[1], self.stride), np.float32)
+        taps = np.zeros((self._kernel**2, a.shape[1], self.stride), np.float32)
         taps[..., : len(a)] = np.asarray(a).transpose(2, 3, 1, 0).reshape(*taps.shape[:2], -1)
         xp = machine.xp
         self._weights, self._silence = xp.asarray(taps), xp.asarray(np.asarray(silence))
@@ -109,8 +91,8 @@ class PaperS(Step):
 
     def choices(self) -> list[int]:
         """Return how many places a block may compute here."""
-        limit = getattr(self._machine, "shared", 48 * 1024)
-        most = min(self._target.size, _MOST_THREADS // self.stride)
+        limit = getattr(self.machine, "shared", 48 * 1024)
+        most = min(self.target.size, _MOST_THREADS // self.stride)
         return [n for n in range(1, most + 1) if self._shared(n) <= limit]
 
     def _shared(self, places: int) -> int:
@@ -118,18 +100,18 @@ class PaperS(Step):
         return 0
 
     def _grid(self, batch: int) -> tuple[int, int, int]:
-        strips = -(-self._target.size // self.places)
-        return self._target.size * strips, 1, batch
+        strips = -(-self.target.size // self.places)
+        return self.target.size * strips, 1, batch
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         defines: dict[str, str | int] = {
             "VERSION": self.rung,
             "KSIZE": self._kernel,
-            "PAD": self._padding,
-            "SIZE": self._source.size,
-            "DEPTH": self._source.planes,
-            "OUT": self._target.size,
-            "PLANES": self._target.planes,
+            "PAD": self.padding,
+            "SIZE": self.source.size,
+            "DEPTH": self.source.planes,
+            "OUT": self.target.size,
+            "PLANES": self.target.planes,
             "STRIDE": self.stride,
             "DISC": connecting_area(self._c),
         }
@@ -150,14 +132,10 @@ class PaperS(Step):
         args = (source, self._weights, self._c_there, self._silence, target, self._theta)
         return [Launch(self.kernel(), self._grid(batch), args)]
 
-    def work(self) -> Work:
-        """Return the work by the plain equations."""
-        return s_work(self._source, self._target, self._kernel)
-
     @property
-    @abstractmethod
-    def about(self) -> str:
-        """What the rung adds, in a few words."""
+    def taps(self) -> int:
+        """Taps of the window."""
+        return self._kernel
 
 
 class T1(PaperS):
@@ -173,24 +151,24 @@ class T1(PaperS):
         """Threads of a block."""
         return 256
 
-    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def scratch(self, batch: int) -> Forms:
         """Return the room for v."""
-        return {"v": ((batch * self._target.size**2,), np.float32)}
+        return {"v": ((batch * self.target.size**2,), np.float32)}
 
     def choices(self) -> list[int]:
         """Return 1 .. the places that the usual threads make: they play no part."""
-        return list(range(1, self._target.size + 1))
+        return list(range(1, self.target.size + 1))
 
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
         """Two launches: v, then the cells."""
-        cells = self._target.size**2
+        cells = self.target.size**2
         v = scratch["v"]
         inhibition = self._built("s_paper_v", self.threads)
         first = Launch(inhibition, (-(-cells // 256), 1, batch), (source, self._c_there, v))
         args = (source, self._weights, v, self._silence, target, self._theta)
-        grid = (-(-cells * self._target.planes // 256), 1, batch)
+        grid = (-(-cells * self.target.planes // 256), 1, batch)
         return [first, Launch(self.kernel(), grid, args)]
 
 
@@ -219,7 +197,7 @@ class T4(PaperS):
     about = "neighbouring places share their input in shared memory"
 
     def _shared(self, places: int) -> int:
-        return 4 * (places + self._kernel - 1) * self._kernel * self._source.planes
+        return 4 * (places + self._kernel - 1) * self._kernel * self.source.planes
 
 
 class T5(T4):
@@ -231,7 +209,7 @@ class T5(T4):
 
     def kernel(self) -> Kernel:
         """Return the kernel, the list in its source."""
-        k, depth = self._kernel, self._source.planes
+        k, depth = self._kernel, self.source.planes
         taps = [tap for tap in range(k * k) if self._c.flat[tap] > 0]
         lists: dict[str, str | int] = {
             "INPUTS": len(taps),
@@ -240,6 +218,16 @@ class T5(T4):
             "INPUTS_C": ",".join(f"{float(self._c.flat[tap]):.9e}f" for tap in taps),
         }
         return self._built(self.kernel_name, self.threads, self._shared(self.places), **lists)
+
+
+class T5Heard(T5):
+    """As T5, silent inputs passed over, which the paper leaves open."""
+
+    version: ClassVar[str] = "T5, u > 0"
+    about = "as T5, silent inputs passed over"
+
+    def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
+        return super()._built(name, threads, shared, ZERO_TEST=1, **more)
 
 
 class B(T5):
@@ -261,14 +249,12 @@ class Skip(PaperS):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        if self._kernel**2 * self._source.planes >= 2**16:
-            raise UsageError(
-                f"S version 'skip': {self._source.planes} input planes, expected fewer"
-            )
+        if self._kernel**2 * self.source.planes >= 2**16:
+            raise UsageError(f"S version 'skip': {self.source.planes} input planes; wanted fewer")
 
     def split(self, batch: int) -> int:
         """Return how many groups of threads share a place, so that few characters keep it busy."""
-        wanted = _BUSY_THREADS // (batch * self._target.size**2 * self.stride)
+        wanted = _BUSY_THREADS // (batch * self.target.size**2 * self.stride)
         most = _MOST_THREADS // self.stride
         return 1 << (min(max(1, wanted), most, _MOST_GROUPS).bit_length() - 1)
 
@@ -287,7 +273,7 @@ class Skip(PaperS):
 
     def _bytes(self, places: int, split: int) -> int:
         warps = split * self.stride // _WARP
-        listed = places * warps * up(-(-(self._kernel**2) * self._source.planes // warps), _WARP)
+        listed = places * warps * up(-(-(self._kernel**2) * self.source.planes // warps), _WARP)
         return 4 * listed + 8 * places * warps + 2 * listed
 
     def launches(
@@ -306,7 +292,7 @@ class Skip(PaperS):
 
 
 #: Rungs by name, in the order of the paper's Table 5; ``skip`` is ours.
-VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, B, Skip)}
+VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5, T5Heard, B, Skip)}
 
 
 def connecting_area(c: Any) -> int:
@@ -337,13 +323,7 @@ class Ladder(Shelf):
         self.places = dict(places or {})
 
     def step(self, stage: str, version: str) -> PaperS:
-        """Return a step, made anew each time: ``places`` may have changed.
-
-        Raises
-        ------
-        UsageError
-            If the version does not do this layer.
-        """
+        """Return a step, made anew each time: ``places`` may have changed."""
         layer = int(stage[-1]) - 1
         places = self.places.get((stage, version))
         return VERSIONS[version](

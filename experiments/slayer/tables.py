@@ -2,8 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from math import fsum
+from typing import Any
 
-from experiments.harness.pages import MEASURED, NONE, Plot, Row, Table, measured, show, table
+from experiments.harness.pages import (
+    MEASURED,
+    NONE,
+    Column,
+    Row,
+    Table,
+    measured,
+    show,
+    table,
+)
 from experiments.slayer import paper
 from experiments.slayer.inputs import STAGES
 from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_of, systems
@@ -11,7 +21,7 @@ from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_
 #: Stages as the paper calls them.
 SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 MANY = "256"
-_SHOWN = ("T1", "T3", "T4", "T5", "skip", "ours, auto, fp32", "ours, auto, fp16")
+SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
 _ON_GPU = {
     "ladder": "the ladder",
@@ -27,77 +37,28 @@ _ON_GPU = {
 
 def tables(result: Row) -> dict[str, Table]:
     """Return all tables by name."""
-    found: dict[str, Table] = {"measured": _measured(result)}
-    rows = rows_of(result, "ladder", "rows")
-    sizes = list(dict.fromkeys(row["planes"] for row in rows))
-    if rows:
-        size = paper.SIZE if paper.SIZE in sizes else sizes[0]
-        found["ladder"] = _ladder_in_short([row for row in rows if row["planes"] == size])
-    for size in sizes:
-        own = [row for row in rows if row["planes"] == size]
-        for batch in own[0]["us"]:
-            found[f"ladder {size} batch {batch}"] = _ladder(own, batch, size)
-    gains: Table = [("T1 / T5", *SHORT.values())]
-    for size in sizes:
-        by = systems_of([row for row in rows if row["planes"] == size], "1")
-        us = [[by.get(name, {}).get(s, {}).get("us", {}).get("1") for name in ("T1", "T5")]
-              for s in STAGES]  # fmt: skip
-        gains.append((size, *(f"{a / b:.2f}" if a and b else NONE for a, b in us)))
     sections = result["sections"]
-    counters = sections.get("counters", ())
-    kinds = [name for name in (counters or [{}])[0] if name not in ("planes", "stage", "system")]
+    ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
+    cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
+    silence, flights = (sections.get(name, ()) for name in ("silence", "in_flight"))
+    pipeline = {"pipeline of four stages, us": "pipeline|.2f"}
     return {
-        **found,
-        "gains": gains,
-        "counters": table(
-            {"stage": _stage, "system": "system", **{kind: f"{kind}|.3g" for kind in kinds}},
-            counters,
-        ),
-        "threads": _threads(rows_of(result, "ladder", "trial")),
-        **_cpu(sections.get("cpu", ())),
-        "GPU beside CPU": _gpu_beside_cpu(rows, sections.get("cpu", ())),
-        "silence": _silence(sections.get("silence", ())),
-        "blocks": table(
-            {
-                "model": "model",
-                "layer": _stage,
-                "silent cells": "cells_silent|.1%",
-                "blocks of 16 x 16 needed": "blocks|.1%",
-                "silent cells left out first": "blocks_of_heard_cells|.1%",
-            },
-            [row for row in sections.get("silence", ()) if "blocks" in row],
-        ),
-        "skipping": _skipping(result, rows),
-        "character": _character(sections.get("character", ()), sections.get("cpu_frame", ())),
+        "measured": _measured(result),
+        **_ladders(ladder),
+        "counters": _counters(sections.get("counters", ())),
+        "threads": _threads(tried),
+        **_cpu(cores),
+        "GPU beside CPU": _gpu_beside_cpu(ladder, cores),
+        "silence": _silence(silence),
+        "blocks": table(_BLOCKS, [row for row in silence if "blocks" in row]),
+        "skipping": _skipping(result, ladder),
+        "character": _character(sections.get("character", ()), cpu),
         "in flight": table(
-            {
-                "characters in flight": "in_flight",
-                "together, us": "together|.2f",
-                "one by one, us": "one after another|.2f",
-            },
-            sections.get("in_flight", ()),
+            _IN_FLIGHT | (pipeline if any("pipeline" in row for row in flights) else {}), flights
         ),
-        "overlap": table(
-            {
-                "lanes": "lanes",
-                "batch": "batch",
-                "us a character, host to host": "us|.3f",
-                "the graph alone": "graph_alone_us|.3f",
-            },
-            sections.get("overlap", ()),
-        ),
-        "devices": table(
-            {
-                "GPUs": "gpus",
-                "batch per GPU": "batch",
-                "characters a second": lambda row: number(row["per_second"]),
-                "efficiency": "efficiency|.1%",
-                "watts": "watts|.0f",
-                "joules per 1000 characters": "joules_per_1000|.3g",
-            },
-            sections.get("devices", ()),
-        ),
-        "energy": _energy(sections.get("energy", ()), sections.get("cpu_frame", ())),
+        "overlap": table(_OVERLAP, sections.get("overlap", ())),
+        "devices": table(_DEVICES, sections.get("devices", ())),
+        "energy": _energy(sections.get("energy", ()), cpu),
         "systems": [COLUMNS, *systems(result)],
         "missing": _missing(sections),
     }
@@ -112,9 +73,52 @@ def _stage(row: Row) -> str:
     return SHORT[row["stage"]]
 
 
+def _rate(row: Row) -> str:
+    return number(row["per_second"])
+
+
+_BLOCKS: dict[str, Column] = {
+    "model": "model",
+    "layer": _stage,
+    "silent cells": "cells_silent|.1%",
+    "blocks of 16 x 16 needed": "blocks|.1%",
+    "silent cells left out first": "blocks_of_heard_cells|.1%",
+}
+_IN_FLIGHT: dict[str, Column] = {
+    "characters in flight": "in_flight",
+    "together, us": "together|.2f",
+    "one by one, us": "one after another|.2f",
+}
+_OVERLAP: dict[str, Column] = {
+    "lanes": "lanes",
+    "batch": "batch",
+    "us a character, host to host": "us|.3f",
+    "the graph alone": "graph_alone_us|.3f",
+}
+_POWER: dict[str, Column] = {
+    "watts": "watts|.0f",
+    "joules per 1000 characters": "joules_per_1000|.3g",
+}
+_DEVICES: dict[str, Column] = {
+    "GPUs": "gpus",
+    "batch per GPU": "batch",
+    "characters a second": _rate,
+    "efficiency": "efficiency|.1%",
+    **_POWER,
+}
+
+
 def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
     known = [value for value in values if value is not None]
     return " / ".join(format(value, form) for value in known) or NONE
+
+
+def _each(rows: Iterable[Row], key: str) -> dict[Any, list[Row]]:
+    """Return rows by the value of a key, in order."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[key], []).append(row)
+    return found
 
 
 def _measured(result: Row) -> Table:
@@ -161,24 +165,42 @@ def _us(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
 
 
+def _ratio(sums: dict[str, float], name: str) -> str:
+    return f"{sums['T1'] / sums[name]:.2f}" if {"T1", name} <= sums.keys() else NONE
+
+
+def _ladders(rows: Sequence[Row]) -> dict[str, Table]:
+    """Table 5 by planes and batch, in short, and how much T5 gains."""
+    sizes = _each(rows, "planes")
+    found: dict[str, Table] = {}
+    if rows:
+        found["ladder"] = _ladder_in_short(sizes.get(paper.SIZE) or next(iter(sizes.values())))
+    gains: Table = [("T1 / T5", *SHORT.values())]
+    for size, own in sizes.items():
+        for batch in own[0]["us"]:
+            found[f"ladder {size} batch {batch}"] = _ladder(own, batch, size)
+        by = systems_of(own, "1")
+        us = [[by.get(name, {}).get(s, {}).get("us", {}).get("1") for name in ("T1", "T5")]
+              for s in STAGES]  # fmt: skip
+        gains.append((size, *(f"{a / b:.2f}" if a and b else NONE for a, b in us)))
+    return {**found, "gains": gains}
+
+
 def _ladder(rows: Sequence[Row], batch: str, size: str) -> Table:
     """Table 5: microseconds of a character."""
-    found: Table = [
-        ("system", *SHORT.values(), "all", "T1 / it", "largest error", "paper, S1 .. S4")
-    ]
-    sums = _sums(rows, batch)
-    for name, cells in systems_of(rows, batch).items():
-        total, first = sums.get(name), sums.get("T1")
-        theirs = paper.GPU_US.get(name, ()) if (size, batch) == (paper.SIZE, "1") else ()
-        found.append((
+    head = ("system", *SHORT.values(), "all", "T1 / it", "largest error", "paper, S1 .. S4")
+    sums, known = _sums(rows, batch), (size, batch) == (paper.SIZE, "1")
+    return [head, *(
+        (
             name,
             *(_us(cells[stage]["us"][batch]) if stage in cells else NONE for stage in STAGES),
-            _us(total),
-            f"{first / total:.2f}" if first and total else NONE,
+            _us(sums.get(name)),
+            _ratio(sums, name),
             f"{max(row['error'] for row in cells.values()):.0e}",
-            _slashed(theirs),
-        ))  # fmt: skip
-    return found
+            _slashed(paper.GPU_US.get(name, ()) if known else ()),
+        )
+        for name, cells in systems_of(rows, batch).items()
+    )]  # fmt: skip
 
 
 def _ladder_in_short(rows: Sequence[Row]) -> Table:
@@ -187,30 +209,31 @@ def _ladder_in_short(rows: Sequence[Row]) -> Table:
     found: Table = [("system", *(f"{s}, us" for s in SHORT.values()), "all", "T1 / it",
                      f"T1 / it, {MANY} at a time", "T1 / it in the paper, S1 .. S4")]  # fmt: skip
     for name, cells in systems_of(rows, "1").items():
-        if name in _SHOWN and name in one:
+        if name in SHOWN and name in one:
             theirs = zip(paper.GPU_US["T1"], paper.GPU_US.get(name, ()), strict=False)
-            found.append((
-                name,
-                *(f"{cells[stage]['us']['1']:.1f}" for stage in STAGES),
-                f"{one[name]:.1f}",
-                *(f"{us['T1'] / us[name]:.2f}" if {"T1", name} <= us.keys() else NONE
-                  for us in (one, many)),
-                _slashed((a / b for a, b in theirs), ".1f"),
-            ))  # fmt: skip
+            us = (f"{cells[stage]['us']['1']:.1f}" for stage in STAGES)
+            gains = (_ratio(sums, name) for sums in (one, many))
+            found.append((name, *us, f"{one[name]:.1f}", *gains,
+                          _slashed((a / b for a, b in theirs), ".1f")))  # fmt: skip
     return found
+
+
+def _counters(rows: Sequence[Row]) -> Table:
+    kinds = [name for name in (rows or [{}])[0] if name not in ("planes", "stage", "system")]
+    columns: dict[str, Column] = {"stage": _stage, "system": "system"}
+    return table(columns | {kind: f"{kind}|.3g" for kind in kinds}, rows)
 
 
 def _threads(tried: Sequence[Row]) -> Table:
     """Fig. 6: the best block sizes."""
     found: Table = [("planes", "system", *(f"{name}, threads" for name in SHORT.values()))]
-    for size in dict.fromkeys(row["planes"] for row in tried):
-        for system in dict.fromkeys(row["system"] for row in tried):
-            cells = []
-            for stage in STAGES:
-                key = (size, system, stage)
-                own = [r for r in tried if (r["planes"], r["system"], r["stage"]) == key]
-                best = min(own, key=lambda row: float(row["us"]), default=None)
-                cells.append(f"{best['threads']} of {len(own)} tried" if best else NONE)
+    for size, of_size in _each(tried, "planes").items():
+        for system, own in _each(of_size, "system").items():
+            by = _each(own, "stage")
+            best = (min(by[s], key=lambda row: float(row["us"])) if s in by else None
+                    for s in STAGES)  # fmt: skip
+            cells = (f"{row['threads']} of {len(by[row['stage']])} tried" if row else NONE
+                     for row in best)  # fmt: skip
             found.append((size, system, *cells))
     return [*found, ("paper", "T4", *map(str, paper.BEST_THREADS))] if tried else found
 
@@ -223,11 +246,8 @@ def _cpu(rows: Sequence[Row]) -> dict[str, Table]:
                         "cache blocking of F, % quicker")]  # fmt: skip
     accesses.append(("paper", *(f"{n:g}" for n in (*paper.SCATTER, *paper.GATHER)),
                      "{:+} to {:+}".format(*paper.BLOCKING)))  # fmt: skip
-    for size in dict.fromkeys(row["planes"] for row in rows):
-        own: dict[str, list[Row]] = {}
-        for row in rows:
-            if row["planes"] == size:
-                own.setdefault(row["system"], []).append(row)
+    for size, of_size in _each(rows, "planes").items():
+        own = _each(of_size, "system")
         head = (f"{size} planes", *SHORT.values(), "all", "MB/s", "MFLOPS", "paper, ms",
                 "paper, MB/s", "paper, MFLOPS")  # fmt: skip
         found[f"CPU {size}"] = [head, *(_core(name, cells, size) for name, cells in own.items())]
@@ -250,8 +270,7 @@ def _core(name: str, cells: Sequence[Row], size: str) -> tuple[str, ...]:
         name,
         *(f"{row['ms']:.2f}" for row in cells),
         f"{sum(row['ms'] for row in cells):.2f}",
-        _slashed(row.get("mb_s") for row in cells),
-        _slashed(row.get("mflops") for row in cells),
+        *(_slashed(row.get(key) for row in cells) for key in ("mb_s", "mflops")),
         *(_slashed(values, ".3g") for values in theirs),
     )
 
@@ -259,16 +278,16 @@ def _core(name: str, cells: Sequence[Row], size: str) -> tuple[str, ...]:
 def _gpu_beside_cpu(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
     """Table 7: how many times as fast as each CPU way T5 and B are."""
     gpu = {(row["planes"], row["system"], row["stage"]): row["us"]["1"] for row in rows}
-    cpu = {(row["planes"], row["system"], row["stage"]): 1e3 * row["ms"] for row in cores}
     found: Table = [("planes", "times as fast", *SHORT.values(), "paper")]
-    for size in dict.fromkeys(key[0] for key in cpu):
+    for size, own in _each(cores, "planes").items():
         for system in ("T5", "B"):
-            for way in dict.fromkeys(key[1] for key in cpu):
-                if all((size, system, stage) in gpu for stage in STAGES):
-                    gains = [cpu[size, way, s] / gpu[size, system, s] for s in STAGES]
-                    theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
-                    cells = (f"{gain:.0f}" for gain in gains)
-                    found.append((size, f"{system} as {way}", *cells, theirs))
+            if not all((size, system, stage) in gpu for stage in STAGES):
+                continue
+            for way, cells in _each(own, "system").items():
+                us = {row["stage"]: 1e3 * row["ms"] for row in cells}
+                gains = (f"{us[s] / gpu[size, system, s]:.0f}" for s in STAGES)
+                theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
+                found.append((size, f"{system} as {way}", *gains, theirs))
     return found
 
 
@@ -286,9 +305,9 @@ def _silence(rows: Sequence[Row]) -> Table:
     found: Table = [("not silent", *(SHORT.get(stage, stage) for stage in stages))]
     if rows:
         found.append(("paper", *(f"{paper.HEARD[stage]:.1%}" for stage in stages)))
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = {row["stage"]: row for row in rows if row["model"] == model}
-        found.append((model, *(f"{own[stage]['heard']:.1%}" for stage in stages)))
+    for model, own in _each(rows, "model").items():
+        heard = {row["stage"]: row["heard"] for row in own}
+        found.append((model, *(f"{heard[stage]:.1%}" for stage in stages)))
     return found
 
 
@@ -305,8 +324,7 @@ def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
             own = {(r["system"], r["stage"]): r["ms"] if "ms" in r else r["us"]["1"]
                    for r in rows if r["planes"] == size}  # fmt: skip
             if all((system, stage) in own for system in pair for stage in STAGES):
-                first, second = pair
-                gains[size, name] = {s: own[first, s] / own[second, s] for s in STAGES}
+                gains[size, name] = {s: own[pair[0], s] / own[pair[1], s] for s in STAGES}
     for row in result["sections"].get("compact", ()):
         if len(row.get("us", {})) == 2:
             name = f"GPU, tensor cores: all / heard cells, batch {row['batch']}"
@@ -336,26 +354,19 @@ def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
             found.append((name, f"{one[key]:.1f} us", f"{eight[key]:.1f} us", share))
     if rows or cores:
         ms = paper.CHARACTER_MS
+        wanted = f"wanted: {ms['wanted']} ms a character"
         transfers = f"{ms['transfers']} ms of it transfers"
-        found.append(
-            ("paper, CPU", f"{ms['CPU F']} ms", NONE, f"wanted: {ms['wanted']} ms a character")
-        )
+        found.append(("paper, CPU", f"{ms['CPU F']} ms", NONE, wanted))
         found.append(("paper, GPU", f"{ms['GPU T']} ms", NONE, transfers))
     return found
 
 
 def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
-    cpu = next((row["ms_1"] for row in cores if row["threads"] == 1), None)
-    return table(
-        {
-            "": "what",
-            "watts": "watts|.0f",
-            "characters a second": lambda row: number(row["per_second"]),
-            "joules per 1000 characters": "joules_per_1000|.3g",
-            "CPU engine, one thread, seconds per 1000": lambda row: show(cpu, ".2f"),
-        },
-        rows,
-    )
+    cpu = show(next((row["ms_1"] for row in cores if row["threads"] == 1), None), ".2f")
+    watts, joules = _POWER.items()
+    columns = {"": "what", **dict([watts]), "characters a second": _rate, **dict([joules]),
+               "CPU engine, one thread, seconds per 1000": lambda row: cpu}  # fmt: skip
+    return table(columns, rows)
 
 
 def _missing(sections: Row) -> Table:
@@ -364,36 +375,3 @@ def _missing(sections: Row) -> Table:
     counted = {row["gpus"] for row in sections.get("devices", ())}
     absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
     return [(what, "not measured") for what in absent]
-
-
-# -- plots -----------------------------------------------------------------------------------------
-def plots(result: Row) -> dict[str, Plot]:
-    """Return Fig. 6, and the ladder by stage."""
-    found = {}
-    tried = rows_of(result, "ladder", "trial")
-    if tried:
-        lines = {}
-        for stage, name in SHORT.items():
-            key = (tried[0]["planes"], stage, "T4")
-            own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
-            if own:
-                best = min(row["us"] for row in own)
-                points = sorted((row["threads"], row["us"] / best) for row in own)
-                lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
-        title = "Time of T4 by threads per block"
-        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
-    rows = rows_of(result, "ladder", "rows")
-    if rows:
-        systems = systems_of([row for row in rows if row["planes"] == rows[0]["planes"]], "1")
-        first = systems.get("T1", {})
-        lines = {
-            name: [(i, first[stage]["us"]["1"] / cells[stage]["us"]["1"])
-                   for i, stage in enumerate(STAGES) if stage in cells and stage in first]
-            for name, cells in systems.items() if name in _SHOWN[1:]
-        }  # fmt: skip
-        theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
-        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
-        title, ticks = "The ladder, one character at a time", list(SHORT.values())
-        y = "times as fast as T1"
-        found["ladder"] = Plot(title, "layer", y, lines, ticks, log2=True)
-    return found

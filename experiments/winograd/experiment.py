@@ -7,11 +7,12 @@ convolution with filters that change; the four layers with fixed filters beside 
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Result, Save, Watch, need_device, told
+from experiments.harness.attended import Result, Save, Watch, need_device, synchronise, told
 from experiments.harness.builds import build_all
 from experiments.harness.run import Request, progress
 from experiments.winograd.lanes import (
@@ -36,7 +37,7 @@ from experiments.winograd.tables import plots, tables
 from neocog.cuda.kernel import Machine
 from neocog.errors import InputError, UsageError
 
-__all__ = ["asked", "faults", "measure", "plots", "run_launches", "tables", "with_profile"]
+__all__ = ["faults", "measure", "plots", "run_launches", "tables", "with_profile"]
 
 #: Input channels of the census on the CPU, where a thread takes microseconds.
 _EMULATED_CHANNELS = 1
@@ -47,11 +48,6 @@ QUICK_SECONDS, START_SECONDS = 60.0, 240.0
 _LANES = 90.0
 #: Share of the time that is kept for the names of cuDNN's kernels.
 _NAMING = 0.12
-
-
-def asked(request: Request) -> Request:
-    """Return what is asked of this experiment where all are run."""
-    return request
 
 
 def facts(request: Request, gpu: Any = None) -> dict[str, Any]:
@@ -132,9 +128,11 @@ def run_on_gpu(
     except Exception as error:  # each is built when it is launched, then
         progress(f"kernels are not built together: {told(error)}")
     if "lanes" not in result:
-        healthy = getattr(gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
         lanes = watch.attempt(
-            "active lanes", lambda: {"rows": list(lane_rows(gpu))}, healthy=healthy, seconds=_LANES
+            "active lanes",
+            lambda: {"rows": list(lane_rows(gpu))},
+            healthy=partial(synchronise, gpu),
+            seconds=_LANES,
         )
         result["lanes"] = lanes.get("rows", [])
         if "failed" in lanes:

@@ -6,27 +6,29 @@ that no pass finds what it reads there; a real network would have other layers i
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch
-from experiments.network.ours import Recording
+from experiments.harness.attended import Watch, synchronise
 from experiments.winograd.layers import (
+    BOTH_HALVES,
     CACHED_BYTES,
-    KERNEL,
+    LAYOUTS,
     TOLERANCE,
     Data,
     Way,
+    in_paper_layout,
 )
 from neocog.cuda.kernel import Array, Kernel, Launch
-from neocog.cuda.lanes import enqueue
+from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.winograd import DENSE_BYTES, WinogradConvolution
+from neocog.cuda.winograd import DENSE_BYTES, Convolution
 from neocog.cuda.winograd_count import seconds
-from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, Indexing, filter_split
-from neocog.cuda.winograd_plan import Plan
+from neocog.cuda.winograd_filters import ORDERS, Indexing, filter_split
 from neocog.errors import NeocogError
 
 ROTATED = 120 << 20  # bytes that the passes of a graph read before they come to the first again
@@ -44,7 +46,7 @@ def copies_of(working: float) -> int:
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
 
 
-def u_shape(plan: Plan) -> tuple[int, int, int]:
+def u_shape(plan: Convolution) -> tuple[int, int, int]:
     """Return the shape of transformed filters as tensor cores take them."""
     return (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
 
@@ -65,68 +67,51 @@ class Ours:
     def rows(self, ways: Sequence[Way], chosen: Way) -> Iterator[dict[str, Any]]:
         """Yield a row for each way with filters transformed before."""
         for way in ways:
-            convolution = self.convolution(way)
-            if way.cached and len(self._nothing(convolution)) <= 3:
+            plan, batch = way.plan(self.data.layer), self.data.batch
+            if way.cached and plan.images_at_a_time(batch, CACHED_BYTES) == batch:
                 continue  # one piece: the same as without
-            yield {
-                **self._about(way),
-                "chosen": way == chosen,
-                **self._tried("fixed", self._fixed, way),
-            }
+            found = self._tried("fixed", self._fixed, way)
+            yield {**self._about(way), "chosen": way == chosen, **found}
 
     def changing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the convolution with filters that change, in each order of threads."""
         for way in ways:
-            for indexing in ORDERS:
-                row = self._tried("changing", self._changing, way, indexing)
-                yield {**self._about(way), "indexing": indexing, **row}
+            shared = way.m in way.sizes  # tiles and parts of one size have no such order
+            for order in (*ORDERS, *(() if shared else (BOTH_HALVES,))):
+                row = self._tried("changing", self._changing, way, order)
+                yield {**self._about(way), "indexing": order, **row}
 
     def filters(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the transform of the filters alone, in each way that there is."""
-        for way in ways:
+        for way, (kernel, paper_layout) in product(ways, LAYOUTS.items()):
             for indexing in ORDERS:
-                row = self._tried("filters", self._split_alone, way, indexing)
-                kernel = "Algorithm 1, filters (K, C, 7, 7)"
-                yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
-            for number, indexing in enumerate(INDEXINGS):
-                row = self._tried("transform", self._transform_alone, way, number)
-                kernel = "filters in the order of the products"
+                row = self._tried("filters", self._split_alone, way, indexing, paper_layout)
                 yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
 
     def kernels(self, ways: Sequence[Way], changing: Sequence[Way]) -> set[Kernel]:
         """Return every kernel that the rows take; no array is needed to name them."""
         found: set[Kernel] = set()
         for way in {*ways, *changing}:
-            convolution = self.convolution(way)
-            launches = self._nothing(convolution)
+            plan = way.plan(self.data.layer)
+            nothing = dict.fromkeys(plan.scratch(1))
+            launches = self._launches(way, None, None, None, nothing)
             if way in changing:
-                launches += [convolution.filter_transform(None, None, indexing=i) for i in (0, 1)]
-                for indexing in ORDERS:
-                    launches.append(filter_split(convolution.plan, self.data.w, None, indexing))
+                launches += [
+                    filter_split(plan, self.data.w, None, order, paper_layout=paper)
+                    for order, paper in product(ORDERS, LAYOUTS.values())
+                ]
+                if way.m not in way.sizes:
+                    launches += self._launches(way, None, None, None, nothing, thread_wise=True)
             found |= {launch.kernel for launch in launches}
         return found
 
-    def convolution(self, way: Way) -> WinogradConvolution:
-        """Return the layer computed in one way; half maps go with half operands."""
-        layer, plan = self.data.layer, way.plan(self.data.layer)
-        return WinogradConvolution(
-            self.gpu,
-            layer.channels,
-            layer.planes,
-            KERNEL,
-            layer.size,
-            split=plan.split,
-            m=plan.m,
-            version=plan.version,
-            operand=plan.operand,
-            source=plan.shape.source,
-            target=plan.shape.target,
-            scratch_bytes=CACHED_BYTES if way.cached else DENSE_BYTES,
-        )
-
-    def _nothing(self, convolution: WinogradConvolution) -> list[Launch]:
-        nothing = dict.fromkeys(convolution.scratch(self.data.batch))
-        return convolution.launches(self.data.batch, None, None, None, nothing)
+    def _launches(
+        self, way: Way, x: Array, u: Array, y: Array, scratch: Any, *, thread_wise: bool = False
+    ) -> list[Launch]:
+        """Return the launches of a way, its filters transformed."""
+        plan = replace(way.plan(self.data.layer), thread_wise=thread_wise)
+        most, processors = CACHED_BYTES if way.cached else DENSE_BYTES, self.gpu.processors
+        return plan.launches(self.data.batch, x, u, y, scratch, processors, most=most)
 
     def _about(self, way: Way) -> dict[str, Any]:
         layer = self.data.layer
@@ -142,8 +127,8 @@ class Ours:
         """The row's figures, or why there are none."""
         kind = ", ".join(map(str, (what, way.name, way.precision, *more)))
         words = f"{self.data.layer.name}, batch {self.data.batch}: {kind}"
-        healthy = getattr(self.gpu.xp.cuda.runtime, "deviceSynchronize", lambda: None)
-        found = self._watch.attempt(words, partial(run, way, *more), kind=kind, healthy=healthy)
+        healthy, work = partial(synchronise, self.gpu), partial(run, way, *more)
+        found = self._watch.attempt(words, work, kind=kind, healthy=healthy)
         return {"us": None, **found}
 
     # -- arrays ------------------------------------------------------------------------------------
@@ -163,8 +148,9 @@ class Ours:
         """Forget the arrays that all ways share."""
         self._inputs.clear()
 
-    def _scratch(self, convolution: WinogradConvolution) -> dict[str, Array]:
-        forms = convolution.scratch(self.data.batch)
+    def _scratch(self, way: Way) -> dict[str, Array]:
+        most = CACHED_BYTES if way.cached else DENSE_BYTES
+        forms = way.plan(self.data.layer).scratch(self.data.batch, most)
         return {name: self.gpu.xp.zeros(*form) for name, form in forms.items()}
 
     def _error(self, y: Array, precision: str) -> float:
@@ -180,69 +166,59 @@ class Ours:
             for i in range(count):
                 enqueue(self.gpu, passes[i % len(passes)])
 
-        recording = Recording(self.gpu, record)
-        once = recording.elapsed(1)
-        repeats = max(1, min(50, round(_TURN / max(once, 1e-3))))
-        ms = [recording.elapsed(repeats) for _ in range(self.rounds)]
-        return 1e3 * float(np.median(ms)) / count
+        timed = Timed(self.gpu, record)
+        repeats = max(1, min(50, round(_TURN / max(timed.elapsed(), 1e-3))))
+        return 1e3 * timed.median(self.rounds, repeats) / count
 
     # -- what is timed -----------------------------------------------------------------------------
     def _fixed(self, way: Way) -> dict[str, Any]:
-        convolution = self.convolution(way)
-        u = convolution.filters(self.gpu.xp.asarray(self.data.w))
+        plan = way.plan(self.data.layer)
+        u = self.gpu.xp.asarray(plan.filters(self.gpu.xp.asarray(self.data.w)))
         copies = copies_of(self.data.x.nbytes + u.nbytes)
         x, y = self._maps(way, copies)
-        scratch = self._scratch(convolution)
+        scratch = self._scratch(way)
         sets = [u, *(u.copy() for _ in range(copies - 1))]
-        passes = [
-            convolution.launches(self.data.batch, xi, ui, y, scratch)
-            for xi, ui in zip(x, sets, strict=True)
-        ]
+        passes = [self._launches(way, xi, ui, y, scratch) for xi, ui in zip(x, sets, strict=True)]
         enqueue(self.gpu, passes[-1])
         error = self._error(y, way.precision)
-        floor = 1e6 * seconds(convolution.plan, self.data.batch)
+        floor = 1e6 * seconds(plan, self.data.batch)
         us = self._time(passes, passes_of(copies, floor))
         return {"us": us, "error": error, "launches": len(passes[0]), "floor_us": floor}
 
-    def _changing(self, way: Way, indexing: Indexing) -> dict[str, Any]:
-        convolution = self.convolution(way)
-        u = self.gpu.xp.zeros(u_shape(convolution.plan), np.float32)
+    def _changing(self, way: Way, order: str) -> dict[str, Any]:
+        plan, both = way.plan(self.data.layer), order == BOTH_HALVES
+        indexing: Indexing = "thread-wise" if both else order  # type: ignore[assignment]
+        u = self.gpu.xp.zeros(u_shape(plan), np.float32)
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
         x, y = self._maps(way, copies)
         w = [self.gpu.xp.asarray(self.data.w)]
         w += [w[0].copy() for _ in range(copies - 1)]
-        scratch = self._scratch(convolution)
-        transforms = [[filter_split(convolution.plan, wi, u, indexing)] for wi in w]
+        scratch = self._scratch(way)
+        transforms = [[filter_split(plan, wi, u, indexing)] for wi in w]
         passes = [
-            first + convolution.launches(self.data.batch, xi, u, y, scratch)
+            first + self._launches(way, xi, u, y, scratch, thread_wise=both)
             for first, xi in zip(transforms, x, strict=True)
         ]
         enqueue(self.gpu, passes[-1])
         error = self._error(y, way.precision)
-        count = passes_of(copies, 1e6 * seconds(convolution.plan, self.data.batch))
-        us = self._time(passes, count)
+        us = self._time(passes, passes_of(copies, 1e6 * seconds(plan, self.data.batch)))
         alone = self._time(transforms, passes_of(copies, 1.0))
         return {"us": us, "filters_us": alone, "share": alone / us, "error": error}
 
-    def _split_alone(self, way: Way, indexing: Indexing) -> dict[str, Any]:
-        plan, given = way.plan(self.data.layer), self.gpu.xp.asarray(self.data.w)
-        return self._alone(way, given, partial(filter_split, plan, indexing=indexing))
-
-    def _transform_alone(self, way: Way, number: int) -> dict[str, Any]:
-        plan = way.plan(self.data.layer)
-        given = plan.arrange(self.gpu.xp.asarray(self.data.w))
-        return self._alone(way, given, partial(plan.filter_launch, indexing=number))
-
-    def _alone(self, way: Way, given: Any, launch: Any) -> dict[str, Any]:
-        xp = self.gpu.xp
-        wanted = way.plan(self.data.layer).filters(xp.asarray(self.data.w))
+    def _split_alone(self, way: Way, indexing: Indexing, paper_layout: bool) -> dict[str, Any]:
+        xp, plan = self.gpu.xp, way.plan(self.data.layer)
+        given = xp.asarray(self.data.w)
+        wanted = plan.filters(given)
+        if paper_layout:
+            wanted = in_paper_layout(plan, wanted, *given.shape[:2])
         u = xp.zeros(wanted.shape, wanted.dtype)
-        copies = copies_of(given.nbytes + wanted.nbytes)
-        passes = [[launch(given.copy(), u)] for _ in range(copies)]
+        moved = given.nbytes + wanted.nbytes
+        copies = copies_of(moved)
+        split = partial(filter_split, plan, u=u, indexing=indexing, paper_layout=paper_layout)
+        passes = [[split(w=given.copy())] for _ in range(copies)]
         enqueue(self.gpu, passes[-1])
         error = float(abs(u - wanted).max() / abs(wanted).max())
         if not error < FILTER_TOLERANCE:
             raise NeocogError(f"filters are wrong by {error:.1e}: not timed")
         us = self._time(passes, passes_of(copies, 1.0))
-        moved = given.nbytes + wanted.nbytes
         return {"us": us, "error": error, "gigabytes_s": moved / us / 1e3}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.harness import ncu
 from neocog.cuda.kernel import Kernel, Machine
+from neocog.cuda.winograd import Convolution, Shape
 from neocog.cuda.winograd_filters import (
     BLOCK_FAST,
     BLOCK_SLOW,
@@ -24,7 +25,6 @@ from neocog.cuda.winograd_filters import (
     filter_split_kernel,
     warps_of,
 )
-from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.cuda.winograd_transforms import Split, cook_toom
 from neocog.errors import InputError, NeocogError
 
@@ -48,9 +48,11 @@ def paper_split(kernel: int) -> Split:
     return Split(kernel, (3,) * (kernel // 3) + rest)
 
 
-def filter_plan(kernel: int, channels: int, planes: int) -> Plan:
+def filter_plan(kernel: int, channels: int, planes: int) -> Convolution:
     """Return the plan whose filter transform is the paper's."""
-    return Plan(Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE)
+    return Convolution(
+        Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE
+    )
 
 
 class Active(NamedTuple):

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.cuda.winograd import Convolution, Operand, Shape
 from neocog.cuda.winograd_count import Count, choose, counts, direct_flops, seconds
-from neocog.cuda.winograd_plan import Operand, Plan, Shape, Version
 from neocog.cuda.winograd_transforms import Split
+from neocog.network.arrays import array_module
 
 KERNEL = 7
 BATCHES = (1, 16, 64)
@@ -18,6 +19,13 @@ TOLERANCE = {"fp32": 5e-5, "tf32": 2e-2, "fp16": 2e-2}
 PAPER_GAIN = "11-15 %"
 #: Bytes of V and W that a way in pieces works on at a time.
 CACHED_BYTES = 30 << 20
+#: Order of threads with inputs transformed thread-wise too.
+BOTH_HALVES = "thread-wise, inputs too"
+#: What the transform of filters alone writes, and whether that is the paper's layout.
+LAYOUTS = {
+    "Algorithm 1, filters (K, C, 7, 7)": False,
+    "Algorithm 1, the paper's layout (C, K, n, n, sub-filters)": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ LAYERS = (Layer(56, 96, 96), Layer(28, 96, 192), Layer(14, 192, 384), Layer(7, 3
 
 
 class Way(NamedTuple):
-    """A way to compute a layer: what it is, parts of the filters, tile, kernels and operands.
+    """A way to compute a layer: what it is, parts of the filters, tile and operands.
 
     With ``cached`` as few images go together as leave V and W in the L2 cache.
     """
@@ -51,7 +59,6 @@ class Way(NamedTuple):
     what: str
     sizes: tuple[int, ...]
     m: int
-    version: Version = "tensor"
     operand: Operand = "tf32x3"
     cached: bool = False
 
@@ -64,16 +71,16 @@ class Way(NamedTuple):
     def name(self) -> str:
         """As the tables show it."""
         split = "+".join(map(str, self.sizes))
-        cores = "" if self.version == "tensor" else f", {self.version} on CUDA cores"
+        cores = ", global on CUDA cores" if self.operand == "fp32" else ""
         if self.operand == "fp16x3":
             cores = ", pairs of halves (range known)"
         pieces = ", in pieces that stay in the L2 cache" if self.cached else ""
         return f"{self.what}: {split}, tiles {self.m}x{self.m}{cores}{pieces}"
 
-    def plan(self, layer: Layer) -> Plan:
-        """Return the plan of a layer; half maps go with half operands."""
+    def plan(self, layer: Layer) -> Convolution:
+        """Return how a layer is computed; half maps go with half operands."""
         shape = layer.shape(half=self.operand == "fp16")
-        return Plan(shape, Split(KERNEL, self.sizes), self.m, self.version, self.operand)
+        return Convolution(shape, Split(KERNEL, self.sizes), self.m, self.operand)
 
 
 PAPER_WAY = Way("3x3 parts and the rest (the paper's)", (3, 3, 1), 2)
@@ -83,20 +90,19 @@ WAYS = (
     Way(SHARED, (4, 4), 4, cached=True),
     Way("4+3 split", (4, 3), 4),
     Way("4+3 split", (4, 3), 2),
-    Way(SHARED, (4, 4), 4, "tensor", "fp16x3"),
-    Way("4+3 split", (4, 3), 4, "tensor", "fp16x3"),
-    Way("4+3 split", (4, 3), 2, "tensor", "fp16x3"),
+    Way(SHARED, (4, 4), 4, "fp16x3"),
+    Way("4+3 split", (4, 3), 4, "fp16x3"),
+    Way("4+3 split", (4, 3), 2, "fp16x3"),
     Way("3x3 parts and the rest", (3, 3, 1), 4),
     PAPER_WAY,
     Way("padded to 9x9", (3, 3, 3), 4),
     Way(SHARED, (3, 3, 3), 3),
-    Way(SHARED, (4, 4), 4, "global", "fp32"),
-    Way("4+3 split", (4, 3), 4, "global", "fp32"),
-    Way("one kernel", (3, 3, 3), 3, "fused", "fp32"),
-    Way(SHARED, (4, 4), 4, "tensor", "tf32"),
-    Way("4+3 split", (4, 3), 2, "tensor", "tf32"),
-    Way(SHARED, (4, 4), 4, "tensor", "fp16"),
-    Way("4+3 split", (4, 3), 2, "tensor", "fp16"),
+    Way(SHARED, (4, 4), 4, "fp32"),
+    Way("4+3 split", (4, 3), 4, "fp32"),
+    Way(SHARED, (4, 4), 4, "tf32"),
+    Way("4+3 split", (4, 3), 2, "tf32"),
+    Way(SHARED, (4, 4), 4, "fp16"),
+    Way("4+3 split", (4, 3), 2, "fp16"),
 )
 #: What ``--quick`` runs.
 QUICK_WAYS = (
@@ -168,6 +174,32 @@ class Data:
         return gap if np.isfinite(gap) else float("inf")
 
 
+def in_paper_layout(plan: Convolution, u: Any, planes: int, channels: int) -> Any:
+    """Return transformed filters as Algorithm 1 stores them, (C, K, n, n, sub-filters).
+
+    ``u`` is that of ``Convolution.filters``; n points along an axis are those of the largest part,
+    and smaller ones leave the rest 0.
+    """
+    split, m = plan.split, plan.m
+    side, most = len(split.sizes), m + split.groups[0].size - 1
+    if plan.on_tensor_cores:
+        u = u.swapaxes(1, 2)
+    u = u[:, :channels, :planes]
+    out = array_module(u).zeros((channels, planes, most, most, side, side), u.dtype)
+    row = top = 0
+    for y in split.groups:
+        left = 0
+        for x in split.groups:
+            sizes = (m + y.size - 1, m + x.size - 1, y.count, x.count)
+            end = row + int(np.prod(sizes))
+            part = u[row:end].reshape(*sizes, channels, planes).transpose(4, 5, 0, 1, 2, 3)
+            rows, columns = slice(top, top + y.count), slice(left, left + x.count)
+            out[:, :, : sizes[0], : sizes[1], rows, columns] = part
+            row, left = end, left + x.count
+        top += y.count
+    return out.reshape(channels, planes, most, most, side * side)
+
+
 def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
     """Return operations, bytes and least time on an H200 of every way of every layer."""
     rows = []
@@ -195,7 +227,7 @@ def count_rows(batches: tuple[int, ...] = BATCHES) -> list[dict[str, Any]]:
     return rows
 
 
-def _step(step: Count, plan: Plan, steps: tuple[Count, ...]) -> dict[str, Any]:
+def _step(step: Count, plan: Convolution, steps: tuple[Count, ...]) -> dict[str, Any]:
     return {
         "step": step.name,
         "gflop": step.flops / 1e9,

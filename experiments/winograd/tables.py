@@ -6,7 +6,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from experiments.harness.pages import MEASURED, Plot, Row, Table, measured, show, span, table
-from experiments.winograd.layers import LAYERS, PAPER_GAIN, PAPER_WAY, WAYS
+from experiments.winograd.layers import (
+    BOTH_HALVES,
+    LAYERS,
+    LAYOUTS,
+    PAPER_GAIN,
+    PAPER_WAY,
+    WAYS,
+)
 from experiments.winograd.traffic import Traffic, traffic
 from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
 
@@ -21,6 +28,7 @@ class Orders(NamedTuple):
     thread: Row
     channel: Row
     own_banks: Row | None
+    both_halves: Row | None = None
 
     @property
     def paper(self) -> bool:
@@ -47,7 +55,8 @@ def changing(rows: Sequence[Row]) -> Iterator[Orders]:
             found.setdefault(key, {})[row["indexing"]] = row
     for orders in found.values():
         if set(INDEXINGS) <= set(orders):
-            yield Orders(orders["thread-wise"], orders["channel-wise"], orders.get(OWN_BANKS))
+            names = ("thread-wise", "channel-wise", OWN_BANKS, BOTH_HALVES)
+            yield Orders(*map(orders.get, names))  # type: ignore[arg-type]
 
 
 def tables(result: Row) -> dict[str, Table]:
@@ -67,6 +76,7 @@ def tables(result: Row) -> dict[str, Table]:
                 "layer": lambda p: p.thread["layer"],
                 "batch": lambda p: p.thread["batch"],
                 **times,
+                **_both_halves(pairs),
                 "saved": lambda p: _percent(p.saved()),
                 "saved without conflicts of banks": lambda p: (
                     _percent(p.saved(own_banks=True)) if p.own_banks else None
@@ -118,7 +128,7 @@ def tables(result: Row) -> dict[str, Table]:
                     _percent(p.saved(own)) for own in (False, True)[: 2 if p.own_banks else 1]
                 ),
                 "share of the transform": lambda p: " -> ".join(
-                    _percent(100 * row["share"]) for row in p if row
+                    _percent(100 * row["share"]) for row in p[:3] if row
                 ),
                 "paper saves": lambda p: PAPER_GAIN,
             },
@@ -154,6 +164,21 @@ def tables(result: Row) -> dict[str, Table]:
         ),
         "missing": [(way, "counted but not measured") for way in untimed] if timed else [],
     }  # fmt: skip
+
+
+def _both_halves(pairs: Sequence[Orders]) -> dict[str, Any]:
+    """Columns of inputs transformed thread-wise too, where any were."""
+    if not any(pair.both_halves for pair in pairs):
+        return {}
+
+    def saved(pair: Orders) -> str | None:
+        both = pair.both_halves
+        return _percent(100 * (1 - pair.channel["us"] / both["us"])) if both else None
+
+    return {
+        "inputs thread-wise too, us": partial(Orders.us, name="both_halves"),
+        "saved by both": saved,
+    }
 
 
 def _percent(value: float) -> str:
@@ -228,9 +253,12 @@ def _floor(result: Row, row: Row) -> float | None:
 
 def traffic_of(row: Row, indexing: Indexing) -> Traffic | None:
     """Return what a row's transform asks of memory; None for ways that are not known any more."""
+    paper_layout = LAYOUTS.get(row["kernel"], False)
     layer = next((layer for layer in LAYERS if layer.name == row["layer"]), None)
     way = next((way for way in WAYS if way.name == row["way"]), None)
-    return traffic(way.plan(layer), indexing) if layer and way else None
+    if layer is None or way is None:
+        return None
+    return traffic(way.plan(layer), indexing, paper_layout=paper_layout)
 
 
 def _traffic(rows: Sequence[Row]) -> Table:
@@ -239,16 +267,18 @@ def _traffic(rows: Sequence[Row]) -> Table:
                      "active lanes", "lanes at one bank", "kB that a block reads from",
                      "kB of shared memory")]  # fmt: skip
     own = [row for row in rows if row["kernel"].startswith(ALGORITHM) and row.get("us")]
-    for way in dict.fromkeys(row["way"] for row in own):
+    for way, kernel in dict.fromkeys((row["way"], row["kernel"]) for row in own):
+        words = f"{way}; the paper's layout" if LAYOUTS.get(kernel) else way
         for order in ORDERS:
-            here = [row for row in own if (row["way"], row["indexing"]) == (way, order)]
+            key = (way, kernel, order)
+            here = [row for row in own if (row["way"], row["kernel"], row["indexing"]) == key]
             asked = traffic_of(here[0], order) if here else None
             if asked:
                 numbers = (asked.read, asked.least_read, asked.written, asked.least_written,
                            asked.lanes)  # fmt: skip
                 times = " / ".join(f"{row['us']:.1f}" for row in here)
                 sizes = (asked.spread / 1000, asked.shared / 1000)
-                found.append((way, order, times, *(f"{value:.1f}" for value in numbers),
+                found.append((words, order, times, *(f"{value:.1f}" for value in numbers),
                               str(asked.banks), *(f"{size:.0f}" for size in sizes)))  # fmt: skip
     return found
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.cuda.winograd import Convolution
 from neocog.cuda.winograd_filters import (
     BLOCK_FAST,
     BLOCK_SLOW,
@@ -19,7 +20,6 @@ from neocog.cuda.winograd_filters import (
     Indexing,
     filter_split_kernel,
 )
-from neocog.cuda.winograd_plan import Plan
 
 _SECTOR, _FLOAT, _BANKS = 32, 4, 32
 _FILTERS = BLOCK_FAST * BLOCK_SLOW  # that a group of blocks takes
@@ -56,13 +56,13 @@ class Traffic:
 
 
 @lru_cache(maxsize=64)
-def traffic(plan: Plan, indexing: Indexing) -> Traffic:
+def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False) -> Traffic:
     """Count the sectors of Algorithm 1, filters (K, C, k, k), where channels fill the blocks.
 
-    U has filters (K, C) or (C, K) fastest as the plan's version says.
+    U has filters (K, C) or (C, K) fastest as the plan's operands say, or is the paper's own.
     """
     read = written = lanes = accesses = 0
-    for load, times, sectors, active in _accesses(plan, indexing):
+    for load, times, sectors, active in _accesses(plan, indexing, paper_layout):
         read += times * sectors * load
         written += times * sectors * (not load)
         lanes, accesses = lanes + times * active, accesses + times
@@ -83,11 +83,14 @@ def traffic(plan: Plan, indexing: Indexing) -> Traffic:
     )
 
 
-def _accesses(plan: Plan, indexing: Indexing) -> Iterator[tuple[bool, int, int, int]]:
+def _accesses(
+    plan: Convolution, indexing: Indexing, paper_layout: bool
+) -> Iterator[tuple[bool, int, int, int]]:
     """Yield loads and stores of warps: whether it is a load, how often, its sectors, its lanes."""
     sizes, size = plan.split.sizes, plan.split.kernel
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    for place, q, sid in _warps(plan, indexing):
+    most = plan.m + plan.split.groups[0].size - 1
+    for place, q, sid in _warps(plan, indexing, paper_layout):
         rows, columns = np.divmod(sid, len(sizes))
         for ry in dict.fromkeys(sizes):
             for rx in dict.fromkeys(sizes):
@@ -101,17 +104,24 @@ def _accesses(plan: Plan, indexing: Indexing) -> Iterator[tuple[bool, int, int, 
                         at = place[mine] * size**2 + (top + y) * size + left + x
                         if inside.any():
                             yield True, 1, _sectors(at[inside]), int(inside.sum())
-                points = (ry + plan.m - 1) * (rx + plan.m - 1)
+                high, wide = ry + plan.m - 1, rx + plan.m - 1
+                if paper_layout:  # the sub-filters of a point lie side by side
+                    at = q[mine] * (most**2 * len(sizes) ** 2) + sid[mine]
+                    for point in (y * most + x for y in range(high) for x in range(wide)):
+                        stored = at + point * len(sizes) ** 2
+                        yield False, 1, _sectors(stored), int(mine.sum())
+                    continue
                 # every point of a sub-filter lies in a matrix of its own
                 stored = sid[mine].astype(np.int64) << 40 | q[mine]
-                yield False, points, _sectors(stored), int(mine.sum())
+                yield False, high * wide, _sectors(stored), int(mine.sum())
 
 
 def _warps(
-    plan: Plan, indexing: Indexing
+    plan: Convolution, indexing: Indexing, paper_layout: bool
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Yield each warp's filters by their place in w and in U, and their sub-filters."""
     subfilters = len(plan.split.sizes) ** 2
+    along_channels = plan.on_tensor_cores and not paper_layout
     if indexing == "thread-wise":
         filters, sid = np.divmod(np.arange(_FILTERS * subfilters), subfilters)
         channels = plan.channels
@@ -120,9 +130,9 @@ def _warps(
         thread = np.arange(_FILTERS * subfilters)
         sid, thread = thread // _FILTERS, thread % _FILTERS
         fast, slow = thread % BLOCK_FAST, thread // BLOCK_FAST
-        k, c = (slow, fast) if plan.version == "tensor" else (fast, slow)
+        k, c = (slow, fast) if along_channels else (fast, slow)
     place = k * plan.channels + c
-    q = place if plan.version == "tensor" else c * plan.shape.planes + k
+    q = place if along_channels else c * plan.shape.planes + k
     for start in range(0, len(sid), WARP):
         part = slice(start, start + WARP)
         yield place[part], q[part], sid[part]

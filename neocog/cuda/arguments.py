@@ -41,12 +41,7 @@ class Parameter(NamedTuple):
 def parameters(file: str, name: str, code: int) -> tuple[Parameter, ...] | None:
     """Return the parameters of a kernel, None where its source does not show them plainly.
 
-    Parameters
-    ----------
-    file, name : str
-        As in :class:`~neocog.cuda.kernel.Kernel`.
-    code : int
-        MAP: the type of the maps.
+    ``code`` is MAP, the type of the maps.
     """
     try:
         text = (kernel_folder() / file).read_text(encoding="utf-8")
@@ -84,29 +79,14 @@ def _parameter(text: str, code: int) -> Parameter:
 def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int = 0) -> None:
     """Raise unless a launch fits its kernel and the device.
 
-    Parameters
-    ----------
-    launch : Launch
-        What is going to be launched.
-    xp : module
-        numpy or cupy: whose arrays the kernel takes.
-    arch : int
-        Compute capability of the device.
-    shared : int
-        Most bytes of dynamic shared memory that a block may have there.
-    device : int
-        The device that the arrays must lie on.
-
-    Raises
-    ------
-    DeviceError
-        If the device cannot run the kernel, or no grid or block of that size.
-    InputError
-        If an argument has another type, is not C-contiguous, is empty or lies elsewhere.
+    ``xp`` is numpy or cupy, whose arrays the kernel takes; ``shared`` are the most bytes of dynamic
+    shared memory of a block there. A DeviceError says that the device cannot run the kernel, or no
+    grid or block of that size; an InputError that an argument has another type, is not
+    C-contiguous, is empty or lies elsewhere.
     """
     kernel = launch.kernel
     where = f"kernel {kernel.name}"
-    if arch != kernel.arch if kernel.features else arch < kernel.arch:
+    if not kernel.runs_on(arch):
         raise DeviceError(
             f"{where}: needs compute capability {kernel.arch / 10:.1f}, the device has "
             f"{arch / 10:.1f}; choose another --plan or --precision"

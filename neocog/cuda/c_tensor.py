@@ -8,10 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.cuda.c_direct_sum import combined
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.kernel import (
+    Array,
+    Kernel,
+    Launch,
+    Layout,
+    Machine,
+    register_limit,
+    shared_limit,
+    up,
+)
 from neocog.cuda.rounding import bf16, of_bf16
-from neocog.cuda.steps import Precision, Step, Work, c_work, up
-from neocog.cuda.tilings import shared_limit
+from neocog.cuda.steps import LayerStep, Precision
 from neocog.errors import UsageError
 from neocog.network.model import Model
 
@@ -33,21 +41,10 @@ _START = 1500.0
 class Tiling:
     """How a layer is dealt to blocks.
 
-    Attributes
-    ----------
-    stream : bool
-        Whether warps go down the input with the sums moving on (``c_stream``); else each warp
-        has one row of a tile (``c_band``).
-    rows : int
-        Rows of cells a block.
-    groups : int
-        Groups of 16 planes a block.
-    steps : int
-        Pairs of input rows a stage.
-    stages : int
-        Stages in the ring of input rows; without ``stream`` it holds all rows of a block.
-    blocks : int
-        Blocks that share a multiprocessor.
+    With ``stream`` warps go down the input, the sums moving on (``c_stream``); else each warp has
+    one row of a tile (``c_band``). A block takes ``rows`` of cells and ``groups`` of 16 planes,
+    ``steps`` pairs of input rows a stage, ``stages`` in its ring of input rows (without ``stream``
+    it holds them all); ``blocks`` share a multiprocessor.
     """
 
     stream: bool
@@ -161,11 +158,6 @@ def _streams(shape: Shape, rows: int, groups: int, limit: int) -> Iterator[Tilin
                 return
 
 
-def register_limit(threads: int) -> int:
-    """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
-    return min(255, 65536 // up(threads, 128) // 8 * 8)
-
-
 def estimate(shape: Shape, t: Tiling, batch: int, processors: int) -> float:
     """Estimate the time of a launch in clock cycles, to rank tilings (rates of an H200)."""
     blocks = -(-shape.out // t.rows) * -(-shape.all_groups // t.groups) * batch
@@ -198,13 +190,7 @@ def _estimate_of_band(shape: Shape, t: Tiling, blocks: int, processors: int) -> 
 
 
 def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
-    """Return the tiling that :func:`estimate` likes best.
-
-    Raises
-    ------
-    UsageError
-        If none fits the device's shared memory.
-    """
+    """Return the tiling that :func:`estimate` likes best; a UsageError if none fits."""
     best = min(
         candidates(shape, arch),
         key=lambda t: estimate(shape, t, batch, processors),
@@ -218,31 +204,15 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     return best
 
 
-class TensorC(Step):
+class TensorC(LayerStep):
     """UC1 .. UC3 as banded matrix products on tensor cores; any blur up to 34 taps.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run; its architecture is 80 or above.
-    model : Model
-        Whose blur.
-    layer : int
-        0 .. 2 for UC1 .. UC3.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Operands are of 16 bits. Of float32 maps (fp32 and tf32) inputs and weights are sums of
-        two halves each, of bf16 the weights are sums of two; sums are float32.
-    tiling : Tiling, optional
-        Taken instead of what :func:`choose` picks.
-
-    Raises
-    ------
-    UsageError
-        If the blur is too wide.
+    Operands are of 16 bits. Of float32 maps (fp32 and tf32) inputs and weights are sums of two
+    halves each, of bf16 the weights are sums of two; sums are float32. ``tiling`` is taken instead
+    of what :func:`choose` picks.
     """
 
+    kind = "C"
     version: ClassVar[str] = "tensor"
 
     def __init__(
@@ -255,24 +225,16 @@ class TensorC(Step):
         *,
         tiling: Tiling | None = None,
     ) -> None:
-        self.reads, self.writes = f"US{layer + 1}", f"UC{layer + 1}"
-        self._machine, self._tiling = machine, tiling
-        self._source, self._target = layouts[self.reads], layouts[self.writes]
-        self._ratio = model.psi == "ratio"
-        a, padding = combined(model.blurs[layer]), model.spec.c[layer].padding
-        if len(a) > _MOST_TAPS or padding >= len(a):
+        super().__init__(machine, model, layer, layouts, precision)
+        self._tiling = tiling
+        a = combined(model.blurs[layer])
+        if len(a) > _MOST_TAPS or self.padding >= len(a):
             raise UsageError(
                 f"C version 'tensor' takes kernels of up to {_MOST_TAPS} taps; {self.writes} has "
-                f"{len(a)}, padding {padding}: choose box"
+                f"{len(a)}, padding {self.padding}: choose box"
             )
-        self.shape = Shape(
-            self._source.size,
-            self._source.channels,
-            self._target.size,
-            len(a),
-            padding,
-            self._source.code,
-        )
+        s, t = self.source, self.target
+        self.shape = Shape(s.size, s.channels, t.size, len(a), self.padding, s.code)
         scale, words = pack(a, self.shape)
         self._scale = np.float32(scale)
         self._weights = machine.xp.asarray(words)
@@ -281,11 +243,16 @@ class TensorC(Step):
         """Return the tiling for a batch."""
         if self._tiling is not None:
             return self._tiling
-        return choose(self.shape, batch, self._machine.arch, self._machine.processors)
+        return choose(self.shape, batch, self.machine.arch, self.machine.processors)
+
+    @property
+    def taps(self) -> int:
+        """Taps of a_C."""
+        return self.shape.taps
 
     def kernel(self, tiling: Tiling) -> Kernel:
         """Return the kernel, specialised for a tiling."""
-        s, t = self.shape, self._target
+        s, t = self.shape, self.target
         threads = s.threads(tiling)
         defines = {
             "STREAM" if tiling.stream else "BAND": 1,
@@ -298,7 +265,7 @@ class TensorC(Step):
             "UC_CHANNELS": t.channels,
             "TAPS": s.taps,
             "PADDING": s.padding,
-            "PSI": int(self._ratio),
+            "PSI": int(self.model.psi == "ratio"),
             "ROWS": tiling.rows,
             "GROUPS": tiling.groups,
             "STEPS": tiling.steps,
@@ -324,21 +291,12 @@ class TensorC(Step):
         grid = -(-self.shape.out // t.rows), -(-self.shape.all_groups // t.groups), batch
         return [Launch(self.kernel(t), grid, (source, target, self._weights, self._scale))]
 
-    def work(self) -> Work:
-        """Return the work by the plain equations."""
-        return c_work(self._source, self._target, self.shape.taps)
-
 
 def pack(a: NDArray[np.float64], shape: Shape) -> tuple[float, NDArray[np.uint32]]:
     """Pack a_C (taps, taps) as the banded operands of its rows, in the order of a warp's lanes.
 
-    Returns
-    -------
-    scale : float
-        What sums of products are multiplied by.
-    words : ndarray of uint32
-        Flat: row of a_C (to an even number, then one of silence), higher and lower parts (but for
-        fp16), lane, step, two words.
+    Returns what sums of products are multiplied by, and the words, flat: row of a_C (to an even
+    number, then one of silence), higher and lower parts (but for fp16), lane, step, two words.
     """
     rows = np.zeros((2 * shape.live + 1, shape.taps))
     rows[: shape.taps] = a

@@ -1,20 +1,22 @@
 """Kernels for a GPU: built by NVRTC, with no GPU and no CUDA toolkit, and kept on the disk."""
 
+import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from neocog.cuda import cache as builds
 from neocog.cuda.cache import cache_folder
-from neocog.cuda.kernel import Kernel
-from neocog.cuda.sources import define_options, fingerprint, included, source_path
+from neocog.cuda.kernel import Kernel, kernel_folder
 from neocog.errors import DeviceError
 from neocog.jsontext import to_json
 
 __all__ = ["Built", "build", "cache_folder"]
 
+_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _OPTIONS = ("-std=c++17", "-ftz=true", "--ptxas-options=-v")
 #: NVRTC may keep builds of its own, and has no figures of one that it takes from there.
 _NO_CACHE, _NO_CACHE_SINCE = "--no-cache", (13, 0)
@@ -23,22 +25,10 @@ _INSTALL = "install neocog[cuda13] (or [cuda12])"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A built kernel.
+    """A built kernel: what the driver loads (a cubin, or PTX for a GPU newer than this NVRTC).
 
-    Attributes
-    ----------
-    cubin : bytes
-        What the driver loads: a cubin, or PTX for a GPU newer than this NVRTC.
-    registers : int
-        Registers of a thread; 0 for PTX and where ptxas told nothing, as the figures below.
-    spills : int
-        Bytes of registers stored to or loaded from local memory.
-    stack : int
-        Bytes of a thread's stack frame.
-    shared : int
-        Bytes of static shared memory.
-    log : str
-        What NVRTC printed.
+    Registers of a thread; bytes of spilled registers, of the stack frame, of static shared memory;
+    what NVRTC printed. The figures are 0 for PTX and where ptxas told nothing.
     """
 
     cubin: bytes
@@ -54,23 +44,9 @@ def build(
 ) -> Built:
     """Build a kernel for an architecture, or take the build of an earlier run.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        What to build.
-    arch : int or str
-        Compute capability, e.g. 90; or in full, e.g. ``"sm_90a"``.
-    defines : tuple of (str, int or float or str)
-        More of them than the kernel has.
-
-    Returns
-    -------
-    Built
-
-    Raises
-    ------
-    DeviceError
-        If NVRTC is not there, does not know the architecture, or the kernel does not build.
+    ``arch`` is a compute capability, e.g. 90, or in full, e.g. ``"sm_90a"``; ``defines`` are more
+    than the kernel has. A DeviceError says that NVRTC is not there, does not know the architecture,
+    or the kernel does not build.
     """
     options = (
         *_OPTIONS,
@@ -132,7 +108,8 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
     nvrtc = _nvrtc()
     path = source_path(kernel)
     more = [_NO_CACHE] if _version() >= _NO_CACHE_SINCE else []
-    files = included(path)
+    # given so, the compiler looks for no file where the program happens to run
+    files = {file.name.encode(): file.read_bytes() for file in _files(path)[1:]}
     program = nvrtc.createProgram(
         path.read_text(encoding="utf-8"), path.name, tuple(files.values()), tuple(files)
     )
@@ -181,3 +158,44 @@ def _unpack(content: bytes | None) -> Built | None:
         return None
     about, _, cubin = content.partition(b"\n")
     return Built(cubin=cubin, **json.loads(about))
+
+
+# -- sources ---------------------------------------------------------------------------------------
+def source_path(kernel: Kernel) -> Path:
+    """Return the path of a kernel's source; a DeviceError if there is no such file."""
+    path = kernel_folder() / kernel.file
+    if not path.is_file():
+        raise DeviceError(f"kernel source {kernel.file!r} is not in {kernel_folder()}: reinstall")
+    return path
+
+
+def fingerprint(kernel: Kernel, *more: str, headers: Path | None = None) -> str:
+    """Return a hash of the source, of all it includes, of name and defines, and of ``more``.
+
+    ``headers`` is another folder of files that are included.
+    """
+    digest = hashlib.sha256()
+    for path in _files(source_path(kernel), headers):
+        text = path.read_bytes()
+        digest.update(f"{path.name} {len(text)}\n".encode() + text)
+    for word in (kernel.name, *define_options(kernel), *more):
+        digest.update(f"{len(word)} {word}\n".encode())
+    return digest.hexdigest()
+
+
+def define_options(kernel: Kernel) -> list[str]:
+    """Return the defines as options of a compiler, ``-DNAME=value``."""
+    return [f"-D{name}={value}" for name, value in kernel.defines]
+
+
+def _files(source: Path, headers: Path | None = None) -> list[Path]:
+    """Return the source and the files that it includes: beside it, of ``kernels/``, of headers."""
+    found = [source]
+    folders = (kernel_folder(), *([headers] if headers else ()))
+    for path in found:  # grows while it is walked
+        for name in _INCLUDE.findall(path.read_bytes()):
+            places = (folder / name.decode() for folder in (path.parent, *folders))
+            file = next((place for place in places if place.is_file()), None)
+            if file is not None and file not in found:
+                found.append(file)
+    return found

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
+from neocog.cuda.steps import Precision, Step, Work
 from neocog.network.fields import contrast_kernel
 from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
@@ -15,19 +15,7 @@ from neocog.network.u0 import DIGIT_SIZE
 class Contrast(Step):
     """UG from digits (B, 28, 28) of uint8; U0 is never written.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    model : Model
-        Whose contrast kernel.
-    layer : int
-        0: there is one such layer.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Type of UG, as in ``layouts``; sums are float32, and which cells are silent is decided as
-        in float64.
+    Sums are float32; which cells are silent is decided as in float64.
     """
 
     version: ClassVar[str] = "digits"

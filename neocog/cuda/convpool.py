@@ -5,18 +5,17 @@ means of p x p neighbouring inputs (the *direct sum* of papers on convolution wi
 times fewer products. One kernel does it, with no map in between.
 """
 
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from neocog.cuda.convpool_tilings import MODES, Shape, Tiling, choose, kernel
-from neocog.cuda.kernel import Array, Launch, Machine
+from neocog.cuda.convpool_tilings import Shape, Tiling, choose, kernel
+from neocog.cuda.kernel import Array, Launch, Machine, up
 from neocog.cuda.rounding import bf16, of_bf16, tf32
-from neocog.cuda.steps import Precision, up
+from neocog.cuda.steps import MODES, Precision
 from neocog.errors import InputError, UsageError
+from neocog.network.arrays import array_module
 
 KERNELS = range(1, 12)  # taps a side
 POOLS = range(2, 5)
@@ -84,16 +83,6 @@ def conv_avgpool(
     return ConvAvgPool(w, pool, padding=padding, precision=precision)(x)
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Sizes of one call: what :class:`Shape` counts, and the picture."""
-
-    height: int
-    width: int
-    channels: int  # as stored
-    shape: Shape
-
-
 class ConvAvgPool:
     """A convolution with average pooling whose weights are packed once.
 
@@ -127,8 +116,7 @@ class ConvAvgPool:
         self.precision = _precision_of(w, precision)
         self.pool, self.padding, self.box = pool, padding, pool if box is None else box
         _check_filter(w, pool, padding)
-        self._by_numpy = machine is None and isinstance(w, np.ndarray)
-        self._machine = machine or _machine_of(w)
+        self._machine = machine or _gpu_of(w)
         self._w, self._tiling = w, tiling
         self.planes, self.inputs, self.kernel = int(w.shape[0]), int(w.shape[1]), int(w.shape[2])
         self._packed: dict[tuple[int, int], Array] = {}
@@ -136,17 +124,17 @@ class ConvAvgPool:
 
     def __call__(self, x: Array) -> Array:
         """Return the pooled convolution of x (B, C, H, W), a view of channel-last memory."""
-        if self._by_numpy:
-            return self._on_the_cpu(x)
-        with self._machine.current():
+        machine = self._machine
+        if machine is None:
+            return self._by_numpy(x)
+        with machine.current():
             stored = self.stored(x)
-            s = self.geometry(stored.shape).shape
-            shape = (s.batch, s.out_height, s.out_width, s.planes)
-            out = self._machine.xp.empty(shape, stored.dtype)
-            self._machine.launch(self.launch(stored, out))
+            s = self.shape(stored.shape)
+            out = machine.xp.empty((s.batch, s.out_height, s.out_width, s.planes), stored.dtype)
+            machine.launch(self.launch(stored, out))
         return out.transpose(0, 3, 1, 2)
 
-    def _on_the_cpu(self, x: Array) -> Array:
+    def _by_numpy(self, x: Array) -> Array:
         """Return the same by NumPy, in float64 until it is rounded."""
         _check_input(x, self)
         halves = self.precision == "bf16"
@@ -161,7 +149,7 @@ class ConvAvgPool:
     def stored(self, x: Array) -> Array:
         """Return x (B, C, H, W) as the kernel reads it: channel-last, in whole units."""
         _check_input(x, self)
-        xp = self._machine.xp
+        xp = array_module(x)
         last = x.transpose(0, 2, 3, 1)
         channels = up(self.inputs, 16 // last.dtype.itemsize)
         if channels == self.inputs:
@@ -170,64 +158,57 @@ class ConvAvgPool:
         filled[..., : self.inputs] = last
         return filled
 
-    def geometry(self, stored: tuple[int, ...]) -> Geometry:
+    def shape(self, stored: tuple[int, ...]) -> Shape:
         """Return the sizes for an input as the kernel reads it, (B, H, W, C)."""
         batch, height, width, channels = stored
         outer = self.kernel + self.box - 1  # what one output sees
         rows, columns = ((n + 2 * self.padding - outer) // self.pool + 1 for n in (height, width))
-        shape = Shape(
+        return Shape(
             *(batch, channels, self.planes, rows, columns),
             kernel=self.kernel,
             pool=self.pool,
             box=self.box,
             precision=self.precision,
         )
-        return Geometry(height, width, channels, shape)
-
-    def tiling(self, shape: Shape) -> Tiling:
-        """Return the tiling for a shape."""
-        machine = self._machine
-        return self._tiling or choose(shape, machine.arch, machine.processors)
 
     def launch(self, stored: Array, out: Array) -> Launch:
         """Return the launch for x as :meth:`stored` gives it, into out (B, H', W', K)."""
-        geometry = self.geometry(stored.shape)
-        shape, tiling = geometry.shape, self.tiling(geometry.shape)
+        machine = self._machine
+        assert machine is not None
+        shape = self.shape(stored.shape)
+        tiling = self._tiling or choose(shape, machine.arch, machine.processors)
         items = shape.items(tiling)
-        partial, arrivals = self._parts(shape, tiling)
         lasting = tiling.wgmma and tiling.split == 1  # blocks take item after item
-        blocks = min(items, self._machine.processors) if lasting else items
+        blocks = min(items, machine.processors) if lasting else items
         numbers = (
-            shape.batch,
-            geometry.height,
-            geometry.width,
-            geometry.channels,
+            *stored.shape,
             shape.out_height,
             shape.out_width,
             self.planes,
             self.padding,
             tiling.split,
         )
-        args = (stored, self._weights(shape, tiling), out, partial, arrivals)
-        return Launch(
-            kernel(shape, tiling), (blocks, 1, 1), (*args, *(np.int32(n) for n in numbers))
+        args = (
+            *(stored, self._weights(machine.xp, shape, tiling), out),
+            *self._parts(machine.xp, shape, tiling),
+            *(np.int32(n) for n in numbers),
         )
+        return Launch(kernel(shape, tiling), (blocks, 1, 1), args)
 
-    def _parts(self, shape: Shape, tiling: Tiling) -> tuple[Array, Array]:
+    def _parts(self, xp: Any, shape: Shape, tiling: Tiling) -> tuple[Array, Array]:
         """Parts of sums, and counts of blocks that came (0 before and after a launch)."""
         groups = max(tiling.groups, 1)
         sums = tiling.patches * 64 * tiling.planes * shape.items(tiling) if tiling.split > 1 else 1
         counts = shape.tiles(tiling) * shape.slices(tiling) * groups
         key = sums, counts
         if key not in self._scratch:
-            xp = self._machine.xp
             self._scratch[key] = xp.empty(sums, np.float32), xp.zeros(counts, np.uint32)
         return self._scratch[key]
 
-    def _weights(self, shape: Shape, tiling: Tiling) -> Array:
+    def _weights(self, xp: Any, shape: Shape, tiling: Tiling) -> Array:
         key = (tiling.planes, tiling.units)
         if key not in self._packed:
-            self._packed[key] = pack(self._machine.xp, self._w, shape, tiling)
+            self._packed[key] = pack(xp, self._w, shape, tiling)
         return self._packed[key]
 
 
@@ -282,7 +263,7 @@ def _check_filter(w: Array, pool: int, padding: int) -> None:
 
 
 def _check_input(x: Array, layer: ConvAvgPool) -> None:
-    xp = layer._machine.xp
+    xp = layer._machine.xp if layer._machine else np
     if not isinstance(x, xp.ndarray):
         raise InputError(
             f"got a {type(x).__module__}.{type(x).__name__} with filters of {xp.__name__}, "
@@ -302,10 +283,10 @@ def _check_input(x: Array, layer: ConvAvgPool) -> None:
         raise InputError(f"inputs {x.shape}: a picture has too many values; cut it into parts")
 
 
-def _machine_of(w: Array) -> Machine:
-    """Return the machine of an array: its device; of NumPy's one that launches nothing."""
+def _gpu_of(w: Array) -> Machine | None:
+    """Return the device of an array; None for NumPy's."""
     if isinstance(w, np.ndarray):
-        return cast("Machine", SimpleNamespace(xp=np))
+        return None
     if type(w).__module__.partition(".")[0] != "cupy":
         raise InputError(f"got filters of type {type(w).__name__}, expected a CuPy or NumPy array")
     from neocog.cuda.launcher import gpu

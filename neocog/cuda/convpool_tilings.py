@@ -1,27 +1,22 @@
 """How ``kernels/conv_avgpool.cu`` deals a convolution with pooling to blocks and warps."""
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 
-from neocog.cuda.kernel import Kernel
-from neocog.cuda.steps import Precision, up
-from neocog.cuda.tilings import shared_limit
+from neocog.cuda import tuned
+from neocog.cuda.kernel import Kernel, shared_limit, up
+from neocog.cuda.steps import MODES, Precision
 from neocog.errors import UsageError
 
-#: Operand types of the kernel, MODE in its source.
-MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
 #: MAP in the kernels, by operand type.
 MAPS: dict[Precision, int] = {"fp16": 1, "bf16": 2, "tf32": 0, "fp32": 0}
 #: Columns that ``kernels/wgmma_wide.cuh`` has an instruction for.
 _COLUMNS = (32, 64, 128, 256)
 #: Tilings measured on an H200, as ``neocog bench convpool --tilings`` writes them.
 TUNED = Path(__file__).with_name("convpool_tuned.json")
-_TUNED_PROCESSORS = 132
 _NEAR = 2.0  # a measured tiling serves batches up to this factor away
 _BARRIER_BYTES = 16
 _STATIC = 128  # bytes of shared memory beside the dynamic
@@ -30,18 +25,10 @@ _OTHERS = 50  # registers of a thread beside sums and operands
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is computed: sizes in places and channels.
+    """What is computed.
 
-    Attributes
-    ----------
-    batch, channels, planes : int
-        Pictures; channels in, as stored; planes out.
-    out_height, out_width : int
-        Of the result.
-    kernel, pool, box : int
-        Taps of the filter a side; stride of the product; places a side of the box sums.
-    precision : str
-        Operands.
+    ``channels`` in as stored; ``out_height``, ``out_width`` of the result; ``kernel`` taps of the
+    filter a side, ``pool`` the stride of the product, ``box`` places a side of the box sums.
     """
 
     batch: int
@@ -129,26 +116,11 @@ class Shape:
 class Tiling:
     """How a block works; see the head of the kernel.
 
-    Attributes
-    ----------
-    patches, planes : int
-        Patches of 8 x 8 outputs and planes of a block.
-    units : int
-        16-byte units of channels a chunk, even.
-    stages : int
-        Buffers for the weights of a tap.
-    split : int
-        Blocks that share a sum.
-    wgmma : bool
-        Warpgroups that only multiply, for compute capability 9.0 alone.
-    groups, producers : int
-        Of those: warpgroups that multiply, warps that bring operands.
-    gather : bool
-        Of those: whether warps gather sums into registers, instead of the tensor cores.
-    sums, raws : int
-        Of those: buffers for box sums and for inputs.
-    warps : tuple of int
-        Else: warps along outputs and along planes.
+    It makes ``patches`` of 8 x 8 outputs by ``planes``; ``units`` of 16 bytes of channels are a
+    chunk (even); ``stages`` buffers hold the weights of a tap; ``split`` blocks share a sum. With
+    ``wgmma`` (compute capability 9.0 alone) ``groups`` of four warps multiply, ``producers`` warps
+    bring operands, ``sums`` and ``raws`` buffers hold box sums and inputs. Without, ``warps`` along
+    outputs and along planes.
     """
 
     patches: int
@@ -159,7 +131,6 @@ class Tiling:
     wgmma: bool = True
     groups: int = 2
     producers: int = 4
-    gather: bool = False
     sums: int = 2
     raws: int = 2
     warps: tuple[int, int] = (4, 2)
@@ -178,8 +149,7 @@ class Tiling:
             text += f", split {self.split}"
         if not self.wgmma:
             return text + f", mma.sync {self.warps[0]}x{self.warps[1]}"
-        text += f", wgmma {self.groups}+{self.producers}"
-        return text + ", gathered" * self.gather
+        return text + f", wgmma {self.groups}+{self.producers}"
 
 
 def kernel(shape: Shape, tiling: Tiling) -> Kernel:
@@ -201,7 +171,6 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
         defines |= {
             "GROUPS": tiling.groups,
             "PRODUCER_WARPS": tiling.producers,
-            "FROM_REGISTERS": int(tiling.gather),
             "SUM_BUFFERS": tiling.sums,
             "RAW_BUFFERS": tiling.raws,
         }
@@ -222,10 +191,7 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
 def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     """Return the tilings that fit a device, the best first by :func:`estimate`.
 
-    Raises
-    ------
-    UsageError
-        If none fits: the device is too old, or the filter too large for its shared memory.
+    A UsageError if none fits: the device is too old, or the filter too large for its shared memory.
     """
     if arch < 80:
         raise UsageError(
@@ -246,32 +212,20 @@ def candidates(shape: Shape, arch: int, processors: int) -> list[Tiling]:
     return sorted(set(found), key=lambda tiling: estimate(shape, tiling, processors))
 
 
-def contenders(shape: Shape, arch: int, processors: int, *, count: int = 5) -> list[Tiling]:
-    """Return tilings that are worth measuring: the best by size of block, and its gathered form."""
-    found: dict[tuple[int, int, int, int], Tiling] = {}
-    for tiling in candidates(shape, arch, processors):
-        found.setdefault((tiling.patches, tiling.planes, tiling.units, tiling.raws), tiling)
-    best = list(found.values())[:count]
-    return [*best, *(replace(t, gather=True) for t in best[:1] if t.wgmma)]
-
-
 @cache
 def choose(shape: Shape, arch: int, processors: int) -> Tiling:
     """Return the tiling measured for about this batch, else what :func:`candidates` ranks first."""
-    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
-        measured = _tuned().get(replace(shape, batch=0), {})
-        near = [b for b in measured if max(b, shape.batch) <= _NEAR * min(b, shape.batch)]
-        if near:
-            return measured[min(near, key=lambda b: abs(math.log2(b / shape.batch)))]
+    measured = _tuned().get(replace(shape, batch=0), {}) if tuned.serves(arch, processors) else {}
+    if near := tuned.nearest(measured, shape.batch, _NEAR):
+        return near
     return candidates(shape, arch, processors)[0]
 
 
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.is_file() else ():
-        shape = Shape(**row["shape"])
-        tiling = Tiling(**{**row["tiling"], "warps": tuple(row["tiling"]["warps"])})
+    for row in tuned.read(TUNED):
+        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
         table.setdefault(replace(shape, batch=0), {})[shape.batch] = tiling
     return table
 

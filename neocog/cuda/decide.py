@@ -5,8 +5,8 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, up
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
+from neocog.cuda.steps import Precision, Step, Work
 from neocog.network.decision import PAIR_PLANES, TRIPLE_PLANES, Decision
 from neocog.network.model import Model, Rule
 
@@ -23,18 +23,7 @@ class Decide(Step):
     Columns 0 .. 9 are the scores of the labels, 10 the label (-1: none), 11 the margin, 12 the
     probability, the others 0; see :class:`neocog.network.decision.Answers`.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    model : Model
-        Whose labels, rule and reference vectors decide.
-    layer : int
-        Not used: there is one decision.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        US4 is float32 in each.
+    ``layer`` is not used: there is one decision.
     """
 
     version: ClassVar[str] = "warps"

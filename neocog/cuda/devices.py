@@ -12,13 +12,7 @@ _INSTALL = "install neocog[cuda13] (or [cuda12]), or use --device cpu"
 
 
 def driver_library() -> Any:
-    """Return the CUDA driver as a ctypes library.
-
-    Raises
-    ------
-    DeviceError
-        If there is none.
-    """
+    """Return the CUDA driver as a ctypes library; a DeviceError if there is none."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         return ctypes.CDLL(name)
@@ -78,10 +72,7 @@ def count() -> int:
 def numbers(device: str) -> tuple[int, ...]:
     """Return the devices that ``"cuda"`` (all of them) or ``"cuda:N"`` stands for.
 
-    Raises
-    ------
-    DeviceError
-        If there is no such device, or none can be used.
+    A DeviceError if there is no such device, or none can be used.
     """
     found = re.fullmatch(r"cuda(?::(\d+))?", device)
     if found is None:

@@ -1,9 +1,8 @@
 """The engine on CUDA devices: digits in, answers out; maps and stage times as on the CPU."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -33,12 +32,13 @@ _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 class CudaEngine:
     """A model, ready to recognise on one or several GPUs.
 
-    An engine may be used by one thread after another; for threads at once each takes its own.
+    An engine may be used by one thread after another; for threads at once each takes its own. A
+    DeviceError says if the device is not there or cannot be used, a UsageError if precision or plan
+    make no sense there.
 
     Parameters
     ----------
     model : Model
-        What to recognise with.
     device : str
         ``"cuda"``: every GPU, from the first on; ``"cuda:N"``: that one.
     precision : {"fp32", "tf32", "fp16", "bf16"}, optional
@@ -47,13 +47,6 @@ class CudaEngine:
         As :func:`neocog.cuda.plan.parse_plan`.
     programmatic : bool, optional
         As :class:`neocog.cuda.launcher.Gpu`.
-
-    Raises
-    ------
-    DeviceError
-        If the device is not there or cannot be used.
-    UsageError
-        If precision or plan make no sense there.
     """
 
     def __init__(
@@ -74,12 +67,6 @@ class CudaEngine:
         self._runners: dict[int, Runner] = {}
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
-        cuda = first.xp.cuda
-        self._failures: tuple[type[Exception], ...] = (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
         self._decision = Decision(model)
         with self._failing():
             runner = self.runner(self._numbers[0])
@@ -113,13 +100,7 @@ class CudaEngine:
         return self._runners[number]
 
     def check(self) -> None:
-        """See whether this machine can: choose every step, compile and load the first kernel.
-
-        Raises
-        ------
-        DeviceError
-            If it cannot.
-        """
+        """Choose every step, compile and load the first kernel; a DeviceError if that fails."""
         runner = self.runner(self._numbers[0])
         try:
             with self._failing(), runner.gpu.current():
@@ -129,14 +110,8 @@ class CudaEngine:
         except UsageError as error:
             raise DeviceError(f"device '{self.device}': {error}") from None
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
-        try:
-            yield
-        except self._failures as error:
-            first = str(error).strip().partition("\n")[0]
-            raise DeviceError(f"device '{self.device}' failed: {first}") from None
+    def _failing(self) -> AbstractContextManager[None]:
+        return gpu(self._numbers[0], self._programmatic).failing(self.device)
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Answers:
         """Recognise isolated digits.
@@ -197,22 +172,7 @@ class CudaEngine:
     def maps(self, u0: ArrayLike) -> dict[str, NDArray[np.float32]]:
         """Return every layer's response to pictures, as :meth:`neocog.network.engine.Engine.maps`.
 
-        Parameters
-        ----------
-        u0 : array_like, shape (B, 65, 65)
-            Ink 1 on paper 0.
-
-        Returns
-        -------
-        dict
-            ``"U0", "UG", "US1" .. "UC4"`` -> float32 (B, K, H, W).
-
-        Raises
-        ------
-        InputError
-            If they have another shape or hold what is no number.
-        DeviceError
-            If the device fails.
+        ``u0`` (B, 65, 65) has ink 1 on paper 0; each of U0, UG, US1 .. UC4 is float32 (B, K, H, W).
         """
         u = pictures(u0)
         with self._failing(), self._lock:
@@ -229,13 +189,6 @@ class CudaEngine:
         ``total`` is the pass as the device makes it, from upload to download; the stages add up
         to it (see :func:`neocog.cuda.measure.stage_times`). A batch larger than a chunk is
         measured by the chunk and counted as so many chunks.
-
-        Raises
-        ------
-        InputError
-            If the digits have another shape or type.
-        DeviceError
-            If the device fails.
         """
         from neocog.cuda.measure import stage_times
 
@@ -248,13 +201,7 @@ class CudaEngine:
         return {name: ms * (len(digits) / count) for name, ms in times.items()}
 
     def bounds(self, batch: int) -> dict[str, Bound]:
-        """Return what each stage does for a batch, and its roofline on the first GPU.
-
-        Raises
-        ------
-        DeviceError
-            If the device fails.
-        """
+        """Return what each stage does for a batch, and its roofline on the first GPU."""
         from neocog.cuda.roofline import peaks
 
         runner = self.runner(self._numbers[0])
@@ -280,13 +227,7 @@ def shares_of(count: int, part: int, devices: int) -> list[slice]:
 
 
 def precision_on(arch: int, wanted: str | None = None) -> Precision:
-    """Return the precision that is wanted, by default that of a compute capability.
-
-    Raises
-    ------
-    UsageError
-        If there is no such precision.
-    """
+    """Return the precision that is wanted (a UsageError if none), by default a device's."""
     if wanted is None:
         return "fp16" if arch >= _HALVES_ARCH else "fp32"
     for known in PRECISIONS:

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from neocog.cuda.devices import numbers
 from neocog.cuda.finder_network import FinderNetwork, Node, tile_table
-from neocog.cuda.kernel import Kernel, Launch
-from neocog.cuda.lanes import captured, elapsed, enqueue, pinned
-from neocog.cuda.launcher import gpu
-from neocog.cuda.steps import up
-from neocog.errors import DeviceError
+from neocog.cuda.kernel import Kernel, Launch, up
+from neocog.cuda.lanes import Lane, elapsed
+from neocog.cuda.launcher import Gpu, gpu
 from neocog.vision.finder import (
     CELL,
     FLOOR,
@@ -35,6 +33,7 @@ from neocog.vision.finder import (
     sizes,
 )
 
+_Key = tuple[tuple[int, int], FinderSettings]
 FILE = "finder.cu"
 MARK_WORDS = 18
 _THREADS = 256
@@ -43,7 +42,7 @@ _KEPT = 64  # sizes of pictures whose graphs are kept, some 12 MB each
 
 
 class Frame:
-    """Arrays and launches for pictures of one size.
+    """Arrays and launches for pictures of one size, (rows, columns).
 
     Parameters
     ----------
@@ -153,54 +152,35 @@ def finding(best: NDArray[np.float32]) -> Finding:
 
 
 class CudaFinder:
-    """The finder on one GPU, in halves; sums are float32.
+    """The finder on one GPU (``"cuda"``: the first), in halves; sums are float32.
 
-    Parameters
-    ----------
-    nodes, tensors
-        Of a :class:`neocog.vision.finder_model.FinderModel`.
-    device : str
-        ``"cuda"`` (the first GPU) or ``"cuda:N"``.
-
-    Raises
-    ------
-    DeviceError
-        If the device cannot be used.
-    ModelError
-        If the network has what the kernels do not know.
+    ``nodes`` and ``tensors`` are those of a :class:`neocog.vision.finder_model.FinderModel`. A
+    DeviceError says that the device cannot be used, a ModelError that the network has what the
+    kernels do not know.
     """
 
     def __init__(
         self, nodes: Sequence[Node], tensors: Mapping[str, Maps], *, device: str = "cuda"
     ) -> None:
         self._gpu = gpu(numbers(device)[0])
-        cuda = self._gpu.xp.cuda
-        self._failures: tuple[type[Exception], ...] = (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
         self._lock = threading.Lock()
-        self._frames: OrderedDict[tuple[tuple[int, int], FinderSettings], _Lane] = OrderedDict()
+        self._frames: OrderedDict[_Key, _FrameLane] = OrderedDict()
         with self._at_work():
             self._network = FinderNetwork(self._gpu, nodes, tensors)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """One picture at a time; errors of CUDA and CuPy become a DeviceError of one line."""
-        try:
-            with self._lock, self._gpu.current():
-                yield
-        except self._failures as error:
-            first = str(error).strip().partition("\n")[0]
-            raise DeviceError(f"device 'cuda:{self._gpu.number}' failed: {first}") from None
+        device = f"cuda:{self._gpu.number}"
+        with self._gpu.failing(device), self._lock, self._gpu.current():
+            yield
 
     def __call__(self, x: Maps) -> Maps:
         """Answer for a normalised picture, (H, W) multiples of 16 -> (C, H / 4, W / 4)."""
         with self._at_work():
             given, told, launches = self._network.launches([x.shape])
             given.set(x.astype(np.float16).reshape(-1))
-            self._gpu.warmup(launches)
+            self._gpu.prepare(launch.kernel for launch in launches)
             for launch in launches:
                 self._gpu.launch(launch)
             planes = self._network.maps[self._network.output].planes
@@ -216,7 +196,7 @@ class CudaFinder:
             if lane is None:
                 while len(self._frames) >= _KEPT:
                     self._frames.popitem(last=False)
-                lane = _Lane(self._gpu, Frame(self._network, *key))
+                lane = _FrameLane(self._gpu, Frame(self._network, *key))
             self._frames[key] = lane
             return finding(lane.run(grey))
 
@@ -226,43 +206,33 @@ class CudaFinder:
             self.find(grey, settings)
         with self._at_work():
             lane = next(reversed(self._frames.values()))
-            return elapsed(self._gpu.xp.cuda, lane.stream, lane.graph, times) / times
+            return elapsed(self._gpu, lane.stream, lane.replay, times)
 
 
-class _Lane:
-    """A frame with its stream, pinned memory of the host, and a graph from the second picture."""
+class _FrameLane(Lane):
+    """The lane of a frame: a graph from the second picture on."""
 
-    def __init__(self, device: Any, frame: Frame) -> None:
-        self._gpu, self._frame = device, frame
-        self.stream = device.xp.cuda.Stream(non_blocking=True)
-        self._grey = pinned(device, frame.grey.shape, np.uint8)
-        self._best = pinned(device, frame.best.shape, np.float32)
-        self.graph: Any = None
-        device.prepare(launch.kernel for launch in frame.launches)
+    def __init__(self, device: Gpu, frame: Frame) -> None:
+        super().__init__(device, frame.launches, frame.grey, frame.best)
         device.xp.cuda.get_current_stream().synchronize()  # weights and tables are there
         self._seen = False
+        self._graph: Any = None
+
+    def replay(self) -> None:
+        """Enqueue the graph."""
+        self._graph.launch(self.stream)
 
     def run(self, grey: Grey) -> NDArray[np.float32]:
         """Return `Frame.best` for a picture."""
-        np.copyto(self._grey, grey)
-        if self._seen and self.graph is None:
-            with captured(self.stream) as graphs:
-                self._enqueue()
-            self.graph = graphs[0]
-        if self.graph is None:
+        np.copyto(self.given, grey)
+        if self._seen and self._graph is None:
+            self._graph = self.capture()
+        if self._graph is None:
             with self.stream:
-                self._enqueue()
+                self.enqueue()
         else:
-            self.graph.launch(self.stream)
+            self.replay()
         self.stream.synchronize()
         self._seen = True
-        return self._best.copy()
-
-    def _enqueue(self) -> None:
-        runtime, frame, stream = self._gpu.xp.cuda.runtime, self._frame, self.stream.ptr
-        up_, down = runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost
-        host, device = self._grey, frame.grey
-        runtime.memcpyAsync(device.data.ptr, host.ctypes.data, host.nbytes, up_, stream)
-        enqueue(self._gpu, frame.launches)
-        host, device = self._best, frame.best
-        runtime.memcpyAsync(host.ctypes.data, device.data.ptr, host.nbytes, down, stream)
+        found: NDArray[np.float32] = self.told.copy()
+        return found

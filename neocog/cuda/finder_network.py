@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Machine
-from neocog.cuda.steps import up
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, up
 from neocog.errors import ModelError
 
 Node = Mapping[str, Any]
@@ -79,21 +78,10 @@ class _Conv:
 
 
 class FinderNetwork:
-    """A finder's graph, planned for a machine.
+    """A finder's graph, planned for a machine: nodes as a ``FinderModel`` has, weights by name.
 
-    Parameters
-    ----------
-    machine : Machine
-    nodes : sequence of dict
-        As in :class:`neocog.vision.finder_model.FinderModel`.
-    tensors : mapping
-        Weights by name.
-
-    Raises
-    ------
-    ModelError
-        If the graph has what the kernels do not know: maps added to weights, convolutions whose
-        maps are not exactly 1 / stride of the side.
+    A ModelError says that it has what the kernels do not know: maps added to weights, convolutions
+    whose maps are not exactly 1 / stride of the side.
     """
 
     def __init__(
@@ -268,18 +256,8 @@ class FinderNetwork:
     def launches(self, sides: Sequence[tuple[int, int]]) -> tuple[Array, Array, list[Launch]]:
         """Return the network's input and output for some pictures, and its launches.
 
-        Parameters
-        ----------
-        sides : sequence of (int, int)
-            Rows and columns of each picture, multiples of the network's coarsest cell.
-
-        Returns
-        -------
-        x : array of float16, shape (sum of rows times columns,)
-            To be filled with the pictures, one after another.
-        maps : array of float32, shape (sum of places, channels)
-            What the network answers: planes, and spare channels.
-        launches : list of Launch
+        ``sides`` are rows and columns of each picture, multiples of the network's coarsest cell.
+        The input is float16, the pictures one after another; the output float32 (places, channels).
         """
         xp, places = self.machine.xp, sum(h * w for h, w in sides)
         tiles = {

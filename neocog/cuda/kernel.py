@@ -1,8 +1,8 @@
 """What a kernel is and what a launch of it is, for a GPU and for the emulator alike.
 
 A *step* of the pass (see :mod:`neocog.cuda.steps`) says which launches it makes; a *machine*
-compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or
-the emulator of the tests with a C++ compiler and NumPy arrays.
+compiles and launches them: :class:`neocog.cuda.launcher.Gpu` with CuPy, or the emulator of the
+tests with a C++ compiler and NumPy arrays.
 """
 
 from contextlib import AbstractContextManager
@@ -14,6 +14,24 @@ import numpy as np
 
 Array = Any  # a NumPy array (emulator) or a CuPy array (GPU)
 
+#: Most bytes of shared memory of a block, by compute capability.
+_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
+
+
+def shared_limit(arch: int) -> int:
+    """Return the bytes of shared memory that a block may have."""
+    return _SHARED.get(arch, 101376)
+
+
+def up(n: int, step: int) -> int:
+    """Round ``n`` up to a multiple of ``step``."""
+    return -(-n // step) * step
+
+
+def register_limit(threads: int, most: int = 255) -> int:
+    """Return the registers a thread where ``threads`` share a multiprocessor's four quarters."""
+    return min(most, 65536 // up(threads, 128) // 8 * 8)
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -22,7 +40,7 @@ class Kernel:
     Attributes
     ----------
     file : str
-        Source below ``kernels/``, e.g. ``"s_direct.cu"``.
+        Source below ``kernels/``, e.g. ``"s_tensor.cu"``, or an absolute path.
     name : str
         The ``extern "C"`` function.
     defines : tuple of (str, int or float or str)
@@ -47,6 +65,10 @@ class Kernel:
     arch: int = 75
     registers: int = 255
     features: str = ""
+
+    def runs_on(self, arch: int) -> bool:
+        """Whether it runs on a compute capability; with features of one, on that alone."""
+        return arch == self.arch if self.features else arch >= self.arch
 
     def late(self) -> "Kernel":
         """Return the kernel that lets the next one begin only when it ends itself."""

@@ -1,11 +1,11 @@
-"""A lane: one stream with arrays for a batch and the pass over them, captured as one CUDA graph.
+"""Lanes: a stream with launches between two copies, from and to pinned memory of the host.
 
-Digits lie in pinned memory of the host, so that the graph itself carries them to the device and
-the answers back. While one lane computes, the host fills the next.
+Captured as one CUDA graph, which carries what goes up and what comes down as well. While one lane
+computes, the host fills the next.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -14,34 +14,68 @@ from numpy.typing import NDArray
 
 from neocog.cuda.kernel import Array, Launch, Layout
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.passes import ANSWER_COLUMNS, Pass
+from neocog.cuda.passes import Pass
 from neocog.cuda.steps import Step
-from neocog.network.u0 import DIGIT_SIZE
 
 # One capture at a time: what a second thread does to the device could break it off.
 _CAPTURING = threading.Lock()
 
 
 class Lane:
-    """Recognises up to ``batch`` digits at a time.
+    """Launches on a stream of their own, the kernels loaded.
 
-    Parameters
-    ----------
-    gpu : Gpu
-        Where.
-    steps : sequence of Step
-        The pass; the first reads ``"digits"``, the last writes ``"answers"``.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    batch : int
-        Digits of the captured pass; fewer may come.
-    part, late
-        As :class:`neocog.cuda.passes.Pass`.
+    ``source`` and ``target`` are what they read first and write last, arrays of the device;
+    ``given`` and ``told`` are those of the host.
+    """
 
-    Raises
-    ------
-    cupy.cuda.memory.OutOfMemoryError
-        If the device has no memory for it.
+    def __init__(
+        self, gpu: Gpu, launches: Iterable[Launch], source: Array, target: Array, stream: Any = None
+    ) -> None:
+        self.gpu, self.launches = gpu, tuple(launches)
+        self.stream = stream or gpu.xp.cuda.Stream(non_blocking=True)
+        self._source, self._target = source, target
+        self.given, self.told = pinned(gpu, source), pinned(gpu, target)
+        gpu.prepare(launch.kernel for launch in self.launches)
+
+    def upload(self) -> None:
+        """Enqueue the way of what is given to the device."""
+        up = self.gpu.xp.cuda.runtime.memcpyHostToDevice
+        self._copy(self._source.data.ptr, self.given.ctypes.data, self.given.nbytes, up)
+
+    def download(self) -> None:
+        """Enqueue the way of the answers to the host."""
+        down = self.gpu.xp.cuda.runtime.memcpyDeviceToHost
+        self._copy(self.told.ctypes.data, self._target.data.ptr, self.told.nbytes, down)
+
+    def take(self, given: Array) -> None:
+        """Enqueue a copy of what lies on this device already."""
+        across = self.gpu.xp.cuda.runtime.memcpyDeviceToDevice
+        self._copy(self._source.data.ptr, given.data.ptr, given.nbytes, across)
+
+    def _copy(self, to: int, source: int, size: int, kind: int) -> None:
+        self.gpu.xp.cuda.runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
+
+    def enqueue(self, *, upload: bool = True) -> None:
+        """Enqueue all of it on the current stream, which is the lane's."""
+        if upload:
+            self.upload()
+        enqueue(self.gpu, self.launches)
+        self.download()
+
+    def capture(self, *, upload: bool = True) -> Any:
+        """Return all of it as a graph."""
+        with self.gpu.current(), captured(self.stream) as graphs:
+            self.enqueue(upload=upload)
+        graphs[0].upload(self.stream)
+        self.stream.synchronize()
+        return graphs[0]
+
+
+class PassLane(Lane):
+    """Recognises up to ``batch`` digits at a time; fewer may come.
+
+    ``steps`` (from digits to answers), ``layouts``, ``part`` and ``late`` are those of
+    :class:`neocog.cuda.passes.Pass`. CuPy's OutOfMemoryError says that there is no memory for it.
     """
 
     def __init__(
@@ -53,28 +87,29 @@ class Lane:
         part: int = 0,
         late: Collection[str] = (),
     ) -> None:
-        self.gpu, self.batch = gpu, batch
+        self.batch = batch
         self.waiting: tuple[int, int] | None = None
         with gpu.current():
-            self.stream = gpu.xp.cuda.Stream(non_blocking=True)
-            with self.stream:
+            stream = gpu.xp.cuda.Stream(non_blocking=True)
+            with stream:
                 self.work = Pass(gpu, steps, layouts, batch, part, late)
-                self._digits = pinned(gpu, (batch, DIGIT_SIZE, DIGIT_SIZE), np.uint8)
-                self._answers = pinned(gpu, (batch, ANSWER_COLUMNS), np.float32)
-                gpu.warmup(self.work.launches)
+                arrays = self.work.arrays
+                super().__init__(
+                    gpu, self.work.launches, arrays["digits"], arrays["answers"], stream
+                )
                 self.work.run()  # once uncaptured: what goes wrong does so here
-                self.stream.synchronize()
-            self._graph = self._capture(upload=True)
+                stream.synchronize()
+            self._graph = self.capture()
         self._graph_on_device: Any = None
 
     def fill(self, digits: NDArray[np.uint8]) -> None:
         """Put digits where the pass takes them from; the lane has none on their way."""
-        np.copyto(self._digits[: len(digits)], digits)
+        np.copyto(self.given[: len(digits)], digits)
 
     def elapsed(self, times: int) -> float:
         """Return milliseconds of a pass, over so many one after another on the device."""
         self._graph.launch(self.stream)
-        return elapsed(self.gpu.xp.cuda, self.stream, self._graph, times) / times
+        return elapsed(self.gpu, self.stream, lambda: self._graph.launch(self.stream), times)
 
     def submit(self, digits: NDArray[np.uint8], place: int) -> None:
         """Start on digits of the host; ``place`` is where their answers go."""
@@ -85,16 +120,9 @@ class Lane:
     def submit_on_device(self, digits: Array, place: int, ready: Any) -> None:
         """Start on digits of this device once the event ``ready`` has come."""
         if self._graph_on_device is None:
-            self._graph_on_device = self._capture(upload=False)
-        runtime = self.gpu.xp.cuda.runtime
+            self._graph_on_device = self.capture(upload=False)
         self.stream.wait_event(ready)
-        runtime.memcpyAsync(
-            self.work.arrays["digits"].data.ptr,
-            digits.data.ptr,
-            digits.nbytes,
-            runtime.memcpyDeviceToDevice,
-            self.stream.ptr,
-        )
+        self.take(digits)
         self._graph_on_device.launch(self.stream)
         self.waiting = (place, len(digits))
 
@@ -105,33 +133,7 @@ class Lane:
         place, count = self.waiting
         self.stream.synchronize()
         self.waiting = None
-        out[place : place + count] = self._answers[:count]
-
-    def upload(self) -> None:
-        """Enqueue the way of the digits to the device."""
-        runtime = self.gpu.xp.cuda.runtime
-        self._copy(self.work.arrays["digits"].data.ptr, self._digits, runtime.memcpyHostToDevice)
-
-    def download(self) -> None:
-        """Enqueue the way of the answers to the host."""
-        runtime = self.gpu.xp.cuda.runtime
-        self._copy(self.work.arrays["answers"].data.ptr, self._answers, runtime.memcpyDeviceToHost)
-
-    def _copy(self, device: int, host: NDArray[Any], kind: int) -> None:
-        ends = (device, host.ctypes.data)
-        if kind == self.gpu.xp.cuda.runtime.memcpyDeviceToHost:
-            ends = ends[::-1]
-        self.gpu.xp.cuda.runtime.memcpyAsync(*ends, host.nbytes, kind, self.stream.ptr)
-
-    def _capture(self, *, upload: bool) -> Any:
-        with self.gpu.current(), captured(self.stream) as graphs:
-            if upload:
-                self.upload()
-            enqueue(self.gpu, self.work.launches)
-            self.download()
-        graphs[0].upload(self.stream)
-        self.stream.synchronize()
-        return graphs[0]
+        out[place : place + count] = self.told[:count]
 
 
 def enqueue(gpu: Gpu, launches: Iterable[Launch]) -> None:
@@ -144,15 +146,58 @@ def enqueue(gpu: Gpu, launches: Iterable[Launch]) -> None:
         gpu.launch(launch, follows=i > 0)
 
 
-def elapsed(cuda: Any, stream: Any, graph: Any, times: int) -> float:
-    """Return milliseconds of some replays of a graph, launched behind what is on the stream."""
+def elapsed(gpu: Gpu, stream: Any, run: Callable[[], object], times: int = 1) -> float:
+    """Return milliseconds of what ``run`` enqueues on a stream, behind what is there already.
+
+    The mean of some ``times`` in a row, by the device's clock.
+    """
+    cuda = gpu.xp.cuda
     start, end = cuda.Event(), cuda.Event()
     start.record(stream)
     for _ in range(times):
-        graph.launch(stream)
+        run()
     end.record(stream)
     end.synchronize()
-    return float(cuda.get_elapsed_time(start, end))
+    return float(cuda.get_elapsed_time(start, end)) / times
+
+
+class Timed:
+    """Work captured as a graph of some repeats and timed on its stream.
+
+    ``work`` enqueues it on the current stream; it is done once before the capture.
+    """
+
+    def __init__(
+        self, gpu: Gpu, work: Callable[[], object], repeats: int = 1, stream: Any = None
+    ) -> None:
+        self._gpu, self._repeats = gpu, repeats
+        with gpu.current():
+            self.stream = stream or gpu.xp.cuda.Stream(non_blocking=True)
+            with self.stream:
+                work()
+            self.stream.synchronize()
+            with captured(self.stream) as graphs:
+                for _ in range(repeats):
+                    work()
+            self._graph = graphs[0]
+            self._graph.upload(self.stream)
+            self.stream.synchronize()
+
+    def elapsed(self, times: int = 1) -> float:
+        """Return milliseconds of the work once, over so many replays.
+
+        One more before them keeps the device at work while they are launched.
+        """
+        self.replay()
+        return elapsed(self._gpu, self.stream, self.replay, times) / self._repeats
+
+    def median(self, rounds: int, times: int = 1) -> float:
+        """Return the median of some :meth:`elapsed`."""
+        return float(np.median([self.elapsed(times) for _ in range(rounds)]))
+
+    def replay(self) -> None:
+        """Enqueue the graph."""
+        self._graph.launch(self.stream)
 
 
 @contextmanager
@@ -170,10 +215,9 @@ def captured(stream: Any) -> Iterator[list[Any]]:
         graphs.append(stream.end_capture())
 
 
-def pinned(gpu: Gpu, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an array of pinned host memory, filled with 0."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = gpu.xp.cuda.alloc_pinned_memory(size)
-    array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
+def pinned(gpu: Gpu, like: Array) -> NDArray[Any]:
+    """Return an array of pinned host memory of another's form, filled with 0."""
+    memory = gpu.xp.cuda.alloc_pinned_memory(like.nbytes)
+    array = np.frombuffer(memory, like.dtype, like.size).reshape(like.shape)
     array[...] = 0
     return array

@@ -23,7 +23,6 @@ _PLAIN_SHARED = 48 * 1024  # bytes that a block may have without being asked for
 _OPT_IN_SHARED = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
 _PROGRAMMATIC_ARCH = 90
-_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
 
 
 class Gpu:
@@ -36,9 +35,6 @@ class Gpu:
     programmatic : bool, optional
         Whether a kernel may be set up while the one before it still runs (programmatic dependent
         launch); by default where the device can, from compute capability 9.0.
-    carveout : int, optional
-        Percent of a multiprocessor's cache that every kernel wants as shared memory; by default
-        the driver decides for each.
 
     Raises
     ------
@@ -46,9 +42,7 @@ class Gpu:
         If the device cannot be used.
     """
 
-    def __init__(
-        self, number: int = 0, *, programmatic: bool | None = None, carveout: int | None = None
-    ) -> None:
+    def __init__(self, number: int = 0, *, programmatic: bool | None = None) -> None:
         import cupy
 
         self.xp = cupy
@@ -63,7 +57,6 @@ class Gpu:
             raise DeviceError(f"device 'cuda:{number}': {_first_line(error)}") from None
         able = self.arch >= _PROGRAMMATIC_ARCH
         self.programmatic = able if programmatic is None else programmatic and able
-        self.carveout = carveout
         self._functions: dict[Kernel, Any] = {}
         self._lock = threading.Lock()
 
@@ -73,22 +66,26 @@ class Gpu:
         with self.xp.cuda.Device(self.number):
             yield
 
+    @contextmanager
+    def failing(self, device: str) -> Iterator[None]:
+        """Turn errors of CUDA and CuPy within the block into a DeviceError of one line."""
+        cuda = self.xp.cuda
+        failures = (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
+        try:
+            yield
+        except failures as error:
+            raise DeviceError(f"device '{device}' failed: {_first_line(error)}") from None
+
     def launch(self, launch: Launch, *, follows: bool = False) -> None:
         """Check and enqueue one launch on the current stream of this device.
 
-        Parameters
-        ----------
-        launch : Launch
-            Kernel, grid and arguments.
-        follows : bool
-            Whether the operation before it on the stream is a kernel of the same pass: only then
-            may it be set up before that one ends.
-
-        Raises
-        ------
-        InputError, DeviceError
-            As :func:`~neocog.cuda.arguments.check_launch`; if the kernel cannot be compiled or the
-            driver does not launch it.
+        ``follows``: the operation before it on the stream is a kernel of the same pass; only then
+        may it be set up before that one ends. An InputError or DeviceError says if the launch does
+        not fit the kernel, or the kernel cannot be compiled or launched.
         """
         check_launch(launch, xp=self.xp, arch=self.arch, shared=self.shared, device=self.number)
         kernel = launch.kernel
@@ -103,10 +100,6 @@ class Gpu:
             except self.xp.cuda.driver.CUDADriverError as error:
                 why = f"launch failed ({_first_line(error)})"
                 raise DeviceError(f"kernel {kernel.name}: {why}") from None
-
-    def warmup(self, launches: Iterable[Launch]) -> None:
-        """Compile and load the kernels of some launches, launching none."""
-        self.prepare(launch.kernel for launch in launches)
 
     def prepare(self, kernels: Iterable[Kernel]) -> None:
         """Compile and load kernels, several at a time."""
@@ -142,8 +135,6 @@ class Gpu:
                 if kernel.shared > _PLAIN_SHARED:
                     most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     cuda.driver.funcSetAttribute(function.ptr, most, kernel.shared)
-                if self.carveout is not None:
-                    cuda.driver.funcSetAttribute(function.ptr, _CARVEOUT, self.carveout)
         except cuda.driver.CUDADriverError as error:
             raise DeviceError(
                 f"kernel {kernel.name}: the driver rejects it ({_first_line(error)}); "

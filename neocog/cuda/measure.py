@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.lanes import Lane, captured, elapsed, enqueue
+from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass, as_float32, form
 from neocog.cuda.plan import ANCHORS, MOST_CHUNK, STAGES, Plan, Shelf, kernels_of
@@ -50,66 +50,20 @@ def repeats_of(batch: int) -> int:
     return 32 if batch <= 64 else 4
 
 
-class Timed:
-    """Work captured as a graph of some repeats and timed on its stream.
-
-    Parameters
-    ----------
-    gpu : Gpu
-    work : callable
-        Enqueues the work on the current stream.
-    repeats : int
-        How often the graph holds it.
-    stream : cupy.cuda.Stream
-        Where it is captured and replayed.
-    """
-
-    def __init__(self, gpu: Gpu, work: Callable[[], None], repeats: int, stream: Any) -> None:
-        self._cuda, self._repeats, self._stream = gpu.xp.cuda, repeats, stream
-        with captured(stream) as graphs:
-            for _ in range(repeats):
-                work()
-        self._graph = graphs[0]
-        self._graph.upload(stream)
-        stream.synchronize()
-
-    def sample(self, times: int = 1) -> float:
-        """Return milliseconds of the work, over so many replays.
-
-        One more before them keeps the device at work while they are launched.
-        """
-        self.replay()
-        return elapsed(self._cuda, self._stream, self._graph, times) / (times * self._repeats)
-
-    def replay(self, times: int = 1) -> None:
-        """Enqueue the graph."""
-        for _ in range(times):
-            self._graph.launch(self._stream)
-
-
 def stage_times(
     runner: "Runner", digits: NDArray[np.uint8], *, repeats: int = 20
 ) -> dict[str, NDArray[np.float64]]:
     """Return milliseconds by stage, ``repeats`` of each; see the head of this module.
 
-    Parameters
-    ----------
-    runner : Runner
-    digits : ndarray of uint8, shape (B, 28, 28)
-        Not more than a chunk.
-
-    Returns
-    -------
-    dict
-        ``upload, UG, US1 .. UC4, download, launch, total``; in each repeat ``total`` is the sum
-        of the others.
+    ``digits`` (B, 28, 28) are not more than a chunk. The rows are ``upload, UG, US1 .. UC4,
+    download, launch, total``; in each repeat ``total`` is the sum of the others.
     """
     lane = runner.lane(runner.bucket(len(digits)))
     lane.fill(digits)
     with runner.gpu.current():
         lane.upload()  # passes without an upload take these digits too
         samples = _samples(runner.gpu, lane)
-        rows = np.array([[sample() for sample in samples] for _ in range(repeats + 1)])[1:]
+        rows = np.array([[_middle(one) for one in samples] for _ in range(repeats + 1)])[1:]
     names = [stage.name for stage in lane.work.stages]
     spent = np.diff(rows, axis=1, prepend=0).T
     times = dict(zip([*names, "upload", "download", "launch"], spent, strict=True))
@@ -117,39 +71,35 @@ def stage_times(
     return {**{name: times[name] for name in order}, "total": rows[:, -1]}
 
 
-def _samples(gpu: Gpu, lane: Lane) -> list[Callable[[], float]]:
+def _samples(gpu: Gpu, lane: PassLane) -> list[Callable[[], float]]:
     """Return what measures the parts of a pass, each with one more stage, and the whole pass."""
     held = repeats_of(lane.batch)
     timed = [Timed(gpu, work, held, lane.stream) for work in _works(gpu, lane)]
-    times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.sample(), 1e-6))) for t in timed]
+    times = [max(1, math.ceil(_SAMPLE_MS / held / max(t.elapsed(), 1e-6))) for t in timed]
 
     def own() -> float:
-        timed[-1].replay(times[-1])  # the device is at work while the graphs are launched
+        for _ in range(times[-1]):
+            timed[-1].replay()  # the device is at work while the graphs are launched
         return lane.elapsed(held * times[-1])
 
-    samples: list[Callable[[], float]] = [
-        partial(t.sample, n) for t, n in zip(timed, times, strict=True)
-    ]
-    return [partial(_middle, sample) for sample in (*samples, own)]
+    return [*(partial(t.elapsed, n) for t, n in zip(timed, times, strict=True)), own]
 
 
 def _middle(sample: Callable[[], float]) -> float:
     return float(np.median([sample() for _ in range(_OF)]))
 
 
-def _works(gpu: Gpu, lane: Lane) -> Iterator[Callable[[], None]]:
+def _works(gpu: Gpu, lane: PassLane) -> Iterator[Callable[[], None]]:
     """Yield what is captured: the kernels up to each stage, then the copies too."""
-    stages = lane.work.stages
-    for count in range(1, len(stages) + 1):
+    for count in range(1, len(lane.work.stages) + 1):
         yield partial(enqueue, gpu, tuple(lane.work.up_to(count)))
-    kernels = partial(enqueue, gpu, tuple(lane.work.launches))
-    yield partial(_sequence, (lane.upload, kernels))
-    yield partial(_sequence, (lane.upload, kernels, lane.download))
 
+    def uploaded() -> None:
+        lane.upload()
+        enqueue(gpu, lane.launches)
 
-def _sequence(parts: Sequence[Callable[[], None]]) -> None:
-    for part in parts:
-        part()
+    yield uploaded
+    yield lane.enqueue
 
 
 def measure_plan(runner: "Runner") -> Plan:
@@ -231,21 +181,14 @@ def _version_time(
         if not worst <= _SAME[shelf.precision] * max(float(np.abs(want).max()), 1e-30):
             print(f"neocog: {' '.join(which)} differs by {worst:.1e}: not used", file=sys.stderr)
             return None
-    timed = Timed(gpu, lambda: enqueue(gpu, launches), repeats_of(base.batch), stream)
-    return float(np.median([timed.sample() for _ in range(_SAMPLES)]))
+    timed = Timed(gpu, partial(enqueue, gpu, launches), repeats_of(base.batch), stream)
+    return timed.median(_SAMPLES)
 
 
 class Launchings:
-    """Times a pass by which of its stages are late.
+    """Times a pass of digits (B, 28, 28) by which of its stages are late.
 
-    Parameters
-    ----------
-    runner : Runner
-        Whose passes; the caller holds its lock and device.
-    plan : Plan
-        Which versions.
-    digits : ndarray of uint8, shape (B, 28, 28)
-        What goes through the pass.
+    The caller holds the runner's lock and device.
     """
 
     def __init__(self, runner: "Runner", plan: Plan, digits: NDArray[np.uint8]) -> None:
@@ -260,10 +203,10 @@ class Launchings:
             work = Pass(gpu, self._steps, layouts, len(self._digits), self._part, late)
             work.arrays["digits"].set(self._digits)
             launches = tuple(work.launches)
-            gpu.warmup(launches)
+            gpu.prepare(launch.kernel for launch in launches)
             self._stream.synchronize()
         timed = Timed(gpu, partial(enqueue, gpu, launches), 1, self._stream)
-        return float(np.median([timed.sample(_REPLAYS) for _ in range(_SAMPLES)]))
+        return timed.median(_SAMPLES, _REPLAYS)
 
     def best(self) -> tuple[str, ...]:
         """Return the stages that had better be late.

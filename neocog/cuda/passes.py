@@ -61,30 +61,11 @@ class Pass:
     of UC3. US4 and the decision then take the whole batch at once: they stream large weights and
     tables, which are read the less often the more digits they serve.
 
-    Arrays are filled with 0 once: borders and spare channels stay so.
+    Arrays are filled with 0 once: borders and spare channels stay so. ``part`` digits go through
+    UG .. UC3 together (0: all), the last part takes the rest; ``late`` are stages whose kernels let
+    the next one begin only when they end. An InputError says if a step does not read what the one
+    before it writes.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    steps : sequence of Step
-        Each reads what the one before it writes.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    batch : int
-        Digits.
-    part : int
-        Digits that go through UG .. UC3 together; 0: all. The last part takes the rest.
-    late : collection of str
-        Stages whose kernels let the next one begin only when they end.
-
-    Raises
-    ------
-    InputError
-        If a step does not read what the one before it writes.
-
-    Notes
-    -----
     The next part overwrites maps that kernels of this part read. With programmatic launches too
     they have been read by then: every kernel waits for the end of the kernel in front of it
     before it writes, which has itself waited so; what is two or more kernels back is over.

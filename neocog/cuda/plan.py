@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from neocog.cuda import cache as builds
-from neocog.cuda import tilings
 from neocog.cuda.kernel import Kernel, Machine, kernel_folder
 from neocog.cuda.passes import takes_all
 from neocog.cuda.steps import Precision, Step, layouts
@@ -34,19 +33,14 @@ CHUNK, PART = 1024, 256
 
 _MODULES = {
     "UG": ("contrast",),
-    "US": ("s_direct", "winograd", "s_tensor"),
+    "US": ("s_winograd", "s_tensor"),
     "UC": ("c_direct_sum", "c_tensor"),
     "UC4": ("decide",),
 }
-#: Plans with a name: versions in order of preference, by stage or kind of stage. ``direct`` needs
-#: compute capability 8.0; ``winograd`` and ``naive`` run on 7.5 too.
+#: Plans with a name: versions in order of preference, by stage or kind of stage. ``card``: direct
+#: sums and, in the large layers, Winograd; without tensor cores (7.5) in all of them.
 NAMED: dict[str, dict[str, tuple[str, ...]]] = {
-    "direct": {"US": ("direct", "winograd", "naive"), "UC": ("box",)},
-    "card": {
-        "US1": ("direct", "winograd", "naive"),
-        "US": ("winograd", "naive"),
-        "UC": ("box",),
-    },
+    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("box",)},
 }
 
 
@@ -104,9 +98,8 @@ class Plan:
         """Return the versions of a stage at a batch, the best first; empty if none is named."""
         for anchor in (anchor_of(batch), 0):
             row = self.table.get(anchor, {})
-            wanted = row.get(stage) or row.get(kind_of(stage))
-            if wanted:
-                return (wanted,) if isinstance(wanted, str) else tuple(wanted)
+            if wanted := row.get(stage) or row.get(kind_of(stage)):
+                return tuple(wanted)
         return ()
 
     def over(self, other: "Plan") -> "Plan":
@@ -126,55 +119,54 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """As a plan file holds it."""
-        table = {
-            str(anchor): {stage: list(names) for stage, names in row.items()}
-            for anchor, row in self.table.items()
-        }
-        late = {str(anchor): list(stages) for anchor, stages in self.late.items()}
+        late = {str(anchor): stages for anchor, stages in self.late.items()}
+        table = {str(anchor): row for anchor, row in self.table.items()}
         return {"chunk": self.chunk, "part": self.part, "late": late, "versions": table}
 
     @classmethod
     def from_json(cls, data: Any, *, name: str) -> "Plan":
-        """Build a plan from what a plan file holds; one without a part takes chunks undivided.
+        """Build a plan from what a plan file holds; a UsageError if it is none.
 
-        Raises
-        ------
-        UsageError
-            If it is no plan.
+        One without a part takes chunks undivided.
         """
-        wrong = UsageError(f"plan {name}: expected {{'versions': {{'8': {{'US2': 'tensor'}}}}}}")
         try:
-            table: dict[int, dict[str, tuple[str, ...]]] = {
-                int(anchor): {
-                    stage: (names,) if isinstance(names, str) else tuple(map(str, names))
-                    for stage, names in row.items()
-                }
+            table = {
+                int(anchor): {stage: _names(names) for stage, names in row.items()}
                 for anchor, row in data["versions"].items()
             }
             chunk = int(data.get("chunk", 0))
             part = int(data.get("part", chunk))
             late = {int(anchor): tuple(names) for anchor, names in data.get("late", {}).items()}
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            raise wrong from None
-        for anchor in (*table, *late):
-            if anchor not in (0, *ANCHORS):
-                known = ", ".join(map(str, ANCHORS))
-                raise UsageError(
-                    f"plan {name}: no versions are looked up for a batch of {anchor}; choose "
-                    f"{known}, or 0 for all"
-                )
-        if not 0 <= chunk <= MOST_CHUNK:
-            raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")
-        if not 0 <= part <= (chunk or MOST_CHUNK):
-            raise UsageError(
-                f"plan {name}: a part of {part}, expected 1..{chunk or MOST_CHUNK}, not more than "
-                "the chunk"
-            )
+            wanted = "{'versions': {'8': {'US2': 'tensor'}}}"
+            raise UsageError(f"plan {name}: expected {wanted}") from None
+        _check_sizes((*table, *late), chunk, part, name)
         for row in table.values():
             _check_names(row, name)
         for stages in late.values():
             _check_names(dict.fromkeys(stages, ()), name)
         return cls(table, chunk, part, name, late)
+
+
+def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(map(str, names))
+
+
+def _check_sizes(anchors: Iterable[int], chunk: int, part: int, name: str) -> None:
+    for anchor in anchors:
+        if anchor not in (0, *ANCHORS):
+            known = ", ".join(map(str, ANCHORS))
+            raise UsageError(
+                f"plan {name}: no versions are looked up for a batch of {anchor}; choose "
+                f"{known}, or 0 for all"
+            )
+    if not 0 <= chunk <= MOST_CHUNK:
+        raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")
+    most = chunk or MOST_CHUNK
+    if not 0 <= part <= most:
+        raise UsageError(
+            f"plan {name}: a part of {part}, expected 1..{most}, not more than the chunk"
+        )
 
 
 def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
@@ -192,16 +184,8 @@ def _check_names(row: Mapping[str, Iterable[str]], name: str) -> None:
 def parse_plan(text: str) -> Plan | None:
     """Turn the option ``--plan`` into what it asks for on top of the default plan.
 
-    Parameters
-    ----------
-    text : str
-        ``"default"``, ``"auto"`` (None: to be measured), a name (``"card"``, ``"direct"``),
-        ``STAGE=VERSION,...`` or a file.
-
-    Raises
-    ------
-    UsageError
-        If there is no such plan, stage or version.
+    ``"default"``, ``"auto"`` (None: to be measured), a name (``"card"``), ``STAGE=VERSION,...``, a
+    file. A UsageError if there is no such plan, stage or version.
     """
     if text in ("", "default"):
         return Plan()
@@ -210,10 +194,8 @@ def parse_plan(text: str) -> Plan | None:
     if text in NAMED:
         return Plan({0: NAMED[text]}, name=text)
     if "=" in text:
-        row = {}
-        for item in text.split(","):
-            stage, _, version = item.partition("=")
-            row[stage.strip()] = (version.strip(),)
+        items = (item.partition("=") for item in text.split(","))
+        row = {stage.strip(): (version.strip(),) for stage, _, version in items}
         _check_names(row, text)
         return Plan({0: row}, name=text)
     path = Path(text)
@@ -236,17 +218,9 @@ def shipped(device: str, precision: Precision) -> Plan:
 
 
 class Store:
-    """Measured plans, one small file each: device, shape of the model, precision, code.
+    """Measured plans beside the built kernels: one for a device, shape of a model, precision, code.
 
-    Parameters
-    ----------
-    device : str
-        Its name.
-    model : Model
-        The model; models of one shape share a plan.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-
-    They lie beside the built kernels.
+    Models of one shape share a plan.
     """
 
     def __init__(self, device: str, model: Model, precision: Precision) -> None:
@@ -273,8 +247,7 @@ def code_hash() -> str:
     """Return a hash of the kernels, of what launches them and of the tilings found quickest."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    tuned = [tilings.TUNED] if tilings.TUNED.is_file() else []
-    for path in sorted([*kernel_folder().glob("*.cu*"), *here.glob("*.py"), *tuned]):
+    for path in sorted([*kernel_folder().glob("*.cu*"), *here.glob("*.py"), *here.glob("*.json")]):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -289,18 +262,11 @@ class Shelf:
         self._steps: dict[tuple[str, str], Step] = {}
 
     def step(self, stage: str, version: str) -> Step:
-        """Return a step.
-
-        Raises
-        ------
-        UsageError, DeviceError
-            If the version does not do this layer, precision or device.
-        """
+        """Return a step; a UsageError or DeviceError if the version does not do this layer here."""
         key = (stage, version)
         if key not in self._steps:
-            constructor = versions(kind_of(stage))[version]
             index = int(stage[-1]) - 1 if stage[-1].isdigit() else 0
-            self._steps[key] = constructor(
+            self._steps[key] = versions(kind_of(stage))[version](
                 self.machine, self.model, index, self.layouts, self.precision
             )
         return self._steps[key]
@@ -311,13 +277,13 @@ class Shelf:
 
     def _fits(self, stage: str, version: str, batch: int, reads: str | None) -> bool:
         wanted = reads or ("digits" if stage == "UG" else None)
+        shared = getattr(self.machine, "shared", math.inf)
         try:
             step = self.step(stage, version)
-            if wanted is not None and step.reads != wanted:
-                return False
-            kernels = kernels_of(step, batch)
-            shared = getattr(self.machine, "shared", math.inf)
-            return all(runs_on(k, self.machine.arch) and k.shared <= shared for k in kernels)
+            return (wanted is None or step.reads == wanted) and all(
+                kernel.runs_on(self.machine.arch) and kernel.shared <= shared
+                for kernel in kernels_of(step, batch)
+            )
         except (UsageError, DeviceError):
             return False
 
@@ -331,29 +297,25 @@ class Shelf:
     ) -> list[Step]:
         """Return the steps of the pass by a plan; ``first`` is what the first of them reads.
 
-        Stages that a large batch goes through in parts are chosen for a part.
-
-        Raises
-        ------
-        UsageError
-            If a stage can be done by none of the versions that the plan names.
+        Stages that a large batch goes through in parts are chosen for a part. A UsageError if a
+        stage can be done by none of the versions that the plan names.
         """
         steps = []
         for stage in stages:
             reads = first if stage == "UG" else None
             count = batch if takes_all(stage) else min(batch, plan.part or batch)
             names = plan.preferred(stage, count) if first == "digits" or stage != "UG" else ()
-            for version in names or versions(kind_of(stage)):
-                if self._fits(stage, version, count, reads):
-                    steps.append(self.step(stage, version))
-                    break
-            else:
+            known = names or tuple(versions(kind_of(stage)))
+            fitting = (name for name in known if self._fits(stage, name, count, reads))
+            version = next(fitting, None)
+            if version is None:
                 wanted = ", ".join(names) or "any version"
                 raise UsageError(
                     f"plan {plan.name}: {stage} cannot be done by {wanted} at {self.precision} on "
                     f"compute capability {self.machine.arch / 10:.1f}; choose another --plan or "
                     "--precision"
                 )
+            steps.append(self.step(stage, version))
         return steps
 
 
@@ -361,8 +323,3 @@ def kernels_of(step: Step, batch: int) -> list[Kernel]:
     """Return the kernels of a step for a batch; no array is needed to name them."""
     nothing: dict[str, Any] = dict.fromkeys(step.scratch(batch))
     return [launch.kernel for launch in step.launches(batch, None, None, nothing)]
-
-
-def runs_on(kernel: Kernel, arch: int) -> bool:
-    """Whether a kernel runs on a compute capability; what has features of one runs there alone."""
-    return arch == kernel.arch if kernel.features else arch >= kernel.arch

@@ -9,12 +9,12 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from neocog.cuda import cache as builds
 from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.lanes import elapsed
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import code_hash
 from neocog.cuda.steps import Precision, Work
@@ -30,18 +30,10 @@ _SAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Rates of a device.
+    """Rates of a device: bytes a second of a copy in its memory, operations a second.
 
-    Attributes
-    ----------
-    copy : float
-        Bytes a second, read and written, of a copy in its memory.
-    fma : float
-        Operations a second of float32 multiply-adds.
-    tensor : float or None
-        Operations a second of a cuBLAS product of half matrices; None without cuBLAS.
-    tensor_tf32 : float or None
-        The same of TF32.
+    ``fma`` of float32 multiply-adds, ``tensor`` and ``tensor_tf32`` of cuBLAS products of half and
+    TF32 matrices; None without cuBLAS.
     """
 
     copy: float
@@ -120,15 +112,8 @@ def _product(gpu: Gpu, kind: str) -> float | None:
         return None
 
 
-def _seconds(gpu: Gpu, work: Callable[[], Any]) -> float:
+def _seconds(gpu: Gpu, work: Callable[[], object]) -> float:
     """Return the least of some times of work on the current stream."""
-    cuda = gpu.xp.cuda
-    found = []
-    for _ in range(_SAMPLES + 1):
-        start, end = cuda.Event(), cuda.Event()
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        found.append(1e-3 * float(cuda.get_elapsed_time(start, end)))
+    stream = gpu.xp.cuda.get_current_stream()
+    found = [1e-3 * elapsed(gpu, stream, work) for _ in range(_SAMPLES + 1)]
     return min(found[1:])

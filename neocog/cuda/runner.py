@@ -7,12 +7,12 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array
-from neocog.cuda.lanes import Lane
+from neocog.cuda.kernel import Array, up
+from neocog.cuda.lanes import PassLane
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Plan, Shelf, Store, shipped
-from neocog.cuda.steps import Precision, up
+from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError
 from neocog.network.model import Model
 
@@ -32,19 +32,7 @@ def bucket_of(count: int, part: int = 0) -> int:
 
 
 class Runner:
-    """A model on one GPU.
-
-    Parameters
-    ----------
-    gpu : Gpu
-        The device.
-    model : Model
-        The model.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Type of the maps.
-    wanted : Plan or None
-        What is asked for on top of the default plan; None: measured plans only.
-    """
+    """A model on one GPU; ``wanted`` is asked for on top of the default plan."""
 
     def __init__(self, gpu: Gpu, model: Model, precision: Precision, wanted: Plan | None) -> None:
         self.gpu, self.model = gpu, model
@@ -55,7 +43,7 @@ class Runner:
         default = default or shipped(gpu.name, precision)
         self.plan = (wanted or Plan()).over(default)
         self.chunk = self.plan.chunk
-        self._lanes: dict[tuple[int, int], Lane] = {}
+        self._lanes: dict[tuple[int, int], PassLane] = {}
         self._most_lanes = LANES
         self.lock = threading.RLock()
 
@@ -69,25 +57,21 @@ class Runner:
         """Return the batch of the pass that takes ``count`` digits."""
         return bucket_of(count, self.plan.part)
 
-    def lane(self, bucket: int, index: int = 0) -> Lane:
+    def lane(self, bucket: int, index: int = 0) -> PassLane:
         """Return a lane for batches of a size, made when it is first asked for."""
         key = (bucket, index)
         if key not in self._lanes:
             with self.gpu.current():
                 steps = self.shelf.choose(self.plan, bucket)
                 layouts, part, late = self.shelf.layouts, self.plan.part, self.plan.late_at(bucket)
-                self._lanes[key] = Lane(self.gpu, steps, layouts, bucket, part, late)
+                self._lanes[key] = PassLane(self.gpu, steps, layouts, bucket, part, late)
         return self._lanes[key]
 
     def run(self, digits: Array, out: NDArray[np.float32], chunk: int) -> None:
         """Recognise digits (N, 28, 28) of the host or this device into ``out``, (N, 16).
 
-        If it breaks off, what is on its way is waited for and thrown away.
-
-        Raises
-        ------
-        DeviceError
-            If the device has no memory even for one digit.
+        If it breaks off, what is on its way is waited for and thrown away. A DeviceError says if
+        the device has no memory even for one digit.
         """
         with self.lock, self.gpu.current():
             try:
@@ -102,7 +86,7 @@ class Runner:
         if not isinstance(digits, np.ndarray):
             digits = self.gpu.xp.ascontiguousarray(digits)
             ready = self.gpu.xp.cuda.get_current_stream().record()
-        busy: deque[Lane] = deque()
+        busy: deque[PassLane] = deque()
         start, turn = 0, 0
         while start < len(digits):
             some = digits[start : start + min(chunk, self.chunk)]
@@ -128,8 +112,8 @@ class Runner:
                 lane.stream.synchronize()
 
     def _next(
-        self, bucket: int, turn: int, busy: deque[Lane], out: NDArray[np.float32]
-    ) -> Lane | None:
+        self, bucket: int, turn: int, busy: deque[PassLane], out: NDArray[np.float32]
+    ) -> PassLane | None:
         """Return a lane that is free; None if there is no memory for one of this size."""
         try:
             lane = self.lane(bucket, turn % self._most_lanes)

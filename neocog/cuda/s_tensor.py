@@ -1,41 +1,34 @@
 """S-cells on tensor cores: how ``kernels/s_tensor.cu`` is specialised, fed and launched."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
 from neocog.cuda.rounding import bf16, tf32
-from neocog.cuda.steps import Precision, Step, Work, s_work, up
+from neocog.cuda.steps import MODES, Forms, LayerStep, Precision
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
-from neocog.network.model import Model, SWeights
+from neocog.network.model import Model
 
-#: Operand types of the kernel, MODE in its source.
-_MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
+#: What the kernel calls the fields of a tiling.
+_DEFINES = {
+    **{name.upper(): name for name in "group rows wm wn wk mt nt ksplit chunks".split()},
+    "STAGE_TAPS": "stage",
+    **{name.upper(): name for name in "depth wgmma compact".split()},
+}
 
 
-class TensorS(Step):
-    """US1 .. US4 as an implicit matrix product on tensor cores.
+class TensorS(LayerStep):
+    """US1 .. US4 as an implicit matrix product on tensor cores, from compute capability 8.0 on.
 
-    Parameters
-    ----------
-    machine : Machine
-        Where to run; its architecture is 80 or above.
-    model : Model
-        Whose layer.
-    layer : int
-        0 .. 3 for US1 .. US4.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Operands; ``fp32`` takes each as the sum of two halves.
-    tilings : dict, optional
-        Tiling by batch, instead of what :func:`neocog.cuda.tilings.choose` picks.
+    Operands of ``fp32`` are sums of two halves. ``tilings`` by batch are taken instead of what
+    :func:`neocog.cuda.tilings.choose` picks.
     """
 
+    kind = "S"
     version: ClassVar[str] = "tensor"
 
     def __init__(
@@ -47,26 +40,17 @@ class TensorS(Step):
         precision: Precision,
         tilings: dict[int, Tiling] | None = None,
     ) -> None:
-        self.reads, self.writes = (f"UC{layer}" if layer else "UG"), f"US{layer + 1}"
-        self._machine, self._layer = machine, layer
-        self.source, self.target = layouts[self.reads], layouts[self.writes]
-        kernel = model.spec.s[layer].kernel
-        self.shape = Shape(
-            kernel,
-            self.source.width,
-            self.source.channels,
-            self.target.size,
-            self.target.channels,
-            _MODES[precision],
-        )
-        self._weights: SWeights = model.s[layer]
-        a, theta, silence = s_constants(self._weights)
+        super().__init__(machine, model, layer, layouts, precision)
+        kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
+        self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, MODES[precision])
+        weights = model.s[layer]
+        a, theta, silence = s_constants(weights)
         self._a, self._silence = np.asarray(a, dtype=np.float64), np.asarray(silence)
         self._theta = np.float32(theta)
         # the largest weight becomes 1 .. 2, a power of two away: halves reach down to 6e-8
         largest = float(np.abs(self._a).max()) or 1.0
         self._scale = np.float32(2.0 ** np.floor(np.log2(largest)))
-        self._c = machine.xp.asarray(np.ascontiguousarray(self._weights.c, dtype=np.float32))
+        self._c = machine.xp.asarray(np.ascontiguousarray(weights.c, dtype=np.float32))
         profile = np.sqrt((self._a**2).sum(axis=1)).max(axis=0) / self._scale
         self._profile = machine.xp.asarray(profile.astype(np.float32))
         self._tilings = dict(tilings or {})
@@ -76,40 +60,33 @@ class TensorS(Step):
     def tiling(self, batch: int) -> Tiling:
         """Return the tiling for a batch."""
         if batch not in self._tilings:
-            self._tilings[batch] = choose(
-                self.shape, batch, self._machine.arch, self._machine.processors
-            )
+            machine = self.machine
+            self._tilings[batch] = choose(self.shape, batch, machine.arch, machine.processors)
         return self._tilings[batch]
+
+    @property
+    def taps(self) -> int:
+        """Taps of the window."""
+        return self.shape.kernel
 
     def kernel(self, tiling: Tiling) -> Kernel:
         """Return the kernel, specialised for a tiling."""
         s = self.shape
+        defines = {
+            "MODE": s.mode,
+            "MAP": self.source.code,
+            "OUT_MAP": self.target.code,
+            "KSIZE": s.kernel,
+            "IN_W": s.width,
+            "IN_C": s.channels,
+            "OUT": s.out,
+            "OUT_C": s.planes,
+            **{name: int(getattr(tiling, field)) for name, field in _DEFINES.items()},
+        }
         return Kernel(
             "s_tensor.cu",
             "s_tensor",
-            (
-                ("MODE", s.mode),
-                ("MAP", self.source.code),
-                ("OUT_MAP", self.target.code),
-                ("KSIZE", s.kernel),
-                ("IN_W", s.width),
-                ("IN_C", s.channels),
-                ("OUT", s.out),
-                ("OUT_C", s.planes),
-                ("GROUP", tiling.group),
-                ("ROWS", tiling.rows),
-                ("WM", tiling.wm),
-                ("WN", tiling.wn),
-                ("WK", tiling.wk),
-                ("MT", tiling.mt),
-                ("NT", tiling.nt),
-                ("KSPLIT", tiling.ksplit),
-                ("CHUNKS", tiling.chunks),
-                ("STAGE_TAPS", tiling.stage),
-                ("DEPTH", tiling.depth),
-                ("WGMMA", int(tiling.wgmma)),
-                ("COMPACT", int(tiling.compact)),
-            ),
+            tuple(defines.items()),
             threads=tiling.threads,
             shared=s.shared(tiling),
             arch=90 if tiling.wgmma else 80,
@@ -117,7 +94,7 @@ class TensorS(Step):
             registers=min(255, 65536 // tiling.threads),
         )
 
-    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def scratch(self, batch: int) -> Forms:
         """Parts of sums, and a count of blocks that came, where blocks share a window."""
         t = self.tiling(batch)
         if t.ksplit == 1:
@@ -150,22 +127,18 @@ class TensorS(Step):
         )
         return [Launch(self.kernel(t), self.shape.blocks(t, batch), args)]
 
-    def work(self) -> Work:
-        """Return the work by the plain equations."""
-        return s_work(self.source, self.target, self.shape.kernel)
-
     def _weights_for(self, t: Tiling) -> Array:
         key = (t.nt, t.wn, t.ksplit, t.chunks, t.wgmma)
         if key not in self._packed:
             packed = pack(self._a / float(self._scale), self.shape, t)
-            self._packed[key] = self._machine.xp.asarray(packed)
+            self._packed[key] = self.machine.xp.asarray(packed)
         return self._packed[key]
 
     def _silence_for(self, planes: int) -> Array:
         if planes not in self._silences:
             padded = np.full(planes, 1e30, dtype=np.float32)
             padded[: len(self._silence)] = self._silence / self._scale
-            self._silences[planes] = self._machine.xp.asarray(padded)
+            self._silences[planes] = self.machine.xp.asarray(padded)
         return self._silences[planes]
 
 

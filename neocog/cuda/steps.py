@@ -1,4 +1,4 @@
-"""The pass as steps: each computes one layer (or several, fused) from the layer before.
+"""The pass as steps: each computes one layer from the layer before.
 
 How maps lie in memory is settled here, per precision, so that any version of a step can follow any
 other.
@@ -8,40 +8,32 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from neocog.cuda.kernel import Array, Launch, Layout
+from neocog.cuda.kernel import Array, Launch, Layout, Machine, up
 from neocog.errors import UsageError
+from neocog.network.model import Model
 from neocog.network.spec import NetworkSpec
 
 #: ``fp32``: float32 maps and results within the float32 bounds; ``tf32``: float32 maps, operands of
 #: products rounded to TF32; ``fp16``, ``bf16``: maps and operands in 16 bits. Sums are float32.
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
+#: Operand types of the tensor-core kernels, MODE in their sources.
+MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
 
 _STORED = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+#: Shape and type of buffers, by name.
+Forms = dict[str, tuple[tuple[int, ...], Any]]
 
 
 def layouts(
     spec: NetworkSpec, planes: tuple[int, int, int], precision: Precision
 ) -> dict[str, Layout]:
-    """Return the layout of UG .. US4.
+    """Return the layout of UG .. US4; a UsageError if there is no such precision.
 
     UG has the silent border that US1 reads and its two planes side by side. UC1 .. UC3 have the
     border of the S-layer that reads them and 8 n channels (16 n where its kernel is odd), US1 ..
     US4 no border and 8 n channels. US4 is float32 in every precision: the decision reads it.
-
-    Parameters
-    ----------
-    spec : NetworkSpec
-        The architecture.
-    planes : tuple of int
-        Planes of US2, US3, US4.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Type of the maps.
-
-    Raises
-    ------
-    UsageError
-        If the precision is another.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r} is unknown: choose {', '.join(PRECISIONS)}")
@@ -57,11 +49,6 @@ def layouts(
     return out
 
 
-def up(n: int, step: int) -> int:
-    """Round ``n`` up to a multiple of ``step``."""
-    return -(-n // step) * step
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a step does for one digit, for the roofline: operations and least bytes moved."""
@@ -70,31 +57,16 @@ class Work:
     bytes: float
 
 
-def s_work(source: Layout, target: Layout, kernel: int) -> Work:
-    """Return the work of an S-layer: excitation and inhibition of every cell; both maps once."""
-    flops = 2.0 * target.size**2 * kernel**2 * (target.planes * source.planes + 1)
-    flops += 2.0 * source.size**2 * source.planes  # planes summed
-    return Work(flops, _bytes(source) + _bytes(target))
-
-
-def c_work(source: Layout, target: Layout, kernel: int) -> Work:
-    """Return the work of a C-layer: a_C at every cell, saturation; both maps once."""
-    flops = target.size**2 * target.planes * (2.0 * kernel**2 + 2)
-    return Work(flops, _bytes(source) + _bytes(target))
-
-
-def _bytes(layout: Layout) -> float:
-    """Bytes of a digit's maps without border and spare channels."""
-    return float(layout.size**2 * layout.planes * layout.storage.itemsize)
-
-
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
+
+    A class of steps is constructed as ``(machine, model, layer, layouts, precision)``, ``layer``
+    0 .. 3 for US1 .. US4 and UC1 .. UC4; a UsageError says that it does not do this layer.
 
     Attributes
     ----------
     version : str
-        Name of the way it computes, e.g. ``"direct"``, ``"tensor"``, ``"winograd"``.
+        Name of the way it computes, e.g. ``"tensor"``, ``"winograd"``.
     reads, writes : str
         Layers, e.g. ``"UC1"`` and ``"US2"``; the first step reads ``"digits"`` (uint8 28x28) or
         ``"U0"``, the last writes ``"answers"``.
@@ -104,7 +76,7 @@ class Step(ABC):
     reads: str
     writes: str
 
-    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def scratch(self, batch: int) -> Forms:
         """Return shape and dtype of each buffer that the step needs for itself, by name."""
         return {}
 
@@ -121,3 +93,43 @@ class Step(ABC):
     @abstractmethod
     def work(self) -> Work:
         """Return what the step does for one digit, by the plain equations."""
+
+
+class LayerStep(Step):
+    """A step of an S- or C-layer: its layouts, and its work."""
+
+    #: ``"S"`` or ``"C"``.
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: Model,
+        layer: int,
+        layouts: dict[str, Layout],
+        precision: Precision,
+    ) -> None:
+        s, c = f"US{layer + 1}", f"UC{layer + 1}"
+        before = f"UC{layer}" if layer else "UG"
+        self.reads, self.writes = (before, s) if self.kind == "S" else (s, c)
+        self.machine, self.model, self.layer = machine, model, layer
+        self.source, self.target = layouts[self.reads], layouts[self.writes]
+        spec = model.spec.s[layer] if self.kind == "S" else model.spec.c[layer]
+        self.padding = spec.padding
+        self.precision = precision
+
+    @property
+    @abstractmethod
+    def taps(self) -> int:
+        """Taps of the layer's kernel a side."""
+
+    def work(self) -> Work:
+        """Excitation and inhibition of every S-cell, or a_C at every C-cell; both maps once."""
+        s, t = self.source, self.target
+        if self.kind == "S":
+            flops = 2.0 * t.size**2 * self.taps**2 * (t.planes * s.planes + 1)
+            flops += 2.0 * s.size**2 * s.planes  # planes summed
+        else:
+            flops = t.size**2 * t.planes * (2.0 * self.taps**2 + 2)
+        moved = (float(m.size**2 * m.planes * m.storage.itemsize) for m in (s, t))
+        return Work(flops, sum(moved))

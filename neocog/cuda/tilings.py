@@ -2,40 +2,28 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from neocog.cuda import cache as builds
-from neocog.cuda.steps import up
+from neocog.cuda import tuned
+from neocog.cuda.kernel import shared_limit, up
 from neocog.errors import UsageError
 from neocog.jsontext import to_json
-
-#: Shared memory that a block may have, by compute capability.
-_SHARED = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448}
-
-
-def shared_limit(arch: int) -> int:
-    """Return the bytes of shared memory that a block may have."""
-    return _SHARED.get(arch, 101376)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """How the cells, planes and window of a layer are dealt to blocks and warps.
 
+    A block computes ``rows`` of cells of ``group`` digits with ``wm``, ``wn``, ``wk`` warps along
+    cells, planes and window, each of which holds ``mt`` x ``nt`` tiles of 16 cells x 8 planes;
+    ``ksplit`` blocks share a window (it divides the kernel's rows).
+
     Attributes
     ----------
-    group, rows : int
-        Digits, and rows of cells of each, that a block computes.
-    wm, wn, wk : int
-        Warps along cells, planes and window.
-    mt, nt : int
-        Tiles of 16 cells x 8 planes that a warp holds.
-    ksplit : int
-        Blocks that share a window; divides the kernel's rows.
     stage : int
         Taps (see :meth:`Shape.taps`) of weights in shared memory at a time.
     chunks : int
@@ -174,7 +162,6 @@ _STAGES = (81, 36, 27, 18, 12, 9, 6, 3, 2, 1)
 
 #: Tilings measured on an H200: rows of shape, batch, tiling.
 TUNED = Path(__file__).with_name("tuned.json")
-_TUNED_PROCESSORS = 132
 #: A measured tiling serves batches up to this factor away.
 _NEAR = 1.5
 #: Bytes that the kernel takes beside its dynamic shared memory.
@@ -185,19 +172,13 @@ def choose(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     """Return the tiling measured for about this batch on a device like this, else the best guess.
 
     Between measured batches the least :func:`estimate` counts, among the tilings measured on
-    either side and the one that ranks best of all.
-
-    Raises
-    ------
-    UsageError
-        If no tiling fits the device's shared memory.
+    either side and the one that ranks best of all. A UsageError if none fits the device.
     """
     measured: dict[int, Tiling] = {}
-    if arch == 90 and abs(processors - _TUNED_PROCESSORS) <= _TUNED_PROCESSORS // 10:
+    if tuned.serves(arch, processors):
         measured = _tuned().get(replace(shape, mode=0) if shape.mode == 1 else shape, {})
-    near = [b for b in measured if max(b, batch) <= _NEAR * min(b, batch)]
-    if near:
-        return measured[min(near, key=lambda b: abs(math.log2(b / batch)))]
+    if near := tuned.nearest(measured, batch, _NEAR):
+        return near
     beside = [*_beside(measured, batch), _best(shape, batch, arch, processors)]
     return min(beside, key=lambda t: estimate(shape, t, batch, processors))
 
@@ -214,8 +195,9 @@ def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in json.loads(TUNED.read_text()) if TUNED.is_file() else ():
-        table.setdefault(Shape(*row["shape"]), {})[row["batch"]] = Tiling(**row["tiling"])
+    for row in tuned.read(TUNED):
+        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
+        table.setdefault(shape, {})[row["batch"]] = tiling
     return table
 
 
@@ -235,7 +217,7 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     if best is None:
         raise UsageError(
             f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
-            f"fits {shared_limit(arch)} bytes of shared memory; use --plan direct"
+            f"fits {shared_limit(arch)} bytes of shared memory; use --plan card"
         )
     builds.store(name, to_json(asdict(best)).encode())
     return best

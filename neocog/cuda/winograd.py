@@ -1,235 +1,338 @@
-"""Decomposed Winograd convolution on the GPU: of S-layers, and of any dense layer."""
+"""Decomposed Winograd convolution: how ``kernels/winograd*.cu`` are specialised and launched."""
 
+import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from neocog.cuda.inhibition import Inhibition
-from neocog.cuda.kernel import Array, Launch, Layout, Machine
-from neocog.cuda.steps import Precision, Step, Work, s_work, up
-from neocog.cuda.winograd_plan import Operand, Plan, Response, Shape, Version
-from neocog.cuda.winograd_transforms import Split, best_tile, uniform
-from neocog.network.layers import s_constants
-from neocog.network.model import Model
+from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.rounding import tf32
+from neocog.cuda.steps import Forms
+from neocog.cuda.winograd_transforms import TILES, Parts, Split, cook_toom, transform_filters
+from neocog.errors import UsageError
+from neocog.network.arrays import array_module
 
-#: Bytes of the Winograd domain that S-layers work on at a time: what stays in an L2 cache.
-S_BYTES = 40 << 20
-#: The same for dense layers, whose digits are too large for the cache.
+Operand = Literal["fp32", "tf32", "fp16", "tf32x3", "fp16x3"]
+#: In the order of OPERAND in the kernels; all but the first are of tensor cores.
+_OPERANDS: tuple[Operand, ...] = ("fp32", "tf32", "fp16", "tf32x3", "fp16x3")
+#: Bytes of the Winograd domain that dense layers work on at a time.
 DENSE_BYTES = 2 << 30
-#: A plane that stays silent whatever comes.
-_SILENT = 1e30
+#: What pairs of halves may become in the Winograd domain: half of the largest half.
+_LARGEST_HALF = 2.0**15
+#: Of the kernels of ``winograd.cu`` beside the product: STAGE, threads, most registers.
+_STAGES = {"input_transform": (1, 96), "output_transform": (3, 128), "s_output_transform": (3, 128)}
+_PRODUCT_STAGE, _THREADS = 2, 128
+#: Buffers of the tensor cores' operands, by bytes of channels.
+_BUFFERS = {32: 4, 64: 4, 128: 3}
 
 
-def images_at_a_time(plan: Plan, batch: int, most: int) -> int:
-    """Return how many digits go through a plan's kernels together, in ``most`` bytes of scratch."""
-    if plan.version == "fused":
-        return batch
-    return min(batch, max(1, most // plan.image_bytes))
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A convolution of stride 1, channel-last, whose input has its padding as a border.
+
+    Attributes
+    ----------
+    kernel : int
+        Taps along an axis.
+    width : int
+        Rows (and columns) of the input, border included.
+    channels, planes : int
+        Channels of the input and planes of the output as stored; planes a multiple of 8.
+    source, target : int
+        Types of both maps: 0 float32, 1 half, 2 bfloat16.
+    """
+
+    kernel: int
+    width: int
+    channels: int
+    planes: int
+    source: int = 0
+    target: int = 0
+
+    @property
+    def out(self) -> int:
+        """Rows (and columns) of the output."""
+        return self.width - self.kernel + 1
 
 
-def _chunks(batch: int, images: int) -> Iterator[slice]:
-    return (slice(i, min(i + images, batch)) for i in range(0, batch, images))
+class Response(NamedTuple):
+    """What turns sums into responses of S-cells: v (batch, OUT, OUT), silence (planes,), theta'."""
+
+    inhibition: Array
+    silence: Array
+    theta: np.float32
 
 
-def _part(array: Array, part: slice) -> Array:
-    """A run of digits; None stays None where launches are only named."""
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution and the way it is computed; a UsageError if the parts do not go together.
+
+    Attributes
+    ----------
+    shape : Shape
+    split : Split
+        Parts of its filters.
+    m : int
+        Outputs of a tile along an axis, 2 to 5.
+    operand : {"fp32", "tf32", "fp16", "tf32x3", "fp16x3"}
+        Operands of the products: the first on CUDA cores, the others on tensor cores. The last two
+        give float32 results: every float32 as the sum of two TF32 numbers, or of two halves.
+    largest : tuple of float
+        Largest input and filter, in absolute value, that ``fp16x3`` takes: halves have a range.
+    thread_wise : bool
+        Whether neighbouring threads transform the sub-inputs of one tile, to be compared with;
+        no part may be as large as the tiles.
+    """
+
+    shape: Shape
+    split: Split
+    m: int
+    operand: Operand = "fp32"
+    largest: tuple[float, float] = (1.0, 1.0)
+    thread_wise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.operand not in _OPERANDS:
+            raise UsageError(f"operand {self.operand!r}: choose {', '.join(_OPERANDS)}")
+        if self.m not in TILES:
+            raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
+        if self.thread_wise and self.m in self.split.sizes:
+            raise UsageError(f"parts {self.split.sizes} share inputs, tiles {self.m}x{self.m}")
+        if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
+            raise UsageError(
+                f"{self.shape.planes} planes stored, filters {self.shape.kernel}x"
+                f"{self.shape.kernel} with parts of {self.split.kernel}: wanted a multiple of 8 "
+                "and one filter size"
+            )
+
+    # -- sizes -------------------------------------------------------------------------------------
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Whether tensor cores make the products."""
+        return self.operand != "fp32"
+
+    @property
+    def arch(self) -> int:
+        """Least compute capability of the transforms."""
+        return 80 if self.operand in ("tf32", "tf32x3") else 75
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along an axis."""
+        return -(-self.shape.out // self.m)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an operand."""
+        return 2 if self.operand == "fp16" else 4
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of channels that the tensor cores' loader takes at a time."""
+        held = self.shape.channels * self.itemsize
+        if self.operand in ("tf32x3", "fp16x3") and held % 128 == 0:  # whole lines of the cache
+            return 128
+        return 64 if held > 32 or self.operand == "fp16x3" else 32
+
+    @property
+    def channels(self) -> int:
+        """Channels in the Winograd domain, those beyond the input's 0."""
+        step = self.row_bytes // self.itemsize if self.on_tensor_cores else 8
+        return up(self.shape.channels, step)
+
+    @cached_property
+    def starts(self) -> int:
+        """Input tiles of a digit, all points of all pairs of groups."""
+        total = 0
+        for y in self.split.groups:
+            for x in self.split.groups:
+                points = (self.m + y.size - 1) * (self.m + x.size - 1)
+                total += points * self._axis_starts(y) * self._axis_starts(x)
+        return total
+
+    def _axis_starts(self, group: Parts) -> int:
+        if group.size == self.m:
+            return self.tiles + group.count - 1
+        return self.tiles * group.count
+
+    def images_at_a_time(self, batch: int, most: int = DENSE_BYTES) -> int:
+        """Return how many images go through the kernels together, V and W in ``most`` bytes."""
+        v = self.starts * self.channels * self.itemsize
+        w = self.split.points(self.m) * self.tiles**2 * self.shape.planes * 4
+        return min(batch, max(1, most // (v + w)))
+
+    @cached_property
+    def scales(self) -> tuple[float, float]:
+        """Powers of two that V and U of ``fp16x3`` are multiplied by."""
+        out = []
+        for matrix, largest in zip((2, 1), self.largest, strict=True):
+            sums = [abs(cook_toom(self.m, g.size)[matrix]).sum(1).max() for g in self.split.groups]
+            out.append(2.0 ** math.floor(math.log2(_LARGEST_HALF / (max(sums) ** 2 * largest))))
+        return out[0], out[1]
+
+    def scratch(self, batch: int, most: int = DENSE_BYTES) -> Forms:
+        """Return shape and dtype of V and W, in ``most`` bytes."""
+        images = self.images_at_a_time(batch, most)
+        w = images * self.split.points(self.m) * self.tiles**2 * self.shape.planes
+        dtype = np.float16 if self.operand == "fp16" else np.float32
+        return {
+            "winograd_v": ((images * self.starts * self.channels,), dtype),
+            "winograd_w": ((w,), np.float32),
+        }
+
+    # -- filters -----------------------------------------------------------------------------------
+    def filters(self, w: Array) -> Array:
+        """Return U of filters (K, C, k, k): transformed in float64, rounded once to the operand.
+
+        Of NumPy or CuPy. Each point holds (channels, planes); on tensor cores (planes, channels).
+        """
+        planes, channels, k, _ = w.shape
+        xp = array_module(w)
+        padded = xp.zeros((k, k, self.channels, self.shape.planes), np.float64)
+        padded[:, :, :channels, :planes] = w.transpose(2, 3, 1, 0)
+        if self.on_tensor_cores:
+            padded = xp.ascontiguousarray(padded.swapaxes(2, 3))
+        u = transform_filters(padded, self.split, self.m)
+        if self.operand == "fp16":
+            return u.astype(np.float16)
+        if self.operand == "fp16x3":  # for 8 channels their higher halves, then the lower ones
+            u = u * self.scales[1]
+            high = u.astype(np.float16)
+            halves = [high, (u - high.astype(np.float64)).astype(np.float16)]
+            both = [half.reshape(*u.shape[:-1], -1, 1, 8) for half in halves]
+            return xp.concatenate(both, axis=-2).view(np.float32).reshape(u.shape)
+        return tf32(u) if self.operand == "tf32" else u.astype(np.float32)
+
+    # -- launches ----------------------------------------------------------------------------------
+    def launches(
+        self,
+        batch: int,
+        source: Array,
+        u: Array,
+        target: Array,
+        scratch: dict[str, Array],
+        processors: int,
+        response: Response | None = None,
+        *,
+        most: int = DENSE_BYTES,
+    ) -> list[Launch]:
+        """Return the launches: source (B, width, width, C) -> target (B, out, out, planes).
+
+        ``scratch`` is that of :meth:`scratch` with the same ``most`` bytes; arrays may be None
+        where launches are only named.
+        """
+        out: list[Launch] = []
+        images = self.images_at_a_time(batch, most)
+        for first in range(0, batch, images):
+            part = slice(first, min(first + images, batch))
+            maps = _cut(source, part), u, _cut(target, part)
+            own = response and response._replace(inhibition=_cut(response.inhibition, part))
+            out += self._some(part.stop - first, maps, scratch, processors, own)
+        return out
+
+    def _some(
+        self,
+        images: int,
+        maps: tuple[Array, Array, Array],
+        scratch: dict[str, Array],
+        processors: int,
+        response: Response | None,
+    ) -> list[Launch]:
+        """Return the launches of as many images as go together; maps: source, U, target."""
+        count, (source, u, target) = np.int32(images), maps
+        v, w = scratch["winograd_v"], scratch["winograd_w"]
+        starts, pairs = max(map(self._axis_starts, self.split.groups)), len(self.split.groups) ** 2
+        order = {"THREAD_WISE": 1} if self.thread_wise else {}
+        if self.thread_wise:
+            starts, pairs = self.tiles * len(self.split.sizes), 1
+        start = Launch(
+            self._kernel("input_transform", MAP=self.shape.source, **order),
+            (-(-images * starts**2 * self.channels // _THREADS), pairs, 1),
+            (source, v, count),
+        )
+        kernel, grid = self._product(images, processors)
+        name = "output_transform" if response is None else "s_output_transform"
+        inverse = Launch(
+            self._kernel(name, MAP=self.shape.target),
+            (-(-images * self.tiles**2 * self.shape.planes // _THREADS), 1, 1),
+            (w, *(response or ()), target, count),
+        )
+        return [start, Launch(kernel, grid, (v, u, w, count)), inverse]
+
+    def geometry(self) -> Iterator[tuple[str, int | float | str]]:
+        """Yield the definitions that all kernels share (see ``winograd.cuh``)."""
+        shape = self.shape
+        yield from (("M", self.m), ("KSIZE", shape.kernel), ("TILES", self.tiles))
+        yield from (("WIDTH", shape.width), ("CHANNELS", shape.channels), ("CV", self.channels))
+        yield from (("OUT", shape.out), ("KM", shape.planes))
+        yield "OPERAND", _OPERANDS.index(self.operand)
+        if self.operand == "fp16x3":
+            yield from zip(("V_SCALE", "U_SCALE"), (f"{s!r}f" for s in self.scales), strict=True)
+        for i in range(2):
+            there = i < len(self.split.groups)
+            group = self.split.groups[i if there else 0]
+            yield f"R{i}", group.size
+            yield f"P{i}", group.count if there else 0
+            for name, matrix in zip(
+                ("OUTPUT", "FILTER", "INPUT"), cook_toom(self.m, group.size), strict=True
+            ):
+                yield f"{name}{i}", ",".join(map(_number, matrix.ravel())) if there else "0.0f"
+
+    def _kernel(self, name: str, **more: int) -> Kernel:
+        """One of the kernels of ``winograd.cu`` beside the product."""
+        stage, registers = _STAGES[name]
+        defines = (*self.geometry(), *more.items(), ("STAGE", stage))
+        return Kernel("winograd.cu", name, defines, _THREADS, arch=self.arch, registers=registers)
+
+    def _product(self, images: int, processors: int) -> tuple[Kernel, tuple[int, int, int]]:
+        bm, bn = self.block(images, processors)
+        rows = -(-images * self.tiles**2 // bm)
+        grid = (rows, -(-self.shape.planes // bn), self.split.points(self.m))
+        defines = (*self.geometry(), ("BM", bm), ("BN", bn))
+        if self.on_tensor_cores:
+            warps = 2 if (bm, bn) == (64, 128) else min(4, bm // 16)
+            # whole lines need registers that float32's largest blocks do not have
+            row = min(self.row_bytes, 64) if bm * bn >= 8192 else self.row_bytes
+            defines += (("WARPS_M", warps), ("BYTES", row), ("STAGES", _BUFFERS[row]))
+            shared = _BUFFERS[row] * (bm + bn) * (row + 16)
+            return Kernel("winograd_tensor.cu", "product", defines, 256, shared, 80, 128), grid
+        tm, tn = 8 if bm >= 64 else 4, 8 if bn >= 64 and bm >= 64 else 4
+        defines += (("BK", 8), ("TM", tm), ("TN", tn), ("STAGE", _PRODUCT_STAGE))
+        threads = bm // tm * (bn // tn)
+        return Kernel("winograd.cu", "product", defines, threads, registers=168), grid
+
+    def block(self, images: int, processors: int) -> tuple[int, int]:
+        """Return tiles and planes of a product's block, for least time by a simple count.
+
+        A block's time goes with its products and, for loads, its rim; two blocks run on each
+        multiprocessor.
+        """
+        rows, points = images * self.tiles**2, self.split.points(self.m)
+
+        def cost(size: tuple[int, int]) -> tuple[float, int]:
+            bm, bn = size
+            blocks = -(-rows // bm) * -(-self.shape.planes // bn) * points
+            waves: float = blocks / (2 * processors)
+            if blocks < 16 * processors:
+                waves = math.ceil(waves)
+            return waves * (bm * bn + 16 * (bm + bn)), -bm * bn
+
+        sizes = [(bm, bn) for bm in (32, 64, 128) for bn in (32, 64, 96, 128)]
+        if self.on_tensor_cores:
+            # eight warps of whole 16x16 fragments; float32's sums and totals fill the registers
+            sizes = [(bm, bn) for bm, bn in sizes if bm > 32 or bn % 64 == 0] + [(16, 128)]
+            if self.operand in ("tf32x3", "fp16x3"):
+                sizes = [(bm, bn) for bm, bn in sizes if bm * bn <= 8192]
+        return min(sizes, key=cost)
+
+
+def _cut(array: Array, part: slice) -> Array:
     return None if array is None else array[part]
 
 
-class WinogradS(Step):
-    """US1 .. US4 by decomposed Winograd convolution, three kernels in float32.
-
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    model : Model
-        Whose layer.
-    layer : int
-        0 .. 3 for US1 .. US4.
-    layouts : dict
-        Of :func:`neocog.cuda.steps.layouts`.
-    precision : {"fp32", "tf32", "fp16", "bf16"}
-        Type of the maps, and of the products on tensor cores.
-    split : Split, optional
-        Parts of the filters, 3x3 each if not given.
-    m : int, optional
-        Outputs of a tile along an axis, by the count of multiplications if not given.
-
-    Raises
-    ------
-    UsageError
-        If the version does not do this precision.
-    """
-
-    version: ClassVar[str] = "winograd"
-    _way: ClassVar[Version] = "global"
-    _most_tile: ClassVar[int] = 5
-
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        split: Split | None = None,
-        m: int | None = None,
-    ) -> None:
-        self.reads, self.writes = (f"UC{layer}" if layer else "UG"), f"US{layer + 1}"
-        self._machine = machine
-        self._source, self._target = layouts[self.reads], layouts[self.writes]
-        source, target = self._source, self._target
-        kernel = model.spec.s[layer].kernel
-        split = split or uniform(kernel)
-        self.plan = Plan(
-            Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
-            split,
-            m or best_tile(split, target.size, most=self._most_tile),
-            self._way,
-            self._operand(precision),
-        )
-        a, theta, silence = s_constants(model.s[layer])
-        padded = np.full(target.channels, _SILENT, dtype=np.float32)
-        padded[: target.planes] = silence
-        self._theta = np.float32(theta)
-        self._silence = machine.xp.asarray(padded)
-        self._u = machine.xp.asarray(self.plan.filters(np.asarray(a)))
-        self._inhibition = Inhibition(machine, model, layer, source, target.size)
-
-    def _operand(self, precision: Precision) -> Operand:
-        return "fp32"
-
-    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """The inhibition, and the Winograd domain of some digits."""
-        size = self._target.size
-        images = images_at_a_time(self.plan, batch, S_BYTES)
-        return {"v": ((batch, size, size), np.float32), **self.plan.scratch(images)}
-
-    def launches(
-        self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
-        """Inhibition, then the convolution for as many digits at a time as the cache holds."""
-        out = [self._inhibition.launch(batch, source, scratch["v"])]
-        images = images_at_a_time(self.plan, batch, S_BYTES)
-        for part in _chunks(batch, images):
-            response = Response(_part(scratch["v"], part), self._silence, self._theta)
-            out += self.plan.launches(
-                part.stop - part.start,
-                _part(source, part),
-                self._u,
-                _part(target, part),
-                scratch,
-                self._machine.processors,
-                response,
-            )
-        return out
-
-    def work(self) -> Work:
-        """Return the work by the plain equations."""
-        return s_work(self._source, self._target, self.plan.shape.kernel)
-
-
-class WinogradFusedS(WinogradS):
-    """The same as one kernel: nothing of the Winograd domain leaves the multiprocessor."""
-
-    version: ClassVar[str] = "winograd-fused"
-    _way: ClassVar[Version] = "fused"
-    _most_tile: ClassVar[int] = 4  # 7 x 7 points leave a multiprocessor one small block
-
-
-class WinogradTensorS(WinogradS):
-    """The same with products on tensor cores: half operands for half maps, else TF32."""
-
-    version: ClassVar[str] = "winograd-tensor"
-    _way: ClassVar[Version] = "tensor"
-    _most_tile: ClassVar[int] = 2  # larger tiles lose digits that rounded operands do not have
-
-    def _operand(self, precision: Precision) -> Operand:
-        if precision == "fp32":
-            return "fp32"
-        return "fp16" if precision == "fp16" else "tf32"
-
-
-class WinogradConvolution:
-    """A dense k x k layer of stride 1, channel-last, the input's padding as a border of zeros.
-
-    Parameters
-    ----------
-    machine : Machine
-        Where to run.
-    channels, planes : int
-        Channels in and out.
-    kernel : int
-        Taps along an axis, k.
-    size : int
-        Rows (and columns) of the output; the input has size + k - 1.
-    split : Split, optional
-        Parts of the filters, 3x3 each if not given.
-    m : int, optional
-        Outputs of a tile along an axis, by the count of multiplications if not given.
-    version, operand : str
-        See :class:`~neocog.cuda.winograd_plan.Plan`.
-    source, target : int
-        Types of both maps: 0 float32, 1 half, 2 bfloat16.
-    scratch_bytes : int
-        Bytes of the Winograd domain to work on at a time.
-    """
-
-    def __init__(
-        self,
-        machine: Machine,
-        channels: int,
-        planes: int,
-        kernel: int,
-        size: int,
-        *,
-        split: Split | None = None,
-        m: int | None = None,
-        version: Version = "global",
-        operand: Operand = "fp32",
-        source: int = 0,
-        target: int = 0,
-        scratch_bytes: int = DENSE_BYTES,
-    ) -> None:
-        split = split or uniform(kernel)
-        shape = Shape(kernel, size + kernel - 1, channels, up(planes, 8), source, target)
-        self.plan = Plan(shape, split, m or best_tile(split, size), version, operand)
-        self._machine, self._bytes = machine, scratch_bytes
-
-    def scratch(self, batch: int) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Return shape and dtype of each buffer, by name."""
-        return self.plan.scratch(images_at_a_time(self.plan, batch, self._bytes))
-
-    def filters(self, w: Array) -> Array:
-        """Return filters (K, C, k, k) as the products take them, transformed in float64.
-
-        Filters of CuPy are transformed on the device.
-        """
-        return self._machine.xp.asarray(self.plan.filters(w))
-
-    def filter_transform(self, w: Array, u: Array, *, indexing: int = 0) -> Launch:
-        """Return the launch that transforms filters on the machine, see ``Plan.filter_launch``."""
-        return self.plan.filter_launch(w, u, indexing=indexing)
-
-    def launches(
-        self, batch: int, source: Array, u: Array, target: Array, scratch: dict[str, Array]
-    ) -> list[Launch]:
-        """Return the launches: source (B, width, width, C) -> target (B, size, size, planes)."""
-        out: list[Launch] = []
-        for part in _chunks(batch, images_at_a_time(self.plan, batch, self._bytes)):
-            out += self.plan.launches(
-                part.stop - part.start,
-                _part(source, part),
-                u,
-                _part(target, part),
-                scratch,
-                self._machine.processors,
-            )
-        return out
-
-
-VERSIONS: dict[str, type[WinogradS]] = {
-    cls.version: cls for cls in (WinogradS, WinogradFusedS, WinogradTensorS)
-}
+def _number(value: Fraction) -> str:
+    return f"{float(value)!r}f"

@@ -5,15 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Machine
-from neocog.cuda.steps import up
-from neocog.cuda.winograd import DENSE_BYTES, images_at_a_time
-from neocog.cuda.winograd_count import choose
+from neocog.cuda.kernel import Array, Machine, up
+from neocog.cuda.winograd import Convolution, Shape
+from neocog.cuda.winograd_count import LEAST_TAPS, MOST_TAPS, choose
 from neocog.cuda.winograd_filters import filter_split
-from neocog.cuda.winograd_plan import Plan, Shape
 from neocog.errors import DeviceError, InputError
-
-_LEAST, _MOST = 3, 25
 
 
 def conv2d_winograd(
@@ -32,7 +28,7 @@ def conv2d_winograd(
         Maps: a CuPy array, or what CuPy takes as one (NumPy, a PyTorch tensor on the GPU). Maps
         that are not square are padded to a square, and computed as one.
     w : array of float32, shape (K, C, k, k)
-        Filters, k from 3 to 25.
+        Filters, k from 3 to 51.
     padding : int, optional
         Zeros around each map; (k - 1) // 2 if not given, which keeps odd filters' maps in size.
     machine : Machine, optional
@@ -75,14 +71,9 @@ def _convolved(x: Any, w: Any, padding: int | None, machine: Machine) -> Array:
     )
     machine.launch(filter_split(plan, filters, u, "channel-wise"))
     y = xp.empty((batch, plan.shape.out, plan.shape.out, plan.shape.planes), np.float32)
-    images = images_at_a_time(plan, batch, DENSE_BYTES)
-    scratch = {name: xp.empty(*form) for name, form in plan.scratch(images).items()}
-    for first in range(0, batch, images):
-        part = slice(first, min(first + images, batch))
-        for launch in plan.launches(
-            part.stop - part.start, held[part], u, y[part], scratch, machine.processors
-        ):
-            machine.launch(launch)
+    scratch = {name: xp.empty(*form) for name, form in plan.scratch(batch).items()}
+    for launch in plan.launches(batch, held, u, y, scratch, machine.processors):
+        machine.launch(launch)
     return xp.ascontiguousarray(y[:, :rows, :columns, :planes].transpose(0, 3, 1, 2))
 
 
@@ -96,8 +87,8 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
         if str(value.dtype).rpartition(".")[2] != "float32":
             raise InputError(f"{name}: got {value.dtype}, expected float32")
     kernel = w.shape[2]
-    if w.shape[3] != kernel or not _LEAST <= kernel <= _MOST:
-        raise InputError(f"w: got filters of {w.shape[2]}x{w.shape[3]}, expected 3x3 to 25x25")
+    if w.shape[3] != kernel or not LEAST_TAPS <= kernel <= MOST_TAPS:
+        raise InputError(f"w: got filters of {w.shape[2]}x{w.shape[3]}, expected 3x3 to 51x51")
     if x.shape[1] != w.shape[1]:
         raise InputError(
             f"x has {x.shape[1]} channels, w is for {w.shape[1]}: give the same number"
@@ -113,7 +104,7 @@ def _check(x: Any, w: Any, padding: int | None) -> None:
 
 
 @lru_cache(maxsize=256)
-def _plan(shape: Shape, batch: int, arch: int) -> Plan:
+def _plan(shape: Shape, batch: int, arch: int) -> Convolution:
     return choose(shape, batch, arch=arch)
 
 

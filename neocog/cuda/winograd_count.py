@@ -8,27 +8,20 @@ tiles, by the bytes of the transformed filters where there are few.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from neocog.cuda.tilings import shared_limit
+from neocog.cuda.kernel import shared_limit
+from neocog.cuda.winograd import Convolution, Operand, Shape
 from neocog.cuda.winograd_filters import filter_split_shared
-from neocog.cuda.winograd_plan import Operand, Plan, Shape, Version
 from neocog.cuda.winograd_transforms import Split
 from neocog.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a GPU does at most: an H200 (data sheet).
+    """What a GPU does at most: operations a second by operand, bytes a second of memory and cache.
 
-    Attributes
-    ----------
-    flops : dict of float
-        Operations a second by operand; ``tf32x3`` and ``fp16x3`` take three products for one.
-    memory, cache : float
-        Bytes a second of the memory and of the L2 cache.
-    cached : int
-        Bytes of a kernel's results that the next one still finds in the L2 cache.
-    launch : float
-        Seconds from one kernel of a graph to the next.
+    ``tf32x3`` and ``fp16x3`` take three products for one. ``cached``: bytes of a kernel's results
+    that the next one still finds in the L2 cache; ``launch``: seconds from one kernel of a graph to
+    the next.
     """
 
     flops: dict[Operand, float]
@@ -39,6 +32,7 @@ class Rates:
 
 
 _TF32 = 495e12
+#: An H200 (data sheet).
 H200 = Rates(
     {"fp32": 67e12, "tf32": _TF32, "fp16": 2 * _TF32, "tf32x3": _TF32 / 3, "fp16x3": 2 * _TF32 / 3},
     4.8e12,
@@ -53,24 +47,18 @@ _REACHED = replace(
     memory=3.8e12,
     cache=6e12,
 )
+#: Taps of the filters that are served along an axis (SLaK has 51x51).
+LEAST_TAPS, MOST_TAPS = 3, 51
 #: Tiles that ``choose`` offers; larger ones lose digits of float32.
 CHOSEN_TILES = (2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Operations of one kernel and the bytes that it has to move.
+    """Operations of one kernel (of tensor cores as if in float32), and bytes that it has to move.
 
-    Attributes
-    ----------
-    name : str
-        ``"input transform"``, ``"products"`` or ``"inverse transform"``.
-    flops : float
-        Additions and multiplications (of tensor cores: as if in float32).
-    bytes : float
-        From and to memory: input, filters, output.
-    between : float
-        Bytes of V and W that the kernels hand over.
+    ``bytes`` go from and to memory (input, filters, output), those ``between`` are V and W, which
+    the kernels hand over.
     """
 
     name: str
@@ -78,7 +66,7 @@ class Count:
     bytes: float
     between: float
 
-    def seconds(self, plan: Plan, scratch: float, rates: Rates = H200) -> float:
+    def seconds(self, plan: Convolution, scratch: float, rates: Rates = H200) -> float:
         """Return the least time; ``scratch`` is how many bytes of V and W there are in all."""
         at = rates.cache if scratch <= rates.cached else rates.memory
         moved = self.bytes / rates.memory + self.between / at
@@ -86,15 +74,8 @@ class Count:
         return rates.launch + max(moved, self.flops / rate)
 
 
-def counts(plan: Plan, batch: int) -> tuple[Count, ...]:
-    """Return the counts of the three kernels (of version ``fused``: as if it were three).
-
-    Parameters
-    ----------
-    plan : Plan
-    batch : int
-        Images.
-    """
+def counts(plan: Convolution, batch: int) -> tuple[Count, ...]:
+    """Return the counts of the three kernels for ``batch`` images."""
     shape, m = plan.shape, plan.m
     points, tiles = plan.split.points(m), plan.tiles**2
     v = float(batch * plan.starts * plan.channels)
@@ -116,14 +97,14 @@ def counts(plan: Plan, batch: int) -> tuple[Count, ...]:
     )
 
 
-def seconds(plan: Plan, batch: int, rates: Rates = H200) -> float:
+def seconds(plan: Convolution, batch: int, rates: Rates = H200) -> float:
     """Return the least time of a convolution by its counts; see :class:`Count`."""
     steps = counts(plan, batch)
     scratch = steps[1].between
     return sum(step.seconds(plan, scratch, rates) for step in steps)
 
 
-def direct_flops(plan: Plan, batch: int) -> float:
+def direct_flops(plan: Convolution, batch: int) -> float:
     """Return the operations of the direct convolution, 2 k^2 C K for an output."""
     shape = plan.shape
     return 2.0 * shape.kernel**2 * shape.channels * shape.planes * shape.out**2 * batch
@@ -140,31 +121,17 @@ def splits(kernel: int) -> Iterator[Split]:
     yield from (Split(kernel, sizes) for sizes in sorted(found))
 
 
-def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32x3") -> Plan:
-    """Return the plan of least time by count for a convolution.
+def choose(shape: Shape, batch: int, *, arch: int = 90, operand: Operand = "tf32x3") -> Convolution:
+    """Return the way of least time by count for a convolution of ``batch`` images.
 
-    Parameters
-    ----------
-    shape : Shape
-        The convolution; its filters are 3x3 to 25x25.
-    batch : int
-        Images that go together.
-    arch : int
-        Compute capability; below 8.0 products run on the CUDA cores, in float32.
-    operand : {"fp32", "tf32", "fp16", "tf32x3", "fp16x3"}
-        Operands of the products on tensor cores.
-
-    Raises
-    ------
-    UsageError
-        If filters have another size.
+    Below compute capability 8.0 products run on the CUDA cores, in float32. A UsageError if filters
+    are not 3x3 to 51x51.
     """
-    if not 3 <= shape.kernel <= 25:
-        raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 25x25")
-    version: Version = "tensor" if arch >= 80 and operand != "fp32" else "global"
-    held: Operand = operand if version == "tensor" else "fp32"
+    if not LEAST_TAPS <= shape.kernel <= MOST_TAPS:
+        raise UsageError(f"filters of {shape.kernel}x{shape.kernel}: choose 3x3 to 51x51")
+    held: Operand = operand if arch >= 80 else "fp32"
     plans = [
-        Plan(shape, split, m, version, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
+        Convolution(shape, split, m, held) for split in splits(shape.kernel) for m in CHOSEN_TILES
     ]
     limit = shared_limit(arch)  # below 8.0 parts of 4 are too large to be transformed
     plans = [plan for plan in plans if filter_split_shared(plan) <= limit]

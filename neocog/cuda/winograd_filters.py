@@ -1,11 +1,11 @@
-"""Filters transformed on the device, threads in the two orders of Lee and Kwak's Algorithm 1."""
+"""Filters transformed on the device, threads in the orders of Lee and Kwak's Algorithm 1."""
 
 from typing import Literal
 
 import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch
-from neocog.cuda.winograd_plan import Plan
+from neocog.cuda.winograd import Convolution
 
 Indexing = Literal["channel-wise", "thread-wise", "channel-wise, own banks"]
 #: The two orders that the paper compares, and the first without its conflicts of banks.
@@ -20,69 +20,74 @@ _THREADS = BLOCK_FAST * BLOCK_SLOW
 
 
 def filter_grid(indexing: Indexing, fast: int, slow: int, subfilters: int) -> tuple[int, int, int]:
-    """Return the blocks of 512 threads that transform all sub-filters.
+    """Return the blocks of 512 threads that transform all ``subfilters`` of each filter.
 
-    Parameters
-    ----------
-    indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
-    fast, slow : int
-        Channels that lie side by side in U, and the others: out (K) and in (C), or the other way.
-    subfilters : int
-        Sub-filters of one filter, SF.
+    ``fast`` channels lie side by side in U, ``slow`` are the others: out (K) and in (C), or the
+    other way.
     """
     if indexing == "thread-wise":
         return (-(-fast * slow * subfilters // _THREADS), 1, 1)
     return (-(-fast // BLOCK_FAST) * subfilters, -(-slow // BLOCK_SLOW), 1)
 
 
-def filter_split_shared(plan: Plan) -> int:
+def filter_split_shared(plan: Convolution) -> int:
     """Return the bytes of shared memory that a block of :func:`filter_split` takes."""
     largest = plan.split.groups[0].size
     held = (largest * largest + (plan.m + largest - 1) * largest) | 1
     return _THREADS * held * 4
 
 
-def filter_split_kernel(plan: Plan, indexing: Indexing, *, census: bool = False) -> Kernel:
+def filter_split_kernel(
+    plan: Convolution, indexing: Indexing, *, census: bool = False, paper_layout: bool = False
+) -> Kernel:
     """Return the kernel of :func:`filter_split`."""
-    defines = (
+    defines: tuple[tuple[str, int | float | str], ...] = (
         *plan.geometry(),
         ("INDEXING", ORDERS.index(indexing)),
         ("CENSUS", int(census)),
-        ("CHANNELS_FAST", int(plan.version == "tensor")),
+        ("CHANNELS_FAST", int(plan.on_tensor_cores and not paper_layout)),
+        *((("PAPER_LAYOUT", 1),) if paper_layout else ()),
     )
-    return Kernel(
-        "winograd_filters.cu",
-        "filter_census" if census else "filter_split",
-        defines,
-        _THREADS,
-        filter_split_shared(plan),
-        arch=80 if plan.operand == "tf32" else 75,
-        registers=128,
-    )
+    name = "filter_census" if census else "filter_split"
+    shared = filter_split_shared(plan)
+    arch = 80 if plan.operand == "tf32" else 75
+    return Kernel("winograd_filters.cu", name, defines, _THREADS, shared, arch, registers=128)
 
 
 def filter_split(
-    plan: Plan, w: Array, u: Array, indexing: Indexing, *, census: Array | None = None
+    plan: Convolution,
+    w: Array,
+    u: Array,
+    indexing: Indexing,
+    *,
+    census: Array | None = None,
+    paper_layout: bool = False,
 ) -> Launch:
     """Return the launch that makes U of filters (K, C, k, k), Algorithm 1 of Lee and Kwak.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Convolution
         Whose U.
     w : array of float32, shape (K, C, k, k)
     u : array
-        As :meth:`~neocog.cuda.winograd_plan.Plan.filters` gives it; where the plan stores more
-        channels or planes than ``w`` has, the rest stays as it is.
+        As :meth:`~neocog.cuda.winograd.Convolution.filters` gives it; where it has more channels or
+        planes than ``w``, the rest stays as it is.
     indexing : {"channel-wise", "thread-wise", "channel-wise, own banks"}
         Which index varies fastest within a warp.
     census : array of uint32, shape (warps, 4), optional
         Zeros; gets the lanes of each warp that transformed sub-filters of each size.
+    paper_layout : bool
+        Whether ``u`` is the paper's, (C, K, n, n, sub-filters), n points of the largest part; lanes
+        of the channel-wise order then go along K. The products here do not take it.
     """
     planes, channels = w.shape[:2]
-    sides = (channels, planes) if plan.version == "tensor" else (planes, channels)
+    along_channels = plan.on_tensor_cores and not paper_layout
+    sides = (channels, planes) if along_channels else (planes, channels)
     grid = filter_grid(indexing, *sides, len(plan.split.sizes) ** 2)
-    kernel = filter_split_kernel(plan, indexing, census=census is not None)
+    kernel = filter_split_kernel(
+        plan, indexing, census=census is not None, paper_layout=paper_layout
+    )
     ends = (w, u) if census is None else (w, u, census)
     return Launch(kernel, grid, (*ends, np.int32(planes), np.int32(channels)))
 

@@ -39,20 +39,7 @@ def points(n: int) -> tuple[Fraction, ...]:
 
 @cache
 def cook_toom(m: int, r: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return A^T (m, n), G (n, r) and B^T (n, n) of F(m, r), exact.
-
-    Parameters
-    ----------
-    m : int
-        Outputs of a tile, 1 to 5.
-    r : int
-        Taps, 1 to 4.
-
-    Returns
-    -------
-    tuple of ndarray of Fraction
-        Output, filter and input transform.
-    """
+    """Return A^T (m, n), G (n, r) and B^T (n, n) of F(m, r) as Fractions: m outputs, r taps."""
     a = points(m + r - 1)
     output = [[p**i for p in a] + [Fraction(int(i == m - 1))] for i in range(m)]
     others = [a[:j] + a[j + 1 :] for j in range(len(a))]
@@ -81,17 +68,7 @@ def _polynomial(roots: tuple[Fraction, ...]) -> list[Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of one size along one axis of a filter.
-
-    Attributes
-    ----------
-    size : int
-        Taps of each part, r.
-    count : int
-        Parts of this size, side by side.
-    first : int
-        Tap at which the first of them starts.
-    """
+    """``count`` parts of ``size`` taps side by side along one axis, the first at tap ``first``."""
 
     size: int
     count: int
@@ -102,13 +79,8 @@ class Parts:
 class Split:
     """A k x k filter as parts along each axis, the same for rows and columns.
 
-    Attributes
-    ----------
-    kernel : int
-        Taps of the filter along an axis, k.
-    sizes : tuple of int
-        Taps of each part, largest first; where they sum to more than k the filter is padded
-        with zeros behind.
+    ``sizes`` are the taps of each part, largest first; where they sum to more than k the filter is
+    padded with zeros behind.
     """
 
     kernel: int
@@ -159,21 +131,10 @@ def best_tile(split: Split, size: int, *, most: int = TILES[-1]) -> int:
 
 
 def transform_filters(w: Any, split: Split, m: int) -> Any:
-    """Return filters in the Winograd domain, U = G g G^T for every part, in float64.
+    """Return filters (k, k, ...) in the Winograd domain, U = G g G^T for every part, in float64.
 
-    Parameters
-    ----------
-    w : ndarray, shape (k, k, ...)
-        Filters, the taps first; of NumPy or CuPy.
-    split : Split
-        Parts of the filters.
-    m : int
-        Outputs of a tile along an axis.
-
-    Returns
-    -------
-    ndarray of float64, shape (N, ...)
-        For each pair of groups (rows, columns), for each point, for each part (row, column).
+    Of NumPy or CuPy. The first axis of what is returned: for each pair of groups (rows, columns),
+    for each point, for each part (row, column).
     """
     xp = array_module(w)
     spare = sum(split.sizes) - split.kernel
