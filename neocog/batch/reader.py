@@ -206,6 +206,17 @@ class Reader:
         """
         return next(self.read_pages(picture))
 
+    def places(self, picture: Picture) -> "list[Place]":
+        """Return the digits of a picture's first page as the network gets them, in order.
+
+        Raises
+        ------
+        InputError
+            If it cannot be decoded.
+        """
+        lines = self.find(next(_pages(picture)).grey).lines
+        return [place for line in lines for place in line.digits]
+
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page; a TIFF may hold several.
 

@@ -27,7 +27,19 @@ import typer
 from typer.core import TyperGroup
 
 from neocog.batch.sources import is_picture_name
-from neocog.cli import bench, data, doctor, export, learn, live, measure, models, options, read
+from neocog.cli import (
+    bench,
+    data,
+    doctor,
+    explain,
+    export,
+    learn,
+    live,
+    measure,
+    models,
+    options,
+    read,
+)
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.interrupts import leave
@@ -139,6 +151,7 @@ app.command("timing", cls=options.Command)(measure.timing)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
+app.command("explain", cls=options.Command)(explain.explain)
 app.command("export", cls=options.Command)(export.export)
 app.command("doctor", cls=options.Command)(doctor.doctor)
 

@@ -18,14 +18,14 @@ def export(
     maps: Annotated[
         bool, typer.Option("--maps", help="With the responses of every layer as outputs.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Write a model, or the network that finds digits, as an ONNX file.
 
     A model takes digits of 28 x 28 pixels and gives labels, probabilities and scores; the finder
     takes a grey picture and gives boxes.
     """
-    from neocog.files import atomic_write, check_output
+    from neocog.files import atomic_write
     from neocog.network.export import model_to_onnx
     from neocog.network.model import load_model
     from neocog.network.onnx_graph import OPSET
@@ -35,9 +35,7 @@ def export(
 
     path = find_model(name)
     target = Path(output or f"{path.stem}.onnx")
-    if target.exists() and not force:
-        raise typer.BadParameter(f"{target} exists; add --force to overwrite it, or name another")
-    check_output(target, "-o")
+    options.check_new(target, "-o", force=force)
     if path.stem == FINDER:
         if maps:
             raise typer.BadParameter("--maps is for models; leave it out with the finder")

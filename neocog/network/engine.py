@@ -195,6 +195,28 @@ class Engine:
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
 
+    def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score of each label, (B, 10), where a layer responds as given.
+
+        Parameters
+        ----------
+        layer : str
+            Any of ``"UG", "US1" .. "US4"``.
+        u : ndarray of float32, shape (B, H, W, K)
+            Its responses.
+        """
+        names = [name for name, _ in self._layers.stages]
+        rest = names[names.index(layer) + 1 :]
+
+        def of(part: Array) -> Array:
+            seen = Patch.whole(part)
+            for name in rest:
+                seen = self._layers.respond(name, seen)
+            return self._decision.scores(seen.full())
+
+        with one_blas_thread():
+            return np.concatenate(self._parallel(of, np.array_split(u, -(-len(u) // PART))))
+
     def stage_times(
         self, digits: NDArray[np.uint8], *, repeats: int = 20
     ) -> dict[str, NDArray[np.float64]]:
