@@ -304,7 +304,7 @@ def _one_by_one(
         now = float(worth(scores)[0])
         cells = pieces[best]
         row, column = int(cells.rows[0]), int(cells.columns[0])
-        on_u0 = _on_u0(engine.model.spec, layer, column, row)
+        on_u0 = on_u0(engine.model.spec, layer, column, row)
         x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in on_u0)
         share, answer = float(alone[best]), int(scores[0].argmax())
         named.append(Piece(cells.plane, row, column, (x, y), share, now / whole, answer))
@@ -349,7 +349,7 @@ def _heard(engine: Engine, u: Floats, label: int) -> Floats:
     return _heat(engine.model.spec, "UC3", shares)
 
 
-def _on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
+def on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
     """Return where the middle of a cell's view lies on U0, for its row or column each."""
     rows = spec.layers()
     last = next(i for i, row in enumerate(rows) if row.name == layer)
@@ -361,7 +361,7 @@ def _on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
 
 def _heat(spec: NetworkSpec, layer: str, shares: Floats) -> Floats:
     """Spread shares of a layer's places (H, W) over U0: Gaussians that just run together."""
-    at = np.array(_on_u0(spec, layer, *range(len(shares))))
+    at = np.array(on_u0(spec, layer, *range(len(shares))))
     wide = 0.6 * (at[1] - at[0])
     distance = np.arange(spec.size("U0"))[:, None] - at
     spread = np.exp(-0.5 * (distance / wide) ** 2)
