@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.record import write_results
-from neocog.evaluation.explain import LAYERS, Cells, on_u0, changed, split, taken_away
+from neocog.evaluation.explain import LAYERS, Cells, changed, on_u0, split, taken_away
 from neocog.learning.datasets import Digits, open_dataset
 from neocog.network.engine import Engine
 from neocog.network.model import load_model

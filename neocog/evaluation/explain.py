@@ -304,8 +304,8 @@ def _one_by_one(
         now = float(worth(scores)[0])
         cells = pieces[best]
         row, column = int(cells.rows[0]), int(cells.columns[0])
-        on_u0 = on_u0(engine.model.spec, layer, column, row)
-        x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in on_u0)
+        middle = on_u0(engine.model.spec, layer, column, row)
+        x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in middle)
         share, answer = float(alone[best]), int(scores[0].argmax())
         named.append(Piece(cells.plane, row, column, (x, y), share, now / whole, answer))
     return tuple(named), shares
