@@ -232,8 +232,10 @@ def test_timing(model: str) -> None:
     assert all(set(stage) >= {"name", "ms"} for stage in facts["stages"] + facts["page"])
     whole = facts["ms_per_digit"] * facts["batch"]
     assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(whole, rel=0.03)
+    assert all(stage["ms"] >= 0 for stage in facts["stages"])
     table = run(*words).stdout
     assert "ms a digit" in table
+    assert "roof" not in table  # nothing is known of a CPU's
     assert all(stage["name"] in table for stage in facts["stages"])
 
 

@@ -107,9 +107,13 @@ def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
         if number % 50 == 49:
             print(number + 1, flush=True)
     rows = []
-    for (layer, order), shares in left.items():
-        mean, moved = np.mean(shares, axis=0), np.mean(other[layer, order], axis=0)
-        row = {"layer": layer, "pieces": float(np.mean(count[layer])), "order": order}
+    for (layer, order), found in left.items():
+        mean, moved = np.mean(found, axis=0), np.mean(other[layer, order], axis=0)
+        row: dict[str, Any] = {
+            "layer": layer,
+            "pieces": float(np.mean(count[layer])),
+            "order": order,
+        }
         row |= {f"left{k}": float(mean[k - 1]) for k in SHOWN}
         row |= {f"changed{k}": float(moved[k - 1]) for k in SHOWN}
         rows.append(row | {"left": mean.tolist(), "changed": moved.tolist()})
