@@ -220,6 +220,17 @@ class Reader:
         one = cast(Picture, picture)
         return replace(next(self.read_pages(one)), picture=one)
 
+    def places(self, picture: Picture) -> "list[Place]":
+        """Return the digits of a picture's first page as the network gets them, in order.
+
+        Raises
+        ------
+        InputError
+            If it cannot be decoded.
+        """
+        lines = self.find(next(_pages(picture)).grey).lines
+        return [place for line in lines for place in line.digits]
+
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page; a TIFF or PDF may hold several.
 
