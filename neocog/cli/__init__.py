@@ -27,7 +27,7 @@ import typer
 from typer.core import TyperGroup
 
 from neocog.batch.sources import is_picture_name
-from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read
+from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read, serve
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.interrupts import leave
@@ -133,6 +133,7 @@ def _options(
 app.command("read", cls=options.Command)(read.read)
 app.command("live", cls=options.Command)(live.live)
 app.command("cameras", cls=options.Command)(live.cameras)
+app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
