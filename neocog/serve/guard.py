@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 def failure(status: int, message: str, *, wait: int | None = None) -> Response:
-    """An error as JSON: ``{"error": message}``; ``wait`` says after how many seconds to ask again."""
+    """An error as JSON, ``{"error": message}``; ask again after ``wait`` seconds."""
     headers = None if wait is None else {"Retry-After": str(wait)}
     return Response(to_json({"error": message}), status, headers, "application/json")
 
@@ -55,6 +55,8 @@ class Guard:
         self._names = {"localhost", *(name.lower() for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(raw=message["headers"]).update(_HEADERS)

@@ -128,7 +128,7 @@ function nameOf({ record }) {
 function showItem(page) {
   const [, words, badge] = page.node.children;
   const left = digitsOf(page).filter(isDoubtful).length;
-  const text = page.record.error || textOf(page).replaceAll("\n", "  ") || "no digits found";
+  const text = page.record.error || textOf(page).replaceAll("\n", " · ") || "no digits found";
   words.replaceChildren(make("b", {}, nameOf(page)),
     make("span", { className: page.record.error ? "error" : "dim" }, text));
   badge.className = `badge ${page.record.error ? "no" : page.saved ? "right" : left ? "unsure" : ""}`;
