@@ -3,17 +3,20 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.addresses import fetch, is_address
 from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.sources import check_file
+from neocog.batch.words import into_words, one_each
 from neocog.errors import InputError, UsageError
 from neocog.network.cache import AnswerCache
 from neocog.network.prior import of_lone_digits
@@ -63,6 +66,8 @@ class Reader:
     rotate : int, optional
         Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
         it is not given.
+    digits_only : bool
+        Leave signs and spaces out of the text.
 
     Raises
     ------
@@ -93,6 +98,7 @@ class Reader:
         finder: "str | Path | FinderModel | None" = None,
         pattern: str | None = None,
         rotate: int | None = None,
+        digits_only: bool = False,
     ) -> None:
         from neocog.batch.device import finder_beside, open_engine
         from neocog.network.model import Model, load_model
@@ -110,7 +116,7 @@ class Reader:
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
-        self.rotate, self.weights = rotate, Weights()
+        self.rotate, self.digits_only, self.weights = rotate, digits_only, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
     @property
@@ -121,6 +127,8 @@ class Reader:
             settings["pattern"] = self.pattern.form
         if self.rotate is not None:
             settings["rotate"] = self.rotate
+        if self.digits_only:
+            settings["digits_only"] = True
         return settings
 
     def look(
@@ -242,29 +250,38 @@ class Reader:
         reader = copy(self)
         reader.engine = cast("AnyEngine", cached)
         found = reader.find(page.grey)
-        lines = found.lines
-        digits = reader.recognise(lines, scale=page.scale)
-        signs = tuple(
-            SignReading(sign.char, sign.score, _box(sign.box, page.scale))
-            for line in lines
-            for sign in line.signs
-        )
+        digits = reader.recognise(found.lines, scale=page.scale)
+        high, wide = (round(side / page.scale) for side in page.grey.shape)
+        turn, size, rest = found.turn, (wide, high), iter(digits)
+        marks = []
+        for line in found.lines:
+            own = [next(rest) for _ in line.digits]
+            signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in line.signs]
+            marks.append((own, one_each(signs, turn, size)))
+        lines = into_words(marks, turn=turn, size=size, digits_only=self.digits_only)
+        pattern, fits = self.pattern, None
+        if pattern is not None:
+            chars = [[digit.char for digit in line] for line, _ in marks]
+            lines = tuple(
+                replace(line, text=pattern.fill(some)) if pattern.fits(some) else line
+                for line, some in zip(lines, chars, strict=True)
+            )
+            fits = bool(chars) and all(map(pattern.fits, chars))
         whole = 1e3 * (time.perf_counter() - start)
-        rest = iter(digits)
-        chars = [[next(rest).char for _ in line.digits] for line in lines]
-        pattern = self.pattern
         return PageReading(
             source=source,
             page=page.index,
-            text="\n".join(pattern.fill(line) if pattern else "".join(line) for line in chars),
+            text="\n".join(line.text for line in lines),
             digits=digits,
             model=self.model.id,
             ms={"decode": decode_ms, "find": whole - cached.ms, "recognise": cached.ms},
-            signs=signs,
+            signs=tuple(sign for _, signs in marks for sign in signs),
             left_out=found.left_out,
-            turn=found.turn,
+            turn=turn,
             finder=self.finder.model.id,
-            fits=bool(chars) and all(map(pattern.fits, chars)) if pattern else None,
+            fits=fits,
+            size=size,
+            lines=lines,
         )
 
     def _known(
@@ -303,6 +320,8 @@ def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.decode import decode
     from neocog.vision.page import LONG_SIDE
 
+    if isinstance(picture, str) and is_address(picture):
+        picture = fetch(picture)
     if isinstance(picture, str | Path):
         check_file(picture)
         return decode(picture, long_side=LONG_SIDE)

@@ -59,6 +59,33 @@ class SignReading:
 
 
 @dataclass(frozen=True, slots=True)
+class WordReading:
+    """Digits and signs of one line with no wide gap between them.
+
+    Attributes
+    ----------
+    text : str
+    box : tuple of int
+        x, y, width, height in pixels of the upright picture.
+    digits : tuple of int, or None
+        Numbers of its first and last digit among those of the page; None for signs alone.
+    """
+
+    text: str
+    box: Box
+    digits: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineReading:
+    """One line of a page: its text, its box and its words, in reading order."""
+
+    text: str
+    box: Box
+    words: tuple[WordReading, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PageReading:
     r"""What stands on one page, or why that is not known.
 
@@ -69,7 +96,8 @@ class PageReading:
     page : int
         From 0; more than one in a TIFF.
     text : str
-        The digits, lines joined by ``"\n"``, ``"?"`` where an answer was rejected.
+        Digits, ``"?"`` where an answer was rejected, signs where they are sure, spaces for wide
+        gaps; lines joined by ``"\n"``.
     digits : tuple of DigitReading
         In the order of ``text``.
     model : str
@@ -86,6 +114,10 @@ class PageReading:
         Places that were noticed and are not in the text: too unlike a digit.
     turn : int
         Degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read.
+    size : tuple of int, or None
+        Width and height of the upright picture; None where nothing was searched for.
+    lines : tuple of LineReading
+        What ``text`` is made of.
     finder : str
         Name and version of what found the digits; empty where nothing was searched for.
     """
@@ -102,6 +134,13 @@ class PageReading:
     left_out: int = 0
     turn: int = 0
     finder: str = ""
+    size: tuple[int, int] | None = None
+    lines: tuple[LineReading, ...] = ()
+
+    @property
+    def plain(self) -> str:
+        """The text without signs and spaces: digits, ``?`` and line ends."""
+        return "".join(char for char in self.text if char.isdigit() or char in "?\n")
 
     @property
     def reasons(self) -> list[str]:
@@ -130,6 +169,8 @@ class PageReading:
                 "left_out": self.left_out,
                 "turn": self.turn,
             }
+        if self.size is not None:
+            record |= {"size": list(self.size), "lines": [_line(line) for line in self.lines]}
         if self.fits is not None:
             record["fits"] = self.fits
         if settings is not None:
@@ -171,3 +212,11 @@ def _digit(digit: DigitReading) -> dict[str, Any]:
         "box": list(digit.box),
         "reason": digit.reason,
     }
+
+
+def _line(line: LineReading) -> dict[str, Any]:
+    words = [
+        {"text": word.text, "box": list(word.box), "digits": list(word.digits or ())}
+        for word in line.words
+    ]
+    return {"text": line.text, "box": list(line.box), "words": words}

@@ -26,6 +26,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from neocog.batch.addresses import is_address
 from neocog.batch.sources import is_picture_name
 from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read, serve
 from neocog.cli.streams import ReaderLeft, open_streams
@@ -53,6 +54,7 @@ class _Group(TyperGroup):
 def _is_input(word: str) -> bool:
     """Whether a word in the place of a command can only be something to read."""
     names = is_picture_name(os.path.basename(word)) or word == "-" or word.startswith("@")
+    names = names or is_address(word)
     return names or os.path.exists(word)
 
 

@@ -18,8 +18,9 @@ from starlette.types import ASGIApp
 
 import neocog
 from neocog.batch.sources import PICTURE_SUFFIXES
-from neocog.errors import InputError, NeocogError
+from neocog.errors import InputError
 from neocog.jsontext import to_json
+from neocog.messages import tell
 from neocog.serve.corrections import Corrections
 from neocog.serve.guard import Guard, failure
 from neocog.serve.work import Service
@@ -59,14 +60,14 @@ class Api:
         return [
             Route("/", lambda request: FileResponse(_STATIC / "index.html")),
             Route("/docs", lambda request: FileResponse(_STATIC / "docs.html")),
-            Route("/api", self.tell),
+            Route("/api", self.describe),
             Route("/api/read", self.read, methods=["POST"]),
             Route("/api/page", self.page, methods=["POST"]),
             Route("/api/corrections", self.correct, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
         ]
 
-    async def tell(self, request: Request) -> Response:
+    async def describe(self, request: Request) -> Response:
         """What reads here, and the limits."""
         return _json(
             {
@@ -90,9 +91,8 @@ class Api:
         """A page of a file that the browser cannot show."""
         number = _number(request, "page")
         async with self._taken(request) as picture:
-            shown = await self._ask(request, picture, what="page", page=number)
-        scale = {"Picture-Scale": f"{shown.scale:.9f}"}
-        return Response(shown.jpeg, headers=scale, media_type="image/jpeg")
+            jpeg = await self._ask(request, picture, what="page", page=number)
+        return Response(jpeg, media_type="image/jpeg")
 
     async def correct(self, request: Request) -> Response:
         """Keep a corrected page: a line with its record, then the picture."""
@@ -101,13 +101,16 @@ class Api:
         async with self._taken(request) as body:
             line, _, picture = body.partition(b"\n")
             text, chars, marks = _checked(line)
-            cut = await self._ask(request, picture, what="cut", marks=marks)
+            png, digits = await self._ask(request, picture, what="cut", marks=marks)
             try:
                 count = await asyncio.to_thread(
-                    self.corrections.save, picture, marks["page"], cut.png, text, cut.digits, chars
+                    self.corrections.save, picture, marks["page"], png, text, digits, chars
                 )
-            except OSError as error:
-                raise HTTPException(507, f"it cannot be saved ({error.strerror})") from None
+            except (OSError, InputError) as error:
+                tell(f"a correction cannot be saved: {error}")
+                raise HTTPException(
+                    507, "it cannot be saved; the server's messages say why"
+                ) from None
         return _json({"pages": count})
 
     @asynccontextmanager
@@ -163,7 +166,7 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
         ]
     app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _http_error, NeocogError: _error, Exception: _fault},
+        exception_handlers={HTTPException: _http_error, InputError: _error, Exception: _fault},
     )
     return Guard(app, names)
 
@@ -176,7 +179,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _error(request: Request, error: Exception) -> Response:
-    return failure(422 if isinstance(error, InputError) else 500, str(error))
+    return failure(422, str(error))
 
 
 async def _fault(request: Request, error: Exception) -> Response:

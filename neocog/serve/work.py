@@ -35,22 +35,6 @@ _QUALITY = 85  # of its JPEG
 _ENDS = 5.0  # seconds that are left to what is being read when the server ends
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A page as a JPEG, ``scale`` of its pixels to one of the upright picture."""
-
-    jpeg: bytes
-    scale: float
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A page as it is searched, as a PNG, and its digits, (N, 28, 28) in MNIST's form."""
-
-    png: bytes
-    digits: NDArray[np.uint8]
-
-
 @dataclass(slots=True)
 class Answer(Block):
     """What came of one request: a value, or an ``error`` in one line."""
@@ -74,7 +58,7 @@ class ServeJob(Job):
             if asked["what"] == "read":
                 answer.value = list(self._records(item, asked["live"], beat))
             elif asked["what"] == "page":
-                answer.value = _shown(_page(item, asked["page"], _SHOWN))
+                answer.value = _jpeg(item, asked["page"])
             else:
                 answer.value = _cut(item, **asked["marks"])
         except Exception as error:
@@ -191,26 +175,29 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
     return page
 
 
-def _shown(page: "Page") -> Shown:
+def _jpeg(item: Item, number: int) -> bytes:
+    """A page for a browser that does not know the file's format."""
+    return _encoded(_page(item, number, _SHOWN).grey, "JPEG", quality=_QUALITY)
+
+
+def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
     from PIL import Image
 
     stream = io.BytesIO()
-    Image.fromarray(page.grey).save(stream, "JPEG", quality=_QUALITY)
-    return Shown(stream.getvalue(), page.scale)
+    Image.fromarray(pixels).save(stream, form, **options)
+    return stream.getvalue()
 
 
-def _cut(item: Item, page: int, turn: int, boxes: list[list[float]]) -> Cut:
-    """Cut the digits of a page out, as the reader does."""
-    from PIL import Image
-
+def _cut(
+    item: Item, page: int, turn: int, boxes: list[list[float]]
+) -> tuple[bytes, NDArray[np.uint8]]:
+    """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
     from neocog.vision.crop import digit_of_box
     from neocog.vision.page import LONG_SIDE
 
     found = _page(item, page, LONG_SIDE)
-    stream = io.BytesIO()
-    Image.fromarray(found.grey).save(stream, "PNG")
     digits = np.zeros((len(boxes), 28, 28), np.uint8)
     for place, box in enumerate(boxes):
         lying = digit_of_box(found.grey, np.array(box, np.float32) * np.float32(found.scale))
         digits[place] = np.rot90(lying, -turn // 90)
-    return Cut(stream.getvalue(), digits)
+    return _encoded(found.grey, "PNG"), digits

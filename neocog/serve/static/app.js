@@ -174,7 +174,7 @@ async function open(page, { quiet = false } = {}) {
 // The browser's own decoder where it has one, else the server's.
 async function showPicture(page) {
   const image = $("picture");
-  let blob = page.file, scale = 1;
+  let blob = page.file;
   const show = async () => {
     URL.revokeObjectURL(image.src);
     image.src = URL.createObjectURL(blob);
@@ -185,12 +185,9 @@ async function showPicture(page) {
     await show();
   } catch {
     if (page !== current) return;
-    const answer = await ask(`api/page?page=${page.record.page}`, page.file);
-    scale = Number(answer.headers.get("Picture-Scale"));
-    blob = await answer.blob();
+    blob = await (await ask(`api/page?page=${page.record.page}`, page.file)).blob();
     if (page === current) await show();
   }
-  page.size = [image.naturalWidth / scale, image.naturalHeight / scale];
 }
 
 function say(words, isError = false) {
@@ -202,8 +199,7 @@ function showDigits() {
   const digits = digitsOf(current);
   $("text").replaceChildren(...current.tokens.map((token) =>
     token.box ? chip(token, token.char) : token.char));
-  if (current.size && $("picture").src)
-    drawBoxes($("stage"), digits, ...current.size, choose);
+  if ($("picture").src) drawBoxes($("stage"), digits, ...current.record.size, choose);
   const order = [...digits].sort((a, b) =>
     isDoubtful(b) - isDoubtful(a) || (a.char === "?" ? -1 : a.p) - (b.char === "?" ? -1 : b.p));
   $("doubts").replaceChildren(...order.slice(0, 200).map((digit) =>
@@ -222,7 +218,7 @@ function chip(digit, ...children) {
 // A small picture of a place, with some paper around it.
 function crop([x, y, w, h]) {
   const side = 1.3 * Math.max(w, h), node = make("canvas", { width: 96, height: 96 });
-  const scale = $("picture").naturalWidth / current.size?.[0] || 0;
+  const scale = $("picture").naturalWidth / current.record.size[0];
   if (scale) node.getContext("2d").drawImage($("picture"), scale * (x + (w - side) / 2),
     scale * (y + (h - side) / 2), scale * side, scale * side, 0, 0, 96, 96);
   return node;
@@ -284,11 +280,11 @@ addEventListener("keydown", (event) => {
 
 // A box that is drawn by hand is a digit that was missed; it stands beside the nearest one.
 $("stage").onpointerdown = (event) => {
-  if (event.target !== $("picture") || !current.size || event.button) return;
+  if (event.target !== $("picture") || !current.record.size || event.button) return;
   const stage = $("stage"), edge = stage.getBoundingClientRect(), frame = make("span", { className: "box drawn" });
   const at = ({ clientX, clientY }) => [
-    Math.min(Math.max((clientX - edge.left) / edge.width, 0), 1) * current.size[0],
-    Math.min(Math.max((clientY - edge.top) / edge.height, 0), 1) * current.size[1]];
+    Math.min(Math.max((clientX - edge.left) / edge.width, 0), 1) * current.record.size[0],
+    Math.min(Math.max((clientY - edge.top) / edge.height, 0), 1) * current.record.size[1]];
   const from = at(event);
   let box = null;
   const move = (to) => {
@@ -296,13 +292,13 @@ $("stage").onpointerdown = (event) => {
     box = [left, top, Math.abs(x - from[0]), Math.abs(y - from[1])].map(Math.round);
     frame.style.cssText = "";
     ["left", "top", "width", "height"].forEach((side, n) => {
-      frame.style[side] = `${(100 * box[n]) / current.size[n % 2]}%`;
+      frame.style[side] = `${(100 * box[n]) / current.record.size[n % 2]}%`;
     });
   };
   const end = () => {
     stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
     frame.remove();
-    if (box && Math.min(box[2], box[3]) * (edge.width / current.size[0]) > 6) insert(box);
+    if (box && Math.min(box[2], box[3]) * (edge.width / current.record.size[0]) > 6) insert(box);
     else choose(null);
   };
   if (event.pointerType === "touch") return;
@@ -324,7 +320,8 @@ function insert(box) {
 
 export function corrected(page) {
   const digits = digitsOf(page).map(({ node, chips, checked, ...digit }) => digit);
-  return { ...page.record, text: textOf(page), digits };
+  const { lines, ...record } = page.record, text = textOf(page);
+  return { ...record, ...(text === record.text && { lines }), text, digits };
 }
 
 async function confirm() {

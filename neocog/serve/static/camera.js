@@ -3,7 +3,7 @@
 import { $, drawBoxes, read } from "./common.js";
 import { add } from "./app.js";
 
-const SIDE = 960; // long side of a frame that is sent, in pixels
+const SIDE = 640; // long side of a frame that is sent, in pixels: that of neocog live
 const FRAMES = 5, AGREE = 3; // a number is shown when 3 of the last 5 frames agree
 const video = $("video"), canvas = document.createElement("canvas");
 let stream = null, recent = [];
