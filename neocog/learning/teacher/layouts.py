@@ -281,8 +281,9 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
         reach = rng.uniform(1 - (uneven := rng.uniform(0, 0.1)), 1 + uneven, (count, 1))
         ring = np.stack([wide * np.cos(turn), high * np.sin(turn)], axis=1) * reach / 2
         ring += corner.mean(axis=0)
-        ring = rounded(np.concatenate([ring, ring[:1]]).astype(np.float32), int(rng.integers(0, 3)))
-        cv2.polylines(image, [(ring * 16).astype(np.int32)], True, level, thick, cv2.LINE_AA, 4)
+        closed = np.concatenate([ring, ring[:1]]).astype(np.float32) * 16
+        bent = rounded(closed, int(rng.integers(0, 3))).astype(np.int32)
+        cv2.polylines(image, [bent], True, level, thick, cv2.LINE_AA, 4)
     elif kind == "pieces":  # some of the outline, each side or around its corners
         way = np.concatenate([corner, corner, corner[:1]])
         pieces = [(at, at + rng.uniform(0.1, 1.5)) for at in rng.uniform(0, 4, rng.integers(1, 4))]
