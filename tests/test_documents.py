@@ -1,6 +1,8 @@
 """Documents: words and columns, hOCR and ALTO, PDF, HEIC and AVIF, pictures at addresses."""
 
 import io
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -292,3 +294,15 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match=r"within 0\.2 seconds"):
         addresses.fetch(f"{server}/slow")
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def complete(words: str) -> list[str]:
+        asked = {"_NEOCOG_COMPLETE": "complete_bash", "COMP_WORDS": words,
+                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
+        command = [sys.executable, "-m", "neocog"]
+        done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
+        return done.stdout.split()
+
+    assert complete("neocog re") == ["read"]
+    assert complete("neocog read --digits") == ["--digits-only"]

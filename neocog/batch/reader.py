@@ -228,7 +228,9 @@ class Reader:
         InputError
             If it cannot be decoded.
         """
-        lines = self.find(next(_pages(picture)).grey).lines
+        from neocog.vision.page import LONG_SIDE
+
+        lines = self.find(next(pages_of(picture, LONG_SIDE)).grey).lines
         return [place for line in lines for place in line.digits]
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
