@@ -26,6 +26,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from neocog.batch.addresses import is_address
 from neocog.batch.sources import is_picture_name
 from neocog.cli import (
     bench,
@@ -39,6 +40,7 @@ from neocog.cli import (
     models,
     options,
     read,
+    serve,
 )
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
@@ -65,6 +67,7 @@ class _Group(TyperGroup):
 def _is_input(word: str) -> bool:
     """Whether a word in the place of a command can only be something to read."""
     names = is_picture_name(os.path.basename(word)) or word == "-" or word.startswith("@")
+    names = names or is_address(word)
     return names or os.path.exists(word)
 
 
@@ -145,6 +148,7 @@ def _options(
 app.command("read", cls=options.Command)(read.read)
 app.command("live", cls=options.Command)(live.live)
 app.command("cameras", cls=options.Command)(live.cameras)
+app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
