@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from experiments.harness.attended import Result, Save, Watch, synchronise
@@ -290,4 +291,7 @@ def _command(options: Options) -> str:
         words.append("--data DATA")
     if options.sections:
         words.append(f"--sections {','.join(options.sections)}")
+    if options.sizes != tuple(SIZES):
+        names = (size if size[0].isdigit() else Path(size).name for size in options.sizes)
+        words.append(f"--sizes {','.join(names)}")
     return " ".join(words + ["--quick"] * options.quick)
