@@ -1,6 +1,6 @@
 """A page while it is drawn: its grey, what is taken, and the marks that stand on it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import cv2
@@ -47,6 +47,8 @@ class Hand:
         Standard deviation of slant, turn and log width from mark to mark.
     tremor : float
         Standard deviation of the points, as a share of the height.
+    ones : float
+        Columns per row that the ones lean more than the others.
     """
 
     pool: NDArray[np.int64]
@@ -56,6 +58,7 @@ class Hand:
     wide: float
     unsteady: float
     tremor: float
+    ones: float = 0.0
 
 
 def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
@@ -181,6 +184,7 @@ class Canvas:
             if self.bank.labels[index] == 1:
                 bar = rng.random() < bars
                 points, cuts = (_bar(rng), [0, 3]) if bar else (_straightened(points, rng), cuts)
+                hand = replace(hand, slant=hand.slant + hand.ones)
             lines = self._placed(points, cuts, x, y, high, hand, angle)
             if left:
                 begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2

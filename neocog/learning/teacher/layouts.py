@@ -30,6 +30,7 @@ AMOUNTS = """
 """.split()
 """What is written into the field of a cheque's amount."""
 
+_LEANING_ONES = 0.2  # of the numbers without a slash
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Layout = Callable[[Canvas, Hand, Pen, float], None]
@@ -57,6 +58,8 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     quick = rng.random() < joined  # small flat zeros, strokes that end far out
     zero, flat = (rng.uniform(0.4, 1.0), rng.uniform(0.9, 1.9)) if quick else (1.0, 1.0)
     low = rng.uniform(-0.3, 1.0)
+    if "/" not in text and rng.random() < _LEANING_ONES:
+        hand = replace(hand, ones=rng.uniform(0, 0.7), scans=hand.scans[:0])
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -206,12 +209,15 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     cell_high = high * rng.uniform(0.9, 1.9)
     cell_wide = cell_high * rng.uniform(0.5, 1.3)
     gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
-    lean = rng.normal(0, 0.25) if rng.random() < 0.15 else 0.0
-    kind = str(
-        rng.choice(
-            ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
-            p=[0.3, 0.12, 0.07, 0.07, 0.1, 0.17, 0.17],
+    lean = rng.normal(0, 0.25) if rng.random() < 0.25 else 0.0
+    kind, second = (
+        str(
+            rng.choice(
+                ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
+                p=[0.3, 0.12, 0.07, 0.07, 0.1, 0.17, 0.17],
+            )
         )
+        for _ in range(2)
     )
     level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
     thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
@@ -221,6 +227,7 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
     )
     row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cell_high
+    more = rng.uniform(-0.15, 0.15) * cell_high if rng.random() < 0.2 else None
     letters, alike, form = rng.random() < 0.15, rng.random() < 0.8, int(rng.integers(1 << 31))
     for _ in range(int(rng.integers(1, 8))):
         if y > side:
@@ -246,6 +253,9 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
                 break
             top = y + np.tan(angle) * x
             draws = np.random.default_rng(form) if alike else rng
+            if more is not None and second not in ("field", "filled"):  # outlines side by side
+                _frame(canvas, x - more, top - more, cell_wide + 2 * more, cell_high + 2 * more,
+                       angle, level, max(1, thick // 2), second, draws, lean)  # fmt: skip
             _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind, draws, lean)
             if rng.random() > empty:
                 column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off)) + 0.5 * lean * cell_high
@@ -349,10 +359,10 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.24),
-    "amount": (amount, 0.14),
+    "lines": (lines, 0.22),
+    "amount": (amount, 0.12),
     "scattered": (scattered, 0.12),
-    "single": (single, 0.1),
+    "single": (single, 0.14),
     "forms": (forms, 0.15),
     "letters": (letters, 0.17),
     "nothing": (nothing, 0.08),
