@@ -10,14 +10,20 @@ with digits (lines, amounts, scattered, forms) and without (letters, nothing). A
 where one stands, or where what is read can be aligned with what is written. Each of these six sets
 counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
 that are written (but for the teacher's, many of which nobody can read); `own` and `network`, then
-`around`, logistic regressions. Of all ``told`` for which at most one page in twenty without digits
-gives one, that wins at which most pictures of the others are read exactly. What is printed goes
-into `neocog.vision.weigh` and `neocog.vision.search`.
+`around`, logistic regressions; `around` again together with `link`, by how likely the chains are
+that spell the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which
+the digit network's answer decides anything. Of all ``told`` for which at most one page in twenty
+without digits gives one, that wins at which most pictures of the others are read exactly. Then
+each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and larger,
+one after the other, and what comes of it is listed. What is printed goes into
+`neocog.vision.weigh` and `neocog.vision.settings`.
 """
 
 import argparse
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,6 +32,8 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.reading.sequence import Lattice, fitted
+from neocog.batch.evidence import combined
 from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
 from neocog.files import atomic_write
@@ -36,19 +44,25 @@ from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.cache import AnswerCache
+from neocog.vision.chain import link_features, links
 from neocog.vision.decode import decode, to_grey
-from neocog.vision.finder import overlaps
+from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
 from neocog.vision.lines import into_lines
-from neocog.vision.page import LONG_SIDE, lay_out
-from neocog.vision.search import Hypothesis, Search, SearchSettings
-from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights
+from neocog.vision.page import lay_out
+from neocog.vision.search import Hypothesis, Search
+from neocog.vision.settings import SearchSettings
+from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights, log_odds
 
 SEED = 77
 TOLD = (0.2, 0.3, 0.4, 0.5, 0.6)
 ALLOWED = 0.05  # share of pages without digits that may give one
+WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
+"""What is fitted to: more than what is read."""
+VARIED = (
+    "least", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper", "ink", "extreme",
+)  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 SIDE = 512  # of the teacher's pages
-SAME = 0.4  # share of the union of two boxes from which they are one mark
 TAUGHT = {
     "lines": "taught", "amount": "taught", "scattered": "taught", "forms": "taught",
     "letters": "empty", "nothing": "empty",
@@ -132,7 +146,7 @@ def aligned(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
 
 def places(reader: Reader, sample: Sample) -> Places | None:
     """The places of a page that the digit network was asked for."""
-    search = Search(sample.grey, sample.found, reader._known, reader.weights)
+    search = Search(sample.grey, sample.found, reader._known, reader.weights, WIDE)
     marks = search.weigh_places()
     if not marks:
         return None
@@ -160,12 +174,14 @@ def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np
     same = np.where(digit, union, 0)
     if not len(boxes):
         return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
-    label = np.where(same.max(axis=1) >= SAME, there[same.argmax(axis=1), 0], -1).astype(int)
+    label = np.where(
+        same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1
+    ).astype(int)
     ignored = ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
     return label, (label >= 0) | ~ignored
 
 
-def fitted(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+def logistic(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Weights of a logistic regression, by Newton's method."""
     weights = np.zeros(x.shape[1])
     share = share / share.sum()
@@ -217,12 +233,55 @@ def rounded(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.round(values, 2).tolist())
 
 
+def lattices(reader: Reader, sample: Sample, share: float) -> Iterator[Lattice]:
+    """The lines of a page whose digits are known; doubtful ones, too. They share its weight."""
+    search = Search(sample.grey, sample.found, reader._known, reader.weights, WIDE)
+    search.lines()
+    groups = search.candidates()
+    if sample.text and len(groups) > 1:  # which part of the text stands where is not known
+        return
+    for marks in groups:
+        if sample.marks is None:
+            answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+            guesses = np.stack([m.guesses for m in marks])
+            score = combined(answers, reader.model, guesses, reader.weights)
+            score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
+            spells = score[:, [int(char) for char in sample.text]]
+        else:
+            marks, spells = spelling(marks, sample.marks)
+        if marks:
+            boxes = np.stack([m.box for m in marks])
+            link = link_features(boxes)
+            may = np.isfinite(links(boxes, np.zeros(link.shape[2])))
+            x = np.stack([around(reader, m) for m in marks])
+            yield Lattice(share / len(groups), x, link, may, spells)
+
+
+def around(reader: Reader, mark: Hypothesis) -> np.ndarray:
+    """The features of a mark that `AROUND` names."""
+    own = np.concatenate([reader.weights.own, reader.weights.network])
+    return np.array([1.0, mark.features[: len(own)] @ own, *mark.features[len(own) :]])
+
+
+def spelling(marks: list[Hypothesis], there: np.ndarray) -> tuple[list[Hypothesis], np.ndarray]:
+    """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
+    boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
+    union, inner = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    known = ~((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+    digits = np.flatnonzero((there[:, 0] >= 0) & (there[:, 0] < 10))
+    digits = digits[np.argsort(there[digits, 1])]
+    same = union[known][:, digits] >= FinderSettings().overlap
+    with np.errstate(divide="ignore"):
+        spells = np.log(same[:, same.any(axis=0)].astype(float))
+    return [mark for mark, is_known in zip(marks, known, strict=True) if is_known], spells
+
+
 def fit(reader: Reader, pages: list[Sample]) -> Places:
     """Set the reader's weights; return the places that they were fitted to."""
     some, own = gathered(reader, pages), len(OWN) + len(NETWORK)
     share = sum((some.sets == name) / (some.sets == name).sum() for name in set(some.sets.tolist()))
     trust, guess = mixed(some, share)
-    first = rounded(fitted(some.x[:, :own], some.right, share))
+    first = rounded(logistic(some.x[:, :own], some.right, share))
     reader.weights = Weights(
         own=first[: len(OWN)], network=first[len(OWN) :], trust=trust, guess=guess,
         share=round(float(share @ some.right / share.sum()), 3),
@@ -230,8 +289,32 @@ def fit(reader: Reader, pages: list[Sample]) -> Places:
     some = gathered(reader, pages)  # what stands around a place follows from the first weights
     odds = some.x[:, :own] @ np.array(first)
     x = np.column_stack([np.ones_like(odds), odds, some.x[:, own:]])
-    reader.weights = replace(reader.weights, around=rounded(fitted(x, some.right, share)))
+    reader.weights = replace(reader.weights, around=rounded(logistic(x, some.right, share)))
+    count = Counter(page.set for page in pages)
+    lines = [line for page in pages for line in lattices(reader, page, 1 / count[page.set])]
+    start = np.concatenate([reader.weights.around, reader.weights.link])
+    weights = rounded(fitted(lines, start))
+    reader.weights = replace(
+        reader.weights, around=weights[: len(AROUND)], link=weights[len(AROUND) :]
+    )
     return some
+
+
+def asked(reader: Reader, pages: list[Sample]) -> tuple[float, float]:
+    """Log odds without the digit network between which its answer decided anything."""
+    settings = SearchSettings()
+    never = replace(settings, asked=WIDE.asked)
+    least, most = 0.0, 0.0
+    for page in pages:
+        search = Search(page.grey, page.found, reader._known, reader.weights, never)
+        told = [mark for line in search.lines() for mark in line if mark.is_digit]
+        for mark in (mark for group in search.candidates() for mark in group):
+            odds = float(mark.features[: len(OWN)] @ reader.weights.own)
+            if mark in told:
+                least = min(least, odds)
+            if mark.odds < log_odds(settings.sure):
+                most = max(most, odds)
+    return round(least - 0.05, 1), round(most + 0.05, 1)
 
 
 def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict[str, float]:
@@ -258,6 +341,19 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> di
     }
 
 
+def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, Any]]:
+    """What comes of each of `VARIED` a fifth smaller and larger, on some of the pages."""
+    some = [page for page in pages if page.set in ("photos", "strings", "blank")]
+    rows = []
+    for name in ("", *VARIED):
+        for factor in (0.8, 1.2) if name else (1.0,):
+            usual = SearchSettings(told=told)
+            value = round(factor * getattr(usual, name), 4) if name else 0.0
+            found = rates(reader, some, replace(usual, **{name: value}) if name else usual)
+            rows.append({"setting": name or "as shipped", "value": value} | found)
+    return rows
+
+
 def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     """Fit the weights, try every ``told``, and say what came of it."""
     some = fit(reader, pages)
@@ -269,8 +365,9 @@ def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
-        "weights": asdict(reader.weights), "told": best,
+        "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
         **upright(reader, told, SearchSettings(told=best)),
+        "varied": varied(reader, told, best),
         "places": len(some.right), "digits": int(some.right.sum()),
         "tried": [{"told": way} | row for way, row in tried.items()],
     }  # fmt: skip

@@ -301,7 +301,7 @@ class _TimedCache(AnswerCache):
 
 def _pages(picture: Picture) -> "Iterator[Page]":
     from neocog.vision.decode import decode
-    from neocog.vision.page import LONG_SIDE
+    from neocog.vision.finder import LONG_SIDE
 
     if isinstance(picture, str | Path):
         check_file(picture)
