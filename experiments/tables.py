@@ -253,7 +253,11 @@ def readme_speed(result: dict[str, Any]) -> dict[str, Any]:
             rows.append({"where": result["machine"], "batch": row["batch"], "other": other,
                          "ours": f"{row['neocog']:.2f} ms", "times": row["ratio"]})  # fmt: skip
     for row in gpu["rows"]:
-        if row["model"].startswith("neocog@") and row["precision"] == "fp16":
+        if (
+            row["model"].startswith("neocog@")
+            and row["precision"] == "fp16"
+            and row["batch"] in (8, 4096)
+        ):
             name, best = min(("torch.compile", row["compile"]), ("PyTorch", row["torch"]),
                              key=lambda one: one[1])  # fmt: skip
             rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],

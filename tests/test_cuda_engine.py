@@ -71,10 +71,13 @@ def reference_of(name: str, count: int) -> Any:
     return reference.respond(u0_from_digits(some_digits(count)), model_of(name))
 
 
-def assert_maps_agree(got: Any, want: Any, precision: str) -> None:
+def assert_maps_agree(got: Any, want: Any, precision: str, psi: str = "") -> None:
     for layer, values in want.items():
         if layer in got:
-            errors = np.abs(got[layer] - values) / np.abs(values).max()
+            found = got[layer].astype(np.float64)
+            if psi == "sqrt" and precision == "fp32" and layer in ("UC1", "UC2", "UC3"):
+                found, values = found**2, values**2  # the root is infinitely steep at 0
+            errors = np.abs(found - values) / np.abs(values).max()
             bound = PASS_BOUND[precision]
             if precision == "bf16":
                 bound = BF16_C if layer in ("UC1", "UC2", "UC3") else BF16_S
@@ -361,7 +364,7 @@ def test_maps_are_the_references(name: str, precision: str) -> None:
     assert list(got) == list(want)
     assert all(got[layer].shape == want[layer].shape for layer in want)
     assert all(got[layer].dtype == np.float32 for layer in want)
-    assert_maps_agree(got, want, precision)
+    assert_maps_agree(got, want, precision, model_of(name).spec.psi)
 
 
 @pytest.mark.gpu
@@ -743,4 +746,4 @@ def test_the_commands_on_a_gpu() -> None:
     assert "of roof" in run(*words).stdout
     absent = run("timing", "--device", "cuda:99")
     assert absent.exit_code == 5
-    assert "'cuda:99' is not there" in absent.stderr
+    assert "'cuda:99' does not exist" in absent.stderr

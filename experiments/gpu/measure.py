@@ -37,12 +37,15 @@ COLUMNS = {
     "precision": "precision",
     "digits": "digits",
     "neocog": "us a digit",
+    "card": "plan card",
     "torch": "PyTorch",
     "compile": "torch.compile",
     "ratio": "times as fast as the better",
     "difference": "largest difference of a score",
 }
-FORMATS = dict.fromkeys(("neocog", "torch", "compile", "ratio"), ".2f") | {"difference": ".1e"}
+FORMATS = dict.fromkeys(("neocog", "card", "torch", "compile", "ratio"), ".2f") | {
+    "difference": ".1e"
+}
 
 #: Digits of 10 000 whose decision may change in 16 bits or TF32.
 MAY_CHANGE = 5
@@ -111,6 +114,7 @@ def speed(run: Run) -> Iterator[dict[str, Any]]:
                 "batch": batch,
                 "precision": precision,
                 "neocog": ours.get(best),
+                "card": ours.get("neocog card"),
                 **others,
                 "ratio": min(facts["ratio"].values(), default=None),
                 "plan": best,

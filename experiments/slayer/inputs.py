@@ -60,7 +60,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
             try:
-                found[size] = load_model(size)
+                found[Path(size).stem] = load_model(size)
             except NeocogError as error:
                 raise UsageError(
                     f"a network of size {size!r}, expected K2/K3/K4, such as 26/78/70, or a model "

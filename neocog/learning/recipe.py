@@ -88,6 +88,15 @@ RECIPES = _by_name(
         "the published rules of 2003, at the published 39/110 planes of US2, US3",
         limits=(39, 110),
     ),
+    Recipe(
+        "ikeda2011",
+        "the network of Ikeda et al. 2011: 16/26/78/70 planes, no surrounds",
+        preset="ikeda2011",
+        top="competition",
+        thresholds=(0.85, 0.9),  # at which as many planes are learned
+        limits=(26, 78),
+        per_label=7,
+    ),
     Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
     Recipe("intvec", "the same, read by interpolating pairs (2013)", top="every", rule="pairs"),
     Recipe("triples", "the same, read by interpolating triples", top="every", rule="triples"),
