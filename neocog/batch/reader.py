@@ -338,50 +338,6 @@ class _TimedCache(AnswerCache):
         return answers
 
 
-<<<<<<< HEAD
-def _pages(picture: Picture) -> "Iterator[Page]":
-    from neocog.vision.decode import decode
-    from neocog.vision.finder import LONG_SIDE
-
-    if isinstance(picture, str | Path):
-        check_file(picture)
-        return decode(picture, long_side=LONG_SIDE)
-    if isinstance(picture, bytes):
-        return decode(picture, long_side=LONG_SIDE)
-    pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
-    return iter((_page(pixels, LONG_SIDE),))
-
-
-def _page(pixels: NDArray[Any], long_side: int) -> "Page":
-    """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    from PIL import Image
-
-    from neocog.vision.decode import Page, to_grey
-
-    full = max(pixels.shape[:2], default=0)
-    if full <= long_side:
-        return Page(0, to_grey(pixels), 1.0)
-    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
-    image = Image.fromarray(pixels if plain else to_grey(pixels))
-    image.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
-    return Page(0, to_grey(np.asarray(image)), max(image.size) / full)
-
-
-def _pixels(image: "Image") -> NDArray[Any]:
-    """The upright pixels of a PIL image, in a mode that `to_grey` knows."""
-    from PIL import Image, ImageOps
-
-    if not isinstance(image, Image.Image):
-        raise InputError(
-            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
-        )
-    upright = ImageOps.exif_transpose(image)
-    plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
-    return np.asarray(upright if plain else upright.convert("RGBA"))
-
-
-=======
->>>>>>> main
 def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:
     """From pixels of the reduced page to pixels of the picture."""
     x, y, width, height = (round(value / scale) for value in box)

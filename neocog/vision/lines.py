@@ -19,8 +19,6 @@ Boxes = NDArray[np.floating[Any]]
 def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[list[int]]:
     """Group boxes into lines, top to bottom, each from left to right.
 
-    Without skew or with the voted one, whichever makes the flatter lines.
-
     Parameters
     ----------
     boxes : ndarray of float, shape (N, 4)
@@ -35,8 +33,14 @@ def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[lis
     if not len(boxes):
         return []
     settings = settings or SearchSettings()
-    tried = [_cluster(boxes, slope, settings) for slope in (0.0, voted_skew(boxes))]
-    return min(tried, key=lambda one: one[0])[1]
+    return _cluster(boxes, settled_skew(boxes, settings), settings)[1]
+
+
+def settled_skew(boxes: Boxes, settings: SearchSettings | None = None) -> float:
+    """Choose between no skew and the voted one: whichever makes the flatter lines."""
+    settings = settings or SearchSettings()
+    voted = voted_skew(boxes)
+    return min((0.0, voted), key=lambda slope: _cluster(boxes, slope, settings)[0])
 
 
 def voted_skew(boxes: Boxes) -> float:
