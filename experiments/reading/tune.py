@@ -330,7 +330,9 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> di
         for turn in (0, 1, 2) if many and page.set == "made" else (0,):
             grey = np.ascontiguousarray(np.rot90(page.grey, turn))
             found = reader.look(grey) if turn else page.found
-            lines = Search(grey, found, reader._known, reader.weights, settings).lines()
+            search = Search(grey, found, reader._known, reader.weights, settings)
+            lines = search.lines()
+            search.ask(lines)
             worth = [mark.worth for line in lines for mark in line if mark.is_digit]
             if len(worth) >= SearchSettings().many / 2 and (many or not page.text):
                 (right if many and not turn else wrong).append(float(np.mean(worth)))

@@ -145,6 +145,8 @@ def lay_out(
     def searched(degrees: int, lying: Grey, boxes: Finding) -> Reading:
         search = Search(lying, boxes, known, weights, settings)
         lines = search.lines(count)
+        if turn is None:
+            search.ask(lines)
         return Reading(lines, search.left_out(lines), degrees)
 
     settings = settings or SearchSettings()

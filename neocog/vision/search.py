@@ -47,6 +47,8 @@ class Hypothesis:
         The same above those of being told at all.
     p : float
         Probability that it is a digit of its line.
+    asked : bool
+        Whether the digit network was asked.
     """
 
     box: NDArray[np.float32]
@@ -58,6 +60,7 @@ class Hypothesis:
     odds: float = 0.0
     worth: float = 0.0
     p: float = 0.0
+    asked: bool = True
 
     @property
     def is_digit(self) -> bool:
@@ -126,6 +129,16 @@ class Search:
         self._weigh(self._places)
         return list(self._all)
 
+    def ask(self, lines: Sequence[Sequence[Hypothesis]]) -> None:
+        """Ask the digit network about all digits of lines, for what they are worth."""
+        marks = [mark for line in lines for mark in line if not mark.asked]
+        digits = [mark.digit for mark in marks if mark.digit is not None]
+        if digits:
+            said = self._known(np.stack(digits), np.stack([mark.guesses for mark in marks]))
+            more = self._weights.around[1] * (said @ np.array(self._weights.network))
+            for mark, worth in zip(marks, more.tolist(), strict=True):
+                mark.worth += worth
+
     def left_out(self, lines: Sequence[Sequence[Hypothesis]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
         told = [mark for line in lines for mark in line]
@@ -162,6 +175,7 @@ class Search:
             mark = Hypothesis(*found.row(k), digits[k])
             mark.features = np.concatenate([own[k], said[k], around[k, 2:]])
             mark.odds, mark.worth = float(odds[k]), float(odds[k]) - told
+            mark.asked = k in asked
             self._all.append(mark)
 
     def _try_others(self, marks: Sequence[Hypothesis]) -> None:
