@@ -1,7 +1,8 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
     python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
-        [--pages N] [-o experiments/reading/results/tune_reading.json]
+        [--pages N] [--vary]
+        [-o experiments/reading/results/tune_reading.json]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
@@ -13,8 +14,8 @@ that are written (but for the teacher's, many of which nobody can read); `own` a
 `around`, logistic regressions; `around` again together with `link`, by how likely the chains are
 that spell the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which
 the digit network's answer decides anything. Of all ``told`` for which at most one page in twenty
-without digits gives one, that wins at which most pictures of the others are read exactly. Then
-each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and larger,
+without digits gives one, that wins at which most pictures of the others are read exactly. With
+``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and larger,
 one after the other, and what comes of it is listed. What is printed goes into
 `neocog.vision.weigh` and `neocog.vision.settings`.
 """
@@ -60,7 +61,7 @@ WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
 VARIED = (
     "least", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper",
-    "ink", "extreme",
+    "ink", "extreme", "part", "slack", "speck",
 )  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 SIDE = 512  # of the teacher's pages
@@ -357,7 +358,7 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
     return rows
 
 
-def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
+def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     """Fit the weights, try every ``told``, and say what came of it."""
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
@@ -370,7 +371,7 @@ def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
         "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
         **upright(reader, told, SearchSettings(told=best)),
-        "varied": varied(reader, told, best),
+        "varied": varied(reader, told, best) if vary else [],
         "places": len(some.right), "digits": int(some.right.sum()),
         "tried": [{"told": way} | row for way, row in tried.items()],
     }  # fmt: skip
@@ -387,6 +388,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
     parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
     parser.add_argument("--taught", type=int, default=60, help="teacher's pages of each layout")
+    parser.add_argument("--vary", action="store_true", help="try other settings, too")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
@@ -394,7 +396,7 @@ def main() -> None:
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
     pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
-    result = tuned(reader, pages)
+    result = tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
         with atomic_write(given.output) as stream:

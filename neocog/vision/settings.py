@@ -38,6 +38,12 @@ class SearchSettings:
         Of full contrast: what is no ink yet, what is full ink.
     extreme : float
         Share of a box's pixels that are darker than its ink counts.
+    part : float
+        Amount of ink from which pixels hang together.
+    slack : float
+        How far ink may stand out of its box, of the longer side.
+    speck : float
+        Least area of a part of a digit, of the largest one's.
     upright : float
         Mean worth of a page's digits from which it surely lies as it should.
     lying : float
@@ -64,6 +70,9 @@ class SearchSettings:
     paper: float = 0.18
     ink: float = 0.72
     extreme: float = 0.03
+    part: float = 0.35
+    slack: float = 0.06
+    speck: float = 0.04
     upright: float = 5.0
     lying: float = 5.6
     many: int = 12
