@@ -1,8 +1,7 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
     python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
-        [--pages N] [--vary]
-        [-o experiments/reading/results/tune_reading.json]
+        [--pages N] [--vary] [-o experiments/reading/results/tune_reading.json]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
@@ -15,8 +14,8 @@ that are written (but for the teacher's, many of which nobody can read); `own` a
 that spell the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which
 the digit network's answer decides anything. Of all ``told`` for which at most one page in twenty
 without digits gives one, that wins at which most pictures of the others are read exactly. With
-``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and larger,
-one after the other, and what comes of it is listed. What is printed goes into
+``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and
+larger, one after the other, and what comes of it is listed. What is printed goes into
 `neocog.vision.weigh` and `neocog.vision.settings`.
 """
 
@@ -55,7 +54,7 @@ from neocog.vision.settings import SearchSettings
 from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights, log_odds
 
 SEED = 77
-TOLD = (0.2, 0.3, 0.4, 0.5, 0.6)
+TOLD = (0.3, 0.4, 0.5, 0.6)
 ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
