@@ -104,7 +104,7 @@ def test_a_table_for_people(
     assert result.exit_code == 1
     words = " ".join(result.stdout.split())
     for word in (
-        "source page text n_digits",
+        "source text n_digits",
         "a.png",
         "07",
         "38",

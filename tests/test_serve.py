@@ -188,7 +188,7 @@ def test_a_busy_server_says_when_to_come_again(
     assert "busy" in error_of(answer, 503)
     assert answer.headers["retry-after"] == "1"
     monkeypatch.undo()
-    api._waiting = app.MAX_WAITING
+    api._waiting = app.MAX_WAITING + 1
     assert "busy" in error_of(client.post("/api/read", content=b"x"), 503)
     api._waiting = 0
     assert client.post("/api/read", content=b"x").status_code == 200

@@ -88,7 +88,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.click("#pad button:nth-last-child(2)")  # not a digit
         assert digits_shown(browser) == "87946\n1"
         browser.click("#confirm")
-        browser.wait_for("document.getElementById('said').textContent.startsWith('Saved')")
+        browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
         for form in ("csv", "jsonl", "labels"):
             browser.click(f"[data-form={form}]")
         until(lambda: (tmp_path / "labels.csv").exists())

@@ -118,7 +118,6 @@ app = typer.Typer(
     help="Read handwritten digits with a ten-layer neocognitron.\n\n"
     "'neocog PICTURE' is short for 'neocog read PICTURE'.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -115,20 +115,26 @@ class Api:
 
     @asynccontextmanager
     async def _taken(self, request: Request) -> AsyncIterator[bytes]:
-        """Take the body of a request, as far as there is room for it, and hold it in the block."""
-        if self._waiting >= MAX_WAITING:
-            raise _busy()
+        """Take the body of a request, as far as there is room for it, and hold it in the block.
+
+        What is refused is read to its end all the same: who is cut off hears no answer.
+        """
+        body, size = bytearray(), 0
+        stated = request.headers.get("content-length", "0")
+        refused = self._refusal(int(stated) if stated.isdigit() else 0)
         self._waiting += 1
-        body = bytearray()
         try:
             async with asyncio.timeout(UPLOAD):
-                _check_size(int(request.headers.get("content-length", "0")))
                 async for chunk in request.stream():
-                    body += chunk
+                    size += len(chunk)
                     self._held += len(chunk)
-                    _check_size(len(body))
-                    if self._held > MAX_HELD:
-                        raise _busy()
+                    body += chunk
+                    refused = refused or self._refusal(size)
+                    if refused is not None:
+                        self._held -= len(body)
+                        body.clear()
+            if refused is not None:
+                raise refused
             if not body:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
             yield bytes(body)
@@ -139,6 +145,15 @@ class Api:
         finally:
             self._waiting -= 1
             self._held -= len(body)
+
+    def _refusal(self, size: int) -> HTTPException | None:
+        """Why no more of a body of at least ``size`` bytes is taken, if so."""
+        if size > MAX_BYTES:
+            most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
+            return HTTPException(413, f"got {size:,} bytes, {most}")
+        if self._waiting > MAX_WAITING or self._held > MAX_HELD:
+            return HTTPException(503, "busy; ask again in a second")
+        return None
 
     async def _ask(self, request: Request, picture: bytes, **asked: Any) -> Any:
         if request.headers.get("content-type", "").startswith("multipart/"):
@@ -188,17 +203,6 @@ async def _fault(request: Request, error: Exception) -> Response:
 
 def _json(value: Any) -> Response:
     return Response(to_json(value, separators=(",", ":")), media_type="application/json")
-
-
-def _busy() -> HTTPException:
-    return HTTPException(503, "busy; ask again in a second")
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_BYTES:
-        raise HTTPException(
-            413, f"got {size:,} bytes, expected at most {MAX_BYTES:,}; make the picture smaller"
-        )
 
 
 def _number(request: Request, name: str) -> int:

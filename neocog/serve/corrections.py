@@ -58,7 +58,8 @@ class Corrections:
             with atomic_write(self.folder / "pages" / f"{name}.png") as stream:
                 stream.write(png)
             count = self._label(f"{name}.png", text)
-            self._learn(name, digits, chars)
+            inked = np.flatnonzero(digits.any(axis=(1, 2)))
+            self._learn(name, digits[inked], [chars[place] for place in inked])
         return count
 
     def _label(self, file: str, text: str) -> int:
@@ -74,7 +75,7 @@ class Corrections:
             out.write(table.getvalue().encode())
         return len(rows)
 
-    def _learn(self, name: str, digits: NDArray[np.uint8], chars: str) -> None:
+    def _learn(self, name: str, digits: NDArray[np.uint8], chars: list[str]) -> None:
         folder = self.folder / "digits"
         places = [
             folder / file
@@ -90,7 +91,7 @@ class Corrections:
                 raise InputError("the corrections' files do not belong together; name a new folder")
         kept = np.array([writer != name for writer in writers], np.bool_)
         images = np.concatenate([images[kept], digits])
-        labels = np.concatenate([labels[kept], np.array(list(chars), np.uint8)])
+        labels = np.concatenate([labels[kept], np.array(chars, np.uint8)])
         writers = [writer for writer in writers if writer != name] + [name] * len(chars)
         if not len(labels):
             for place in places:

@@ -1,6 +1,6 @@
 // Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
 
-import { $, about, ask, describe, drawBoxes, isDoubtful, make, read, shade } from "./common.js";
+import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade } from "./common.js";
 import { downloads } from "./download.js";
 
 const pages = [];
@@ -95,6 +95,8 @@ function tokens(record) {
   return [...parts, ...left];
 }
 
+const worth = (digit) => isDoubtful(digit) - (digit.char === "?" ? -1 : digit.p);
+const byDoubt = (page) => digitsOf(page).sort((a, b) => worth(b) - worth(a));
 const digitsOf = (page) => page.tokens.filter((token) => token.box);
 export const textOf = (page) => page.tokens.map((token) => token.char).join("");
 
@@ -103,21 +105,20 @@ function doubt(page) {
   const digits = page.record.digits, rejected = digits.filter((digit) => digit.char === "?");
   if (page.record.error) return -2;
   if (rejected.length) return -1 - rejected.length / digits.length + 0.5;
-  return digits.length ? Math.min(...digits.map((digit) => digit.p)) : -0.25;
+  return digits.length ? Math.min(about.sure_p, ...digits.map((digit) => digit.p)) : -0.25;
 }
 
 function addPage(file, record) {
   const page = { file, record, tokens: tokens(record) };
   page.doubt = doubt(page);
   page.node = make("button", { onclick: () => open(page) },
-    make("canvas", { width: 96, height: 96 }), make("span", { className: "about" }),
-    make("span", { className: "badge" }));
+    make("canvas", { width: 96, height: 96 }), make("span", { className: "about" }), make("span"));
   const after = pages.findIndex((other) => other.doubt > page.doubt);
   pages.splice(after < 0 ? pages.length : after, 0, page);
   $("list").insertBefore(make("li", {}, page.node), $("list").children[pages.indexOf(page)] ?? null);
   $("pictures").classList.remove("empty");
   showItem(page);
-  thumbnail(page);
+  if (!record.error) thumbnail(page);
   if (!current) open(page, { quiet: true });
 }
 
@@ -136,15 +137,14 @@ function showItem(page) {
   badge.title = left && !page.saved ? `${left} to check` : "";
 }
 
-async function thumbnail(page) {
-  if (page.record.error) return;
+async function thumbnail(page, source = page.record.page ? null : page.file) {
   try {
-    const picture = await createImageBitmap(page.file, { resizeHeight: 96 });
+    const picture = await createImageBitmap(source, { resizeHeight: 96 });
     const scale = Math.max(96 / picture.width, 1);
     page.node.firstChild.getContext("2d")
       .drawImage(picture, 0, 0, picture.width * scale, 96 * scale);
     picture.close();
-  } catch { /* the browser does not know its format */ }
+  } catch { /* the browser does not know its format: it is drawn when the page is opened */ }
 }
 
 const isNarrow = () => matchMedia("(max-width: 800px)").matches;
@@ -159,6 +159,7 @@ async function open(page, { quiet = false } = {}) {
   $("title").textContent = nameOf(page);
   say(page.record.error ?? (page.tokens.length ? "" : "No digits found."), page.record.error);
   $("confirm").hidden = !about.corrections || Boolean(page.record.error);
+  URL.revokeObjectURL($("picture").src);
   $("picture").removeAttribute("src");
   choose(null);
   if (!quiet && isNarrow()) $("page").scrollIntoView();
@@ -174,19 +175,18 @@ async function open(page, { quiet = false } = {}) {
 // The browser's own decoder where it has one, else the server's.
 async function showPicture(page) {
   const image = $("picture");
-  let blob = page.file;
-  const show = async () => {
-    URL.revokeObjectURL(image.src);
+  const show = (blob) => {
     image.src = URL.createObjectURL(blob);
-    await image.decode();
+    return image.decode();
   };
   try {
     if (page.record.page) throw new Error("not the first");
-    await show();
+    await show(page.file);
   } catch {
     if (page !== current) return;
-    blob = await (await ask(`api/page?page=${page.record.page}`, page.file)).blob();
-    if (page === current) await show();
+    const blob = await (await ask(`api/page?page=${page.record.page}`, page.file)).blob();
+    thumbnail(page, blob);
+    if (page === current) await show(blob);
   }
 }
 
@@ -196,13 +196,11 @@ function say(words, isError = false) {
 }
 
 function showDigits() {
-  const digits = digitsOf(current);
   $("text").replaceChildren(...current.tokens.map((token) =>
     token.box ? chip(token, token.char) : token.char));
-  if ($("picture").src) drawBoxes($("stage"), digits, ...current.record.size, choose);
-  const order = [...digits].sort((a, b) =>
-    isDoubtful(b) - isDoubtful(a) || (a.char === "?" ? -1 : a.p) - (b.char === "?" ? -1 : b.p));
-  $("doubts").replaceChildren(...order.slice(0, 200).map((digit) =>
+  const digits = $("picture").src ? byDoubt(current) : [];
+  drawBoxes($("stage"), digits, current.record.size, choose);
+  $("doubts").replaceChildren(...digits.slice(0, 200).map((digit) =>
     chip(digit, crop(digit.box), make("b", {}, digit.char))));
   mark();
   showItem(current);
@@ -215,12 +213,15 @@ function chip(digit, ...children) {
   return node;
 }
 
-// A small picture of a place, with some paper around it.
+// A small picture of a place, with some paper around it, upright as it was read.
 function crop([x, y, w, h]) {
-  const side = 1.3 * Math.max(w, h), node = make("canvas", { width: 96, height: 96 });
-  const scale = $("picture").naturalWidth / current.record.size[0];
-  if (scale) node.getContext("2d").drawImage($("picture"), scale * (x + (w - side) / 2),
-    scale * (y + (h - side) / 2), scale * side, scale * side, 0, 0, 96, 96);
+  const { size, turn } = current.record, image = $("picture"), node = make("canvas");
+  const scale = image.naturalWidth / size[0], side = 1.3 * scale * Math.max(w, h);
+  const pen = Object.assign(node, { width: 96, height: 96 }).getContext("2d");
+  pen.translate(48, 48);
+  pen.rotate((turn * Math.PI) / 180);
+  if (scale) pen.drawImage(image, scale * (x + w / 2) - side / 2, scale * (y + h / 2) - side / 2,
+    side, side, -48, -48, 96, 96);
   return node;
 }
 
@@ -243,17 +244,15 @@ function mark() {
 }
 
 function correct(char) {
-  const doubts = [...$("doubts").children];
-  const place = doubts.findIndex((node) => node.classList.contains("selected"));
-  const order = digitsOf(current), next = order.find((digit) =>
-    digit !== selected && isDoubtful(digit) && digit.chips?.includes(doubts[place + 1]));
+  const order = byDoubt(current), others = order.filter((digit) => digit !== selected);
+  const next = others.slice(order.indexOf(selected)).find(isDoubtful) ?? others.find(isDoubtful);
   if (char === null) current.tokens = current.tokens.filter((token) => token !== selected);
   else {
     if (selected.char !== char) selected.corrected_from ??= selected.char;
     Object.assign(selected, { char, reason: null, checked: true });
   }
   current.saved = false;
-  selected = next ?? digitsOf(current).find(isDoubtful) ?? null;
+  selected = next ?? null;
   say("");
   showDigits();
   if (selected) choose(selected);
@@ -265,7 +264,7 @@ $("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
   make("button", { onclick: () => choose(null), title: "Escape", ariaLabel: "Close" }, "×"));
 
 addEventListener("keydown", (event) => {
-  if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!current || $("pictures").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
   if (selected && /^[0-9]$/.test(event.key)) correct(event.key);
   else if (selected && /^(Delete|Backspace)$/.test(event.key)) correct(null);
   else if (event.key === "Escape") choose(null);
@@ -280,31 +279,27 @@ addEventListener("keydown", (event) => {
 
 // A box that is drawn by hand is a digit that was missed; it stands beside the nearest one.
 $("stage").onpointerdown = (event) => {
-  if (event.target !== $("picture") || !current.record.size || event.button) return;
-  const stage = $("stage"), edge = stage.getBoundingClientRect(), frame = make("span", { className: "box drawn" });
-  const at = ({ clientX, clientY }) => [
-    Math.min(Math.max((clientX - edge.left) / edge.width, 0), 1) * current.record.size[0],
-    Math.min(Math.max((clientY - edge.top) / edge.height, 0), 1) * current.record.size[1]];
-  const from = at(event);
-  let box = null;
-  const move = (to) => {
-    const [x, y] = at(to), left = Math.min(x, from[0]), top = Math.min(y, from[1]);
-    box = [left, top, Math.abs(x - from[0]), Math.abs(y - from[1])].map(Math.round);
-    frame.style.cssText = "";
-    ["left", "top", "width", "height"].forEach((side, n) => {
-      frame.style[side] = `${(100 * box[n]) / current.record.size[n % 2]}%`;
-    });
+  const { size } = current.record, stage = $("stage"), edge = stage.getBoundingClientRect();
+  if (event.target !== $("picture") || event.button || event.pointerType === "touch") return;
+  const within = (share) => Math.min(Math.max(share, 0), 1);
+  const at = ({ clientX, clientY }) => [within((clientX - edge.left) / edge.width) * size[0],
+    within((clientY - edge.top) / edge.height) * size[1]];
+  const from = at(event), frame = make("span", { className: "box drawn" });
+  let box = [0, 0, 0, 0];
+  stage.onpointermove = (to) => {
+    const [x, y] = at(to);
+    box = [Math.min(x, from[0]), Math.min(y, from[1]), Math.abs(x - from[0]),
+      Math.abs(y - from[1])].map(Math.round);
+    place(frame, box, size);
   };
-  const end = () => {
+  stage.onpointerup = stage.onpointercancel = () => {
     stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
     frame.remove();
-    if (box && Math.min(box[2], box[3]) * (edge.width / current.record.size[0]) > 6) insert(box);
+    if (Math.min(box[2], box[3]) * edge.width > 6 * size[0]) insert(box);
     else choose(null);
   };
-  if (event.pointerType === "touch") return;
   stage.setPointerCapture(event.pointerId);
   stage.append(frame);
-  Object.assign(stage, { onpointermove: move, onpointerup: end, onpointercancel: end });
 };
 
 function insert(box) {
@@ -337,10 +332,11 @@ async function confirm() {
     const kept = (await answer.json()).pages;
     page.saved = true;
     for (const digit of digitsOf(page)) digit.checked = true;
-    if (page === current) {
-      say(`Saved: ${kept} ${kept === 1 ? "page" : "pages"} by now.`);
-      choose(null);
-    }
+    showItem(page);
+    if (page !== current) return;
+    const next = pages.slice(pages.indexOf(page)).find((one) => !one.saved && !one.record.error);
+    open(next ?? page);
+    say(`${nameOf(page)} is saved; ${kept} ${kept === 1 ? "page" : "pages"} by now.`);
   } catch (error) {
     say(`Not saved: ${error.message}`, true);
   }

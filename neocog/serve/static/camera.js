@@ -63,7 +63,7 @@ async function watch(mine) {
     try {
       const [record] = await read(await frame(SIDE), "camera", "&live=1");
       if (stream !== mine) return;
-      drawBoxes(video.parentNode, record.digits, canvas.width, canvas.height);
+      drawBoxes(video.parentNode, record.digits, [canvas.width, canvas.height]);
       recent = [...recent, record.text].slice(-FRAMES);
       const votes = recent.filter((text) => text === record.text).length;
       if (votes >= AGREE) $("number").textContent = record.text;

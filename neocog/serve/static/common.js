@@ -47,17 +47,19 @@ export function shade(digit) {
   return digit.char === "?" ? "no" : isDoubtful(digit) ? "unsure" : "sure";
 }
 
-// Replace the boxes over a picture of so many pixels.
-export function drawBoxes(stage, digits, width, height, pick) {
+// Lay a node over a picture of so many pixels.
+export function place(node, box, size) {
+  ["left", "top", "width", "height"].forEach((side, n) => {
+    node.style[side] = `${(100 * box[n]) / size[n % 2]}%`;
+  });
+}
+
+export function drawBoxes(stage, digits, size, pick) {
   for (const box of stage.querySelectorAll(".box")) box.remove();
   for (const digit of digits) {
-    const [x, y, w, h] = digit.box;
     const box = make(pick ? "button" : "span", { className: `box ${shade(digit)}` });
     box.dataset.char = digit.char;
-    box.style.left = `${(100 * x) / width}%`;
-    box.style.top = `${(100 * y) / height}%`;
-    box.style.width = `${(100 * w) / width}%`;
-    box.style.height = `${(100 * h) / height}%`;
+    place(box, digit.box, size);
     if (pick) {
       box.onclick = () => pick(digit);
       box.title = describe(digit);
