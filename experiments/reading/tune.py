@@ -9,10 +9,10 @@ pages of the tuned conditions, pages without digits of the tuned kinds (of anoth
 with digits (lines, amounts, scattered, forms) and without (letters, nothing). A place is a digit
 where one stands, or where what is read can be aligned with what is written. Each of these six sets
 counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
-that are written (but for the teacher's, many of which nobody can read); `own` and `network`, then
-`around`, logistic regressions; `around` again together with `link`, by how likely the chains are
-that spell the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which
-the digit network's answer decides anything. Of all ``told`` for which at most one page in twenty
+that are written (but for the teacher's, many of which nobody can read); `own` and `network`, a
+logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
+the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
+network's answer decides anything. Of all ``told`` for which at most one page in twenty
 without digits gives one, that wins at which most pictures of the others are read exactly. With
 ``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and
 larger, one after the other, and what comes of it is listed. What is printed goes into
@@ -287,10 +287,6 @@ def fit(reader: Reader, pages: list[Sample]) -> Places:
         own=first[: len(OWN)], network=first[len(OWN) :], trust=trust, guess=guess,
         share=round(float(share @ some.right / share.sum()), 3),
     )  # fmt: skip
-    some = gathered(reader, pages)  # what stands around a place follows from the first weights
-    odds = some.x[:, :own] @ np.array(first)
-    x = np.column_stack([np.ones_like(odds), odds, some.x[:, own:]])
-    reader.weights = replace(reader.weights, around=rounded(logistic(x, some.right, share)))
     count = Counter(page.set for page in pages)
     lines = [line for page in pages for line in lattices(reader, page, 1 / count[page.set])]
     start = np.concatenate([reader.weights.around, reader.weights.link])
