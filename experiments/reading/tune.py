@@ -170,7 +170,7 @@ def places(reader: Reader, sample: Sample) -> Places | None:
 def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which digit stands at each place, -1 for none; and whether that is known."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
-    union, inner = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
     digit = (there[:, 0] >= 0) & (there[:, 0] < 10)
     same = np.where(digit, union, 0)
     if not len(boxes):
@@ -267,7 +267,7 @@ def around(reader: Reader, mark: Hypothesis) -> np.ndarray:
 def spelling(marks: list[Hypothesis], there: np.ndarray) -> tuple[list[Hypothesis], np.ndarray]:
     """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
-    union, inner = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
     known = ~((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
     digits = np.flatnonzero((there[:, 0] >= 0) & (there[:, 0] < 10))
     digits = digits[np.argsort(there[digits, 1])]
