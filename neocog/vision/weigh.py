@@ -53,10 +53,10 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.52, 2.14, 0.14, 0.68, -0.64, -0.33, -0.52, -0.29, 0.9)
-    network: tuple[float, ...] = (-0.04, 0.29, 0.12)
-    around: tuple[float, ...] = (0.22, 0.96, 0.9)
-    link: tuple[float, ...] = (-1.23, -1.1)
+    own: tuple[float, ...] = (-0.53, 2.13, 0.13, 0.68, -0.64, -0.33, -0.51, -0.32, 0.9)
+    network: tuple[float, ...] = (-0.04, 0.29, 0.13)
+    around: tuple[float, ...] = (0.44, 0.9, 0.89)
+    link: tuple[float, ...] = (-0.74, -1.25)
     trust: float = 0.8
     guess: float = 0.8
     share: float = 0.497
