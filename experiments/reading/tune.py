@@ -32,12 +32,11 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.harness.record import write_results
 from experiments.reading.sequence import Lattice, fitted
 from neocog.batch.evidence import combined
 from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
-from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
@@ -349,7 +348,7 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
             usual = SearchSettings(told=told)
             value = round(factor * getattr(usual, name), 4) if name else 0.0
             found = rates(reader, some, replace(usual, **{name: value}) if name else usual)
-            rows.append({"setting": name or "as shipped", "value": value} | found)
+            rows.append({"setting": name or "told", "value": value or told} | found)
     return rows
 
 
@@ -366,9 +365,9 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
         "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
         **upright(reader, told, SearchSettings(told=best)),
-        "varied": varied(reader, told, best) if vary else [],
         "places": len(some.right), "digits": int(some.right.sum()),
-        "tried": [{"told": way} | row for way, row in tried.items()],
+        "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
+        + (varied(reader, told, best) if vary else []),
     }  # fmt: skip
 
 
@@ -394,8 +393,15 @@ def main() -> None:
     result = tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
-        with atomic_write(given.output) as stream:
-            stream.write(to_json(result).encode())
+        written(given.output, **result)
+
+
+def written(output: Path, **result: Any) -> None:
+    """Write a result file for ``tables.py``."""
+    names = [key for key in result["rows"][0] if key not in ("setting", "value")]
+    columns = {"setting": "setting", "value": "value"} | {name: name for name in names}
+    formats = dict.fromkeys(names, ".1%")
+    write_results(output, result.pop("rows"), columns=columns, formats=formats, **result)
 
 
 if __name__ == "__main__":
