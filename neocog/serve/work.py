@@ -22,6 +22,7 @@ from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
 from neocog.errors import InputError
 from neocog.jsontext import to_json
+from neocog.vision.page import LONG_SIDE
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -126,6 +127,15 @@ class Service:
             self._items.put(Item(source, to_json(asked), data=picture))
         return future
 
+    def warm(self) -> None:
+        """Load all that is needed, in every worker, so that no answer waits for it."""
+        pixels = np.full((LONG_SIDE, LONG_SIDE), 200, np.uint8)
+        pixels[480:540, 500:508] = 40
+        page = _encoded(pixels, "PNG")
+        asked = [self.ask("", page, what="read", live=True) for _ in range(max(1, self.workers))]
+        for future in asked:
+            future.result()
+
     def check(self) -> None:
         """Raise what stopped it, if anything did."""
         if self._error is not None:
@@ -193,7 +203,6 @@ def _cut(
 ) -> tuple[bytes, NDArray[np.uint8]]:
     """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
     from neocog.vision.crop import digit_of_box
-    from neocog.vision.page import LONG_SIDE
 
     found = _page(item, page, LONG_SIDE)
     digits = np.zeros((len(boxes), 28, 28), np.uint8)
