@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from PIL import Image, features
+from typer.testing import CliRunner
 
 from neocog.batch import addresses
 from neocog.batch.formats import Format, kind_of
@@ -20,6 +21,7 @@ from neocog.batch.output import open_sink
 from neocog.batch.reader import Reader
 from neocog.batch.records import DigitReading, PageReading, SignReading
 from neocog.batch.words import cells, into_words, one_each, upright
+from neocog.cli import app
 from neocog.errors import InputError, UsageError
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
@@ -292,3 +294,13 @@ def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
     with pytest.raises(InputError, match=r"within 0\.2 seconds"):
         addresses.fetch(f"{server}/slow")
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def complete(words: str) -> list[str]:
+        asked = {"_NEOCOG_COMPLETE": "complete_bash", "COMP_WORDS": words,
+                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
+        return CliRunner().invoke(app, [], env=asked, prog_name="neocog").stdout.split()
+
+    assert complete("neocog re") == ["read"]
+    assert complete("neocog read --digits") == ["--digits-only"]

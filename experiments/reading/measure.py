@@ -33,7 +33,8 @@ import numpy as np
 
 from experiments.harness.record import write_results
 from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
-from neocog.batch.reader import Picture, Reader
+from neocog.batch.pictures import Picture
+from neocog.batch.reader import Reader
 from neocog.batch.records import REJECTED, DigitReading, PageReading
 from neocog.learning.finder.boxes import compared, overlaps
 from neocog.network.parallel import cores

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,6 +27,7 @@ CSV_COLUMNS = (
 )  # fmt: skip
 _WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
 _NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
+_SELDOM = ("page", "n_rejected", "reasons", "error", "fits")  # in a table only if they say more
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
 _WIDE = 160  # columns of a table that goes into a file
@@ -48,7 +50,11 @@ class Format:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
+            near = get_close_matches(self.kind, KINDS, 1)
+            meant = f"did you mean '{near[0]}'? " if near else ""
+            raise UsageError(
+                f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}"
+            )
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
         if self.kind == "alto" and self.names:
@@ -125,11 +131,19 @@ def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
+    cells = list(csv.DictReader(io.StringIO(rows, newline=""), columns))
+    shown = [
+        name
+        for name in columns
+        if name != "model"
+        and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
+    ]
     table = Table(box=box.SIMPLE_HEAD)
-    shown = [name for name in columns if name != "model"]
     for name in shown:
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-    for row in csv.DictReader(io.StringIO(rows, newline=""), columns):
+        wide = 16 if name in ("source", "text") else None
+        side: Any = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=side, min_width=wide, overflow="fold")
+    for row in cells:
         table.add_row(*(Text(row[name]) for name in shown))
     return table
 

@@ -1,10 +1,16 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from neocog.jsontext import to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas
+    from matplotlib.axes import Axes
 
 SCHEMA = 1
 REJECTED = "?"
@@ -120,6 +126,8 @@ class PageReading:
         What ``text`` is made of.
     finder : str
         Name and version of what found the digits; empty where nothing was searched for.
+    picture : Picture or None
+        What `Reader.read` was given, for `plot` and `save`.
     """
 
     source: str
@@ -136,6 +144,37 @@ class PageReading:
     finder: str = ""
     size: tuple[int, int] | None = None
     lines: tuple[LineReading, ...] = ()
+    picture: Any = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """The text beside the picture, for notebooks."""
+        from neocog.batch.results import as_html
+
+        return as_html(self)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row per digit: line, word, char, p, margin, x, y, width, height, reason."""
+        from neocog.batch.results import as_frame
+
+        return as_frame(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the picture with what was read over it, by matplotlib, and return the axes."""
+        from neocog.batch.results import plot
+
+        return plot(self, ax)
+
+    def save(self, path: "str | Path") -> None:
+        """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, or a picture.
+
+        A .png or .jpg is the picture with boxes and digits drawn over it.
+        """
+        from neocog.batch.results import save
+
+        save(self, path)
 
     @property
     def plain(self) -> str:

@@ -28,7 +28,20 @@ from typer.core import TyperGroup
 
 from neocog.batch.addresses import is_address
 from neocog.batch.sources import is_picture_name
-from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read, serve
+from neocog.cli import (
+    bench,
+    data,
+    doctor,
+    explain,
+    export,
+    learn,
+    live,
+    measure,
+    models,
+    options,
+    read,
+    serve,
+)
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.interrupts import leave
@@ -105,7 +118,6 @@ app = typer.Typer(
     help="Read handwritten digits with a ten-layer neocognitron.\n\n"
     "'neocog PICTURE' is short for 'neocog read PICTURE'.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -142,6 +154,8 @@ app.command("timing", cls=options.Command)(measure.timing)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
+app.command("explain", cls=options.Command)(explain.explain)
+app.command("export", cls=options.Command)(export.export)
 app.command("doctor", cls=options.Command)(doctor.doctor)
 
 

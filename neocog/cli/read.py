@@ -35,7 +35,8 @@ Overlay = Annotated[
     typer.Option(
         "--save-overlay",
         metavar="DIR",
-        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.png.",
+        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
+        "(of photographs) or .png.",
     ),
 ]
 Debug = Annotated[

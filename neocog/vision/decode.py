@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ _SURVEY = 320  # long side at which the channels of a colour picture are compare
 _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """One page of a picture file.
 
@@ -50,15 +51,20 @@ class Page:
     ----------
     index : int
         Number of the page in its file, from 0.
-    grey : ndarray of uint8, shape (H, W)
-        The upright page, 0 black to 255 white.
+    pixels : ndarray of uint8, shape (H, W) or (H, W, 3)
+        The upright page, grey or RGB.
     scale : float
-        Pixels of ``grey`` per pixel of the upright picture (1.0 when it was not reduced).
+        Pixels of the page per pixel of the upright picture (1.0 when it was not reduced).
     """
 
     index: int
-    grey: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]
     scale: float
+
+    @cached_property
+    def grey(self) -> NDArray[np.uint8]:
+        """The page as it is read (H, W), 0 black to 255 white: see `to_grey`."""
+        return to_grey(self.pixels)
 
 
 def decode(
@@ -273,7 +279,7 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
         frame = _upright(_reduced(image, long_side), image)
         if long_side is not None and max(frame.size) > long_side:
             frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
-        return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
+        return Page(index, np.asarray(frame), max(frame.size) / full)
 
 
 def _upright(frame: "Image", image: "Image") -> "Image":

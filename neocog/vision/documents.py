@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from neocog.errors import InputError
-from neocog.vision.decode import Page, damage, to_grey
+from neocog.vision.decode import Page, damage
 from neocog.vision.header import Header
 from neocog.vision.tiff import MAX_PAGES
 
@@ -37,7 +37,7 @@ def pdf_pages(stream: IO[bytes], max_pixels: int, long_side: int | None) -> Iter
                 raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
             with damage(f"has a page {index} that is damaged"), _ONE_AT_A_TIME:
                 image, scale = _drawn(document, index, max_pixels, long_side)
-            yield Page(index, to_grey(np.asarray(image)), scale)
+            yield Page(index, np.asarray(image), scale)
     finally:
         with _ONE_AT_A_TIME:
             document.close()
