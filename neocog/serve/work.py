@@ -20,7 +20,7 @@ from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
-from neocog.errors import InputError
+from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
 from neocog.vision.page import LONG_SIDE
 
@@ -62,9 +62,22 @@ class ServeJob(Job):
                 answer.value = _jpeg(item, asked["page"])
             else:
                 answer.value = _cut(item, **asked["marks"])
+                if asked["what"] == "explain":
+                    answer.value = self._explained(answer.value[1][0])
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def _explained(self, digit: NDArray[np.uint8]) -> bytes:
+        """Why a digit is read so, as a PNG."""
+        from neocog.evaluation.explain import explain_digit
+        from neocog.network.engine import Engine
+
+        try:
+            found = explain_digit(digit, Engine(self.reader.model, threads=1))
+        except NothingToRead as error:
+            raise InputError(str(error)) from None
+        return _encoded(np.asarray(found.plot()), "PNG")
 
     def _records(
         self, item: Item, live: bool, beat: Callable[[], None]
@@ -187,7 +200,7 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 
 def _jpeg(item: Item, number: int) -> bytes:
     """A page for a browser that does not know the file's format."""
-    return _encoded(_page(item, number, _SHOWN).grey, "JPEG", quality=_QUALITY)
+    return _encoded(_page(item, number, _SHOWN).pixels, "JPEG", quality=_QUALITY)
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
