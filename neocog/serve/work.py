@@ -33,7 +33,7 @@ MAX_PAGES = 100
 
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
-_ENDS = 5.0  # seconds that are left to what is being read when the server ends
+_ENDS = 2.0  # seconds that are left to what is being read when the server ends
 
 
 @dataclass(slots=True)
