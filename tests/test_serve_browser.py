@@ -91,8 +91,12 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.keys("8")
         assert digits_shown(browser) == "87946\n12"
         browser.click("#text button:last-child")
-        browser.click("#pad button:nth-last-child(2)")  # not a digit
+        browser.click("#pad [title=Delete]")
         assert digits_shown(browser) == "87946\n1"
+        browser.click("#stage .box")
+        browser.click("#pad [title^=What]")
+        browser.wait_for("document.getElementById('why').open")
+        browser.click("#why button")
         browser.click("#confirm")
         browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
         for form in ("csv", "jsonl", "labels"):

@@ -6,7 +6,7 @@ import { downloads } from "./download.js";
 const pages = [];
 const queue = [];
 let running = 0, finished = 0, skipped = 0;
-let current = null, selected = null, drawn = 0;
+let current = null, selected = null, unsaved = false;
 
 // --- pictures in -----------------------------------------------------------------------------
 
@@ -252,6 +252,7 @@ function correct(char) {
     Object.assign(selected, { char, reason: null, checked: true });
   }
   current.saved = false;
+  unsaved = true;
   selected = next ?? null;
   say("");
   showDigits();
@@ -349,6 +350,7 @@ async function confirm() {
     const answer = await ask("api/corrections", withRecord(corrected(page), page));
     const kept = (await answer.json()).pages;
     page.saved = true;
+    unsaved = false;
     for (const digit of digitsOf(page)) digit.checked = true;
     showItem(page);
     if (page !== current) return;
@@ -362,4 +364,9 @@ async function confirm() {
 $("confirm").onclick = confirm;
 
 for (const button of $("downloads").querySelectorAll("button"))
-  button.onclick = () => downloads[button.dataset.form](pages);
+  button.onclick = () => {
+    downloads[button.dataset.form](pages);
+    unsaved = false;
+  };
+
+addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
