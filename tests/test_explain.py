@@ -76,7 +76,7 @@ def test_named_before_random(layer: str) -> None:
 
 
 def test_the_runner_up_wins_with_what_it_lacked() -> None:
-    found = explain_digit(digits_of("1")[0], Engine(tiny_model()), count=60)
+    found = explain_digit(digits_of("1")[0], Engine(tiny_model()), count=1)
     assert found.needed[-1].left <= 0
     assert found.needed[-1].answer == found.runner_up != found.label
 
