@@ -117,8 +117,14 @@ class Explanation:
     needed: tuple[Piece, ...]
     maps: dict[str, Floats]
 
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.lines()[0]}>"
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_png_(self) -> bytes | None:  # in a notebook
+        return self.plot()._repr_png_()
 
     def lines(self) -> list[str]:
         """Say it in words."""
