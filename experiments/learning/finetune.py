@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from experiments.harness.arguments import data_and_output
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
@@ -308,11 +309,7 @@ def step_times(run: Any, count: int) -> str:
 def main() -> int:
     """Parse, start a process for each job, wait, print a table."""
     begun = time.monotonic()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--jobs", nargs="+", type=Job.parse, default=[Job("40/160/100", 0)])
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--cycle", type=float, help="minutes of a cycle longer than one slice")
