@@ -205,6 +205,40 @@ def gpu_section(name: str, result: dict[str, Any]) -> dict[str, Any]:
     return result | {"rows": section["rows"], "command": command, "formats": {}}
 
 
+def gpu_speed(result: dict[str, Any]) -> dict[str, Any]:
+    """The network beside PyTorch, with what plan card gains."""
+    for row in result["rows"]:
+        row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
+    columns = result["columns"] | {"ratio": "default", "card_ratio": "card"}
+    times = {key: f"{columns[key]}, times as fast as the better" for key in ("ratio", "card_ratio")}
+    last = {"difference": columns.pop("difference")}
+    return result | {"columns": columns | times | last,
+                     "formats": result["formats"] | {"card_ratio": ".2f"}}  # fmt: skip
+
+
+def gpu_speed_short(result: dict[str, Any]) -> dict[str, Any]:
+    """The same in half precision, for eight digits and many."""
+    columns = {"model": "model", "batch": "batch", "neocog": "us a digit", "card": "plan card",
+               "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
+    rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
+    return result | {"rows": rows, "columns": columns}
+
+
+def gpu_c(result: dict[str, Any]) -> dict[str, Any]:
+    """Each C-layer alone, by every form."""
+    section = gpu_section("c", result)
+    forms = ("separable", "box", "naive", "tensor")
+    rows = [
+        row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
+        for row in section["rows"] if row["precision"] != "tf32"
+    ]  # fmt: skip
+    columns = {"layer": "layer", "precision": "precision", "batch": "batch",
+               **{f"neocog {form}": f"{form}, us" for form in forms}, "torch": "PyTorch, us",
+               "gb_per_s": "GB/s of the quickest"}  # fmt: skip
+    formats = {key: ".1f" for key in columns if key.startswith("neocog")} | {"torch": ".1f"}
+    return section | {"rows": rows, "columns": columns, "formats": formats | {"gb_per_s": ".0f"}}
+
+
 def gpu_decisions(result: dict[str, Any]) -> dict[str, Any]:
     """How many test digits are decided as on the CPU."""
     columns = {"model": "model", "precision": "precision", "digits": "digits",
@@ -277,6 +311,9 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "reading-conditions": ("reading", reading_conditions),
     "strings": ("reading", reading_risk),
     "reading-time": ("reading", reading_time),
+    "gpu": ("gpu", gpu_speed),
+    "gpu-short": ("gpu", gpu_speed_short),
+    "gpu-c": ("gpu", gpu_c),
     "gpu-decisions": ("gpu", gpu_decisions),
     "gpu-layers": ("gpu", gpu_layers),
     "readme-accuracy": ("hands", readme_accuracy),

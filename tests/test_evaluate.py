@@ -22,7 +22,7 @@ from tests.support import digits_of, tiny_model
 class Parrot:
     """An engine whose answer is the first pixel, -1 for 255."""
 
-    model = tiny_model()
+    model = property(lambda self: tiny_model())
 
     def recognise(self, digits: Any, *, batch: int | None = None) -> Any:
         label = digits[:, 0, 0].astype(np.int64)

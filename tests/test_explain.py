@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support import digits_of, run, save_page, tiny_model
 
 import neocog
 from neocog.errors import InputError, NothingToRead, UsageError
@@ -14,6 +13,7 @@ from neocog.evaluation.explain import LAYERS, changed, explain, explain_digit, s
 from neocog.network import reference
 from neocog.network.engine import Engine
 from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, run, save_page, tiny_model
 
 
 def test_scores_from_any_layer() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of, run, tiny_model
 
 from neocog.errors import UsageError
 from neocog.evaluation.timing import digit_boxes, made_page
@@ -20,6 +19,7 @@ from neocog.network.u0 import u0_from_digits
 from neocog.vision import finder
 from neocog.vision.finder_export import finder_to_onnx
 from neocog.vision.finder_model import OpenCV, load_finder
+from tests.support import digits_of, run, tiny_model
 
 ROOT = Path(__file__).parent.parent
 

@@ -27,13 +27,14 @@ from neocog.network.u0 import u0_from_digits
 
 _SOURCE = "cpu/s_layer.c"
 _FLAGS = ("-std=c11", "-O3", "-march=native", "-fPIC", "-shared")
-_KINDS = ("read u", "read a", "read c", "read v", "read us", "write v", "write us", "operations")
+_KINDS = ("read u", "read u for v", "read a", "read c", "read v", "read us", "write v", "write us",
+          "operations")  # fmt: skip
 #: Largest error of a layer in float32 that counts as right.
 ALLOWED = 1e-5
-#: Planes that the cache-blocked F takes at a time.
+#: Planes that the cache-blocked F takes at a time, and side of the square of places of G.
 BLOCK = 8
 #: Digits that each way is timed on: what skips depends on them.
-DIGITS = {"S": 2, "F": 20, "F blocked": 20, "G": 2}
+DIGITS = {"S": 2, "F": 20, "F blocked": 20, "G": 2, "G blocked": 2}
 #: Frames before those that are timed, and how often each is timed.
 _WARM_UP, _TURNS = 8, 6
 
@@ -104,15 +105,16 @@ class Rival:
         self._v = np.zeros((out, out), np.float32)
 
     def run(self, way: str, u: NDArray[np.float32], *, counting: bool = False) -> float:
-        """Compute by ``S``, ``F``, ``F blocked`` or ``G``; return the seconds of processor time."""
+        """Compute by a way of ``DIGITS``; return the seconds of processor time."""
         code = built(counting)
         given = (ctypes.byref(self._shape), *map(_address, (u, self._a, self._c, self._silence)))
         theta = ctypes.c_float(float(self._theta))
+        block = BLOCK if way.endswith("blocked") else 0
         start = time.thread_time()  # other programs do not count
-        if way == "G":
-            code.s_gather(*given, theta, _address(self._us))
+        if way.startswith("G"):
+            code.s_gather(*given, theta, block, _address(self._us))
         else:
-            skip, block = int(way != "S"), BLOCK if way == "F blocked" else 0
+            skip = int(way != "S")
             code.s_scatter(*given, theta, skip, block, _address(self._v), _address(self._us))
         return time.thread_time() - start
 
@@ -171,7 +173,7 @@ def _stage_rows(
     for way, times in spent.items():
         row: dict[str, Any] = {"system": f"CPU {way}", "error": errors[way]}
         row["ms"] = float(np.mean(times))
-        if way != "F blocked":
+        if not way.endswith("blocked"):
             some = maps[: len(times) if way == "F" else 1]  # what skips nothing counts alike
             row |= _counted(rival, way, some, row["ms"])
         progress(f"{row['system']} {stage}: {row['ms']:.2f} ms, error {row['error']:.1e}")
@@ -179,9 +181,24 @@ def _stage_rows(
     return rows
 
 
-def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float) -> dict[str, Any]:
+def accesses(fed: Fed) -> list[dict[str, Any]]:
+    """Count reads, writes and operations of a character by F and G (mean); nothing is timed."""
+    return [
+        {"stage": stage, "system": f"CPU {way}", "counts": _mean(rival, way, maps)}
+        for stage, layer in STAGES.items()
+        for rival in [Rival(fed.model, stage)]
+        for maps in [[np.ascontiguousarray(u) for u in fed.maps[layer][: DIGITS["F"]]]]
+        for way in ("F", "G")
+    ]
+
+
+def _mean(rival: Rival, way: str, maps: list[NDArray[np.float32]]) -> dict[str, float]:
     counted = [rival.counts(way, u) for u in maps]
-    mean = {kind: float(np.mean([one[kind] for one in counted])) for kind in _KINDS}
+    return {kind: float(np.mean([one[kind] for one in counted])) for kind in _KINDS}
+
+
+def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float) -> dict[str, Any]:
+    mean = _mean(rival, way, maps)
     moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
     return {
         "counts": mean,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from experiments.harness.attended import Result, Save, Watch, synchronise
@@ -87,10 +88,16 @@ class Sections:
         return CudaEngine(self.model, device=self.options.device, precision=self.options.precision)
 
     def silence(self) -> list[Row]:
-        """Table 8: how much of each S-layer's input is silent, for every shipped model."""
+        """Table 8: how much of each S-layer's input is silent, in models that ship or are named."""
         digits = self.digits[: 16 if self.quick else PAPER_DIGITS]
         models = [load_model(entry.name) for entry in list_models()]
+        models += [fed.model for size, fed in self.fed.items() if "/" not in size]
         return [{"model": m.id, **row} for m in models for row in silence(m, digits)]
+
+    def accesses(self) -> list[Row]:
+        """Sections 5.2 and 5.3: what CPU F and G read and write."""
+        rows = {size: slayer_cpu.accesses(fed) for size, fed in self.fed.items()}
+        return [{"planes": size, **row} for size, own in rows.items() for row in own]
 
     def cpu(self) -> list[Row]:
         """Tables 6 and 7: CPU S, F and G, our CPU engine."""
@@ -171,7 +178,7 @@ class Sections:
 _BUILDING, _ON_GPU, _ON_CPU = 180.0, 120.0, 900.0
 QUICK_SECONDS, START_SECONDS = _MOST_SECONDS, _ON_CPU
 #: Sections that need no GPU, and those that do, in order.
-ON_CPU = ("silence", "cpu", "cpu_frame")
+ON_CPU = ("silence", "accesses", "cpu", "cpu_frame")
 ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
 
 
@@ -284,4 +291,7 @@ def _command(options: Options) -> str:
         words.append("--data DATA")
     if options.sections:
         words.append(f"--sections {','.join(options.sections)}")
+    if options.sizes != tuple(SIZES):
+        names = (size if size[0].isdigit() else Path(size).name for size in options.sizes)
+        words.append(f"--sizes {','.join(names)}")
     return " ".join(words + ["--quick"] * options.quick)

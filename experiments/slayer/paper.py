@@ -2,6 +2,8 @@
 
 #: Table 2: planes of US2, US3, US4.
 SIZE = "26/78/70"
+#: The published network, learned by ``neocog train --recipe ikeda2011``.
+OWN = "ikeda2011"
 #: Table 5: microseconds of S1 .. S4 on a GTX 280.
 GPU_US = {
     "T1": (346, 1340, 1980, 2220),
@@ -21,12 +23,17 @@ CPU_MS = {
 }
 CPU_MB_S = {"CPU S": (586, 555, 532, 543), "CPU F": (600, 551, 529, 570)}
 CPU_MFLOPS = {"CPU S": (179, 194, 145, 129), "CPU F": (181, 189, 147, 206)}
-#: Section 6.2: cache blocking of F, percent quicker, least and most.
-BLOCKING = (-1.5, 3.4)
+#: Section 6.2: cache blocking, percent quicker, least and most.
+BLOCKING = {"CPU F": (-1.5, 3.4), "CPU G": (-8.3, -3.8)}
 #: Table 8: share of inputs that are not silent, all and S1 .. S4.
 HEARD = {"all": 0.057, "US1": 0.078, "US2": 0.046, "US3": 0.052, "US4": 0.063}
 #: Section 5.2: reads and writes of u_S of a character, in millions: scatter (F), gather (T).
 SCATTER, GATHER = (2.0, 1.9), (0.0, 0.14)
+#: Section 5.3: the same of v, and reads of u_C for v, by scattering; gathering (T2) has none.
+SCATTER_V = (0.11, 0.11, 0.056)
+#: Section 6.3: T5's instructions of the most that can be issued, GB/s of memory and
+#: the most that a GTX 280 has.
+ISSUED, GB_S = 0.78, (18.0, 141.7)
 #: Section 6.4: one character in milliseconds: CPU F, GPU, its transfers; what was wanted.
 CHARACTER_MS = {"CPU F": 27.3, "GPU T": 3.4, "transfers": 0.27, "wanted": 4.1}
 #: Table 1: year, who, what on, picture, what it says, seconds of a character.

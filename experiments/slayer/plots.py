@@ -2,8 +2,9 @@
 
 from experiments.harness.pages import Plot, Row
 from experiments.slayer import paper
+from experiments.slayer.cpu_tables import SHORT
 from experiments.slayer.inputs import STAGES
-from experiments.slayer.tables import SHORT, SHOWN, rows_of, systems_of
+from experiments.slayer.tables import SHOWN, rows_of, shown_size, systems_of
 
 
 def plots(result: Row) -> dict[str, Plot]:
@@ -13,7 +14,7 @@ def plots(result: Row) -> dict[str, Plot]:
     if tried:
         lines = {}
         for stage, name in SHORT.items():
-            key = (tried[0]["planes"], stage, "T4")
+            key = (shown_size(row["planes"] for row in tried), stage, "T4")
             own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
             if own:
                 best = min(row["us"] for row in own)
@@ -23,7 +24,8 @@ def plots(result: Row) -> dict[str, Plot]:
         found["threads"] = Plot(title, "threads per block", "time by the least", lines)
     rows = rows_of(result, "ladder", "rows")
     if rows:
-        systems = systems_of([row for row in rows if row["planes"] == rows[0]["planes"]], "1")
+        size = shown_size(row["planes"] for row in rows)
+        systems = systems_of([row for row in rows if row["planes"] == size], "1")
         first = systems.get("T1", {})
         lines = {
             name: [(i, first[stage]["us"]["1"] / cells[stage]["us"]["1"])
@@ -32,7 +34,7 @@ def plots(result: Row) -> dict[str, Plot]:
         }  # fmt: skip
         theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
         lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
-        title, ticks = "The ladder, one character at a time", list(SHORT.values())
+        title, ticks = f"The ladder on {size}, one character at a time", list(SHORT.values())
         y = "times as fast as T1"
         found["ladder"] = Plot(title, "layer", y, lines, ticks, log2=True)
     return found

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from math import fsum
-from typing import Any
 
 from experiments.harness.pages import (
     MEASURED,
@@ -15,11 +14,18 @@ from experiments.harness.pages import (
     table,
 )
 from experiments.slayer import paper
+from experiments.slayer.cpu_tables import (
+    SHORT,
+    accesses,
+    cpu_tables,
+    each,
+    gpu_beside_cpu,
+    shares,
+    slashed,
+)
 from experiments.slayer.inputs import STAGES
 from experiments.slayer.systems import COLUMNS, PASSES, made_on, number, passes_of, systems
 
-#: Stages as the paper calls them.
-SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 MANY = "256"
 SHOWN = ("T1", "T3", "T4", "T5", "T5, u > 0", "skip", "ours, auto, fp32", "ours, auto, fp16")
 #: What the sections on a GPU measure, in words.
@@ -47,8 +53,10 @@ def tables(result: Row) -> dict[str, Table]:
         **_ladders(ladder),
         "counters": _counters(sections.get("counters", ())),
         "threads": _threads(tried),
-        **_cpu(cores),
-        "GPU beside CPU": _gpu_beside_cpu(ladder, cores),
+        **cpu_tables(cores),
+        "accesses": accesses(sections.get("accesses", ())),
+        "shares": shares(cores, cpu),
+        "GPU beside CPU": gpu_beside_cpu(ladder, cores),
         "silence": _silence(silence),
         "blocks": table(_BLOCKS, [row for row in silence if "blocks" in row]),
         "skipping": _skipping(result, ladder),
@@ -108,19 +116,6 @@ _DEVICES: dict[str, Column] = {
 }
 
 
-def _slashed(values: Iterable[float | None], form: str = ".0f") -> str:
-    known = [value for value in values if value is not None]
-    return " / ".join(format(value, form) for value in known) or NONE
-
-
-def _each(rows: Iterable[Row], key: str) -> dict[Any, list[Row]]:
-    """Return rows by the value of a key, in order."""
-    found: dict[Any, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row[key], []).append(row)
-    return found
-
-
 def _measured(result: Row) -> Table:
     """Which command measured which sections, where."""
     by: dict[str, Row] = {}
@@ -169,12 +164,18 @@ def _ratio(sums: dict[str, float], name: str) -> str:
     return f"{sums['T1'] / sums[name]:.2f}" if {"T1", name} <= sums.keys() else NONE
 
 
+def shown_size(sizes: Iterable[str]) -> str:
+    """Return the network that is shown first: the paper's own where it was measured."""
+    known = list(sizes)
+    return next((size for size in (paper.OWN, paper.SIZE) if size in known), known[0])
+
+
 def _ladders(rows: Sequence[Row]) -> dict[str, Table]:
     """Table 5 by planes and batch, in short, and how much T5 gains."""
-    sizes = _each(rows, "planes")
+    sizes = each(rows, "planes")
     found: dict[str, Table] = {}
     if rows:
-        found["ladder"] = _ladder_in_short(sizes.get(paper.SIZE) or next(iter(sizes.values())))
+        found["ladder"] = _ladder_in_short(sizes[shown_size(sizes)])
     gains: Table = [("T1 / T5", *SHORT.values())]
     for size, own in sizes.items():
         for batch in own[0]["us"]:
@@ -189,7 +190,7 @@ def _ladders(rows: Sequence[Row]) -> dict[str, Table]:
 def _ladder(rows: Sequence[Row], batch: str, size: str) -> Table:
     """Table 5: microseconds of a character."""
     head = ("system", *SHORT.values(), "all", "T1 / it", "largest error", "paper, S1 .. S4")
-    sums, known = _sums(rows, batch), (size, batch) == (paper.SIZE, "1")
+    sums, known = _sums(rows, batch), size in (paper.OWN, paper.SIZE) and batch == "1"
     return [head, *(
         (
             name,
@@ -197,7 +198,7 @@ def _ladder(rows: Sequence[Row], batch: str, size: str) -> Table:
             _us(sums.get(name)),
             _ratio(sums, name),
             f"{max(row['error'] for row in cells.values()):.0e}",
-            _slashed(paper.GPU_US.get(name, ()) if known else ()),
+            slashed(paper.GPU_US.get(name, ()) if known else ()),
         )
         for name, cells in systems_of(rows, batch).items()
     )]  # fmt: skip
@@ -214,88 +215,36 @@ def _ladder_in_short(rows: Sequence[Row]) -> Table:
             us = (f"{cells[stage]['us']['1']:.1f}" for stage in STAGES)
             gains = (_ratio(sums, name) for sums in (one, many))
             found.append((name, *us, f"{one[name]:.1f}", *gains,
-                          _slashed((a / b for a, b in theirs), ".1f")))  # fmt: skip
+                          slashed((a / b for a, b in theirs), ".1f")))  # fmt: skip
     return found
 
 
 def _counters(rows: Sequence[Row]) -> Table:
+    """The counters of each launch; the paper's (section 6.3) are of T5's four together."""
+
+    def rate(row: Row) -> str:
+        moved = row.get("kB of memory")
+        return f"{moved / row['us']:.3g}" if moved else f"{paper.GB_S[0]} of {paper.GB_S[1]}"
+
     kinds = [name for name in (rows or [{}])[0] if name not in ("planes", "stage", "system")]
-    columns: dict[str, Column] = {"stage": _stage, "system": "system"}
-    return table(columns | {kind: f"{kind}|.3g" for kind in kinds}, rows)
+    columns: dict[str, Column] = {"stage": lambda row: SHORT.get(row["stage"], "all")}
+    columns |= {"system": "system", **{kind: f"{kind}|.3g" for kind in kinds}}
+    theirs = {"stage": "all", "system": "paper, T5", "% of issue slots": 100 * paper.ISSUED}
+    return table(columns | {"GB/s of memory": rate}, [*rows, theirs] if rows else [])
 
 
 def _threads(tried: Sequence[Row]) -> Table:
     """Fig. 6: the best block sizes."""
     found: Table = [("planes", "system", *(f"{name}, threads" for name in SHORT.values()))]
-    for size, of_size in _each(tried, "planes").items():
-        for system, own in _each(of_size, "system").items():
-            by = _each(own, "stage")
+    for size, of_size in each(tried, "planes").items():
+        for system, own in each(of_size, "system").items():
+            by = each(own, "stage")
             best = (min(by[s], key=lambda row: float(row["us"])) if s in by else None
                     for s in STAGES)  # fmt: skip
             cells = (f"{row['threads']} of {len(by[row['stage']])} tried" if row else NONE
                      for row in best)  # fmt: skip
             found.append((size, system, *cells))
     return [*found, ("paper", "T4", *map(str, paper.BEST_THREADS))] if tried else found
-
-
-# -- one core --------------------------------------------------------------------------------------
-def _cpu(rows: Sequence[Row]) -> dict[str, Table]:
-    """Tables 6 and 7: one CPU core; and how often it reads and writes u_S."""
-    found: dict[str, Table] = {}
-    accesses: Table = [("planes", "F reads u_S, million", "F writes", "G reads", "G writes",
-                        "cache blocking of F, % quicker")]  # fmt: skip
-    accesses.append(("paper", *(f"{n:g}" for n in (*paper.SCATTER, *paper.GATHER)),
-                     "{:+} to {:+}".format(*paper.BLOCKING)))  # fmt: skip
-    for size, of_size in _each(rows, "planes").items():
-        own = _each(of_size, "system")
-        head = (f"{size} planes", *SHORT.values(), "all", "MB/s", "MFLOPS", "paper, ms",
-                "paper, MB/s", "paper, MFLOPS")  # fmt: skip
-        found[f"CPU {size}"] = [head, *(_core(name, cells, size) for name, cells in own.items())]
-        if {"CPU F", "CPU G", "CPU F blocked"} <= own.keys():
-            moved = [
-                1e-6 * sum(row["counts"][kind] for row in own[name])
-                for name in ("CPU F", "CPU G") for kind in ("read us", "write us")
-            ]  # fmt: skip
-            both = zip(own["CPU F"], own["CPU F blocked"], strict=True)
-            gains = [100 * (plain["ms"] / blocked["ms"] - 1) for plain, blocked in both]
-            blocking = f"{min(gains):+.1f} to {max(gains):+.1f}"
-            accesses.append((size, *(f"{n:.2f}" for n in moved), blocking))
-    return {**found, "accesses": accesses if len(accesses) > 2 else []}
-
-
-def _core(name: str, cells: Sequence[Row], size: str) -> tuple[str, ...]:
-    theirs = [known.get(name, ()) if size == paper.SIZE else ()
-              for known in (paper.CPU_MS, paper.CPU_MB_S, paper.CPU_MFLOPS)]  # fmt: skip
-    return (
-        name,
-        *(f"{row['ms']:.2f}" for row in cells),
-        f"{sum(row['ms'] for row in cells):.2f}",
-        *(_slashed(row.get(key) for row in cells) for key in ("mb_s", "mflops")),
-        *(_slashed(values, ".3g") for values in theirs),
-    )
-
-
-def _gpu_beside_cpu(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
-    """Table 7: how many times as fast as each CPU way T5 and B are."""
-    gpu = {(row["planes"], row["system"], row["stage"]): row["us"]["1"] for row in rows}
-    found: Table = [("planes", "times as fast", *SHORT.values(), "paper")]
-    for size, own in _each(cores, "planes").items():
-        for system in ("T5", "B"):
-            if not all((size, system, stage) in gpu for stage in STAGES):
-                continue
-            for way, cells in _each(own, "system").items():
-                us = {row["stage"]: 1e3 * row["ms"] for row in cells}
-                gains = (f"{us[s] / gpu[size, system, s]:.0f}" for s in STAGES)
-                theirs = _paper_gain(system, way) if size == paper.SIZE else NONE
-                found.append((size, f"{system} as {way}", *gains, theirs))
-    return found
-
-
-def _paper_gain(system: str, way: str) -> str:
-    if system == "B":
-        return "{} to {}".format(*paper.B_OVER_F) if way == "CPU F" else NONE
-    times = zip(paper.CPU_MS.get(way, ()), paper.GPU_US[system], strict=False)
-    return _slashed(1e3 * ms / us for ms, us in times)
 
 
 # -- silence ---------------------------------------------------------------------------------------
@@ -305,7 +254,7 @@ def _silence(rows: Sequence[Row]) -> Table:
     found: Table = [("not silent", *(SHORT.get(stage, stage) for stage in stages))]
     if rows:
         found.append(("paper", *(f"{paper.HEARD[stage]:.1%}" for stage in stages)))
-    for model, own in _each(rows, "model").items():
+    for model, own in each(rows, "model").items():
         heard = {row["stage"]: row["heard"] for row in own}
         found.append((model, *(f"{heard[stage]:.1%}" for stage in stages)))
     return found

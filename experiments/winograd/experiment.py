@@ -266,6 +266,7 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
     if not isinstance(result, dict) or not result.get("lanes"):
         raise InputError(f"{path}: has no lanes; run neocog bench winograd -o {path.name} first")
     read_profile(text, result["lanes"])
+    result.pop("profiled", None)  # it is of this run
     return result
 
 

@@ -5,7 +5,8 @@
 //              out L4 .. L6 where the input is silent. block: planes that L4 takes at a time, all
 //              inputs for each (cache blocking); 0: all planes.
 //   s_gather   their CPU G: F turned into gathering (T1), the inhibition with the excitation (T2), the
-//              range of each cell's inputs found beforehand (T5), the test for silence kept.
+//              range of each cell's inputs found beforehand (T5), the test for silence kept. block:
+//              side of the square of places that a plane is computed on before the next plane.
 //
 // Arrays are plane by plane: u (inputs, size, size), a (planes, inputs, kernel, kernel),
 // us (planes, out, out), v (out, out). With -DCOUNT every read, write and operation on floats is
@@ -14,7 +15,9 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { READ_U, READ_A, READ_C, READ_V, READ_US, WRITE_V, WRITE_US, OPERATIONS, KINDS };
+enum {
+    READ_U, READ_U_FOR_V, READ_A, READ_C, READ_V, READ_US, WRITE_V, WRITE_US, OPERATIONS, KINDS
+};
 
 #ifdef COUNT
 static long long counted[KINDS];
@@ -73,7 +76,7 @@ static void inhibit(const Shape* s, const Area* area, const float* restrict u,
                          j < least(area->high[i], s->size + s->pad - x); j++) {
                         const float value =
                             u[(k * s->size + y + i - s->pad) * s->size + x + j - s->pad];
-                        TELL(READ_U, 1), TELL(READ_C, 1), TELL(OPERATIONS, 3);
+                        TELL(READ_U_FOR_V, 1), TELL(READ_C, 1), TELL(OPERATIONS, 3);
                         sum += c[i * s->kernel + j] * value * value;
                     }
             TELL(WRITE_V, 1), TELL(OPERATIONS, 1);
@@ -126,38 +129,48 @@ void s_scatter(const Shape* s, const float* u, const float* a, const float* c, c
     respond(s, v, silence, theta, us);
 }
 
+// The sum of a u over the window of cell y, x; that of c u^2 is added to square where it is given.
+static float window(const Shape* s, const Area* area, const int* low, const int* high, int y, int x,
+                    const float* u, const float* a, const float* c, float* square) {
+    float sum = 0.0f;
+    for (int input = 0; input < s->inputs; input++)
+        for (int i = low[y]; i < high[y]; i++)
+            for (int j = most(low[x], area->low[i]); j < least(high[x], area->high[i]); j++) {
+                const float value = u[(input * s->size + y + i - s->pad) * s->size + x + j - s->pad];
+                TELL(READ_U, 1);
+                if (value == 0.0f) continue;
+                const int tap = i * s->kernel + j;
+                TELL(READ_A, 1), TELL(OPERATIONS, 2);
+                sum += a[input * s->kernel * s->kernel + tap] * value;
+                if (!square) continue;
+                TELL(READ_C, 1), TELL(OPERATIONS, 3);
+                *square += c[tap] * value * value;
+            }
+    return sum;
+}
+
 void s_gather(const Shape* s, const float* u, const float* a, const float* c, const float* silence,
-              float theta, float* us) {
-    const int taps = s->kernel * s->kernel;
+              float theta, int block, float* us) {
+    const int step = most(1, block);
+    const size_t weights = (size_t)s->inputs * s->kernel * s->kernel;
     const Area area = area_of(s, c);
+    float v[step * step];           // of the square of places at work
     int low[s->out], high[s->out];  // taps of each row or column of cells that lie on the layer
     for (int i = 0; i < s->out; i++) {
         low[i] = most(0, s->pad - i);
         high[i] = least(s->kernel, s->size + s->pad - i);
     }
-    for (int y = 0; y < s->out; y++)
-        for (int x = 0; x < s->out; x++) {
-            float v = 0.0f;
-            for (int k = 0; k < s->planes; k++) {
-                float e = 0.0f, square = 0.0f;
-                for (int input = 0; input < s->inputs; input++)
-                    for (int i = low[y]; i < high[y]; i++)
-                        for (int j = most(low[x], area.low[i]); j < least(high[x], area.high[i]);
-                             j++) {
-                            const float value =
-                                u[(input * s->size + y + i - s->pad) * s->size + x + j - s->pad];
-                            TELL(READ_U, 1);
-                            if (value == 0.0f) continue;
-                            const int tap = i * s->kernel + j;
-                            TELL(READ_A, 1), TELL(OPERATIONS, 2);
-                            e += a[((size_t)k * s->inputs + input) * taps + tap] * value;
-                            if (k > 0) continue;
-                            TELL(READ_C, 1), TELL(OPERATIONS, 3);
-                            square += c[tap] * value * value;
-                        }
-                if (k == 0) v = sqrtf(square);
-                TELL(WRITE_US, 1), TELL(OPERATIONS, 5);
-                us[(k * s->out + y) * s->out + x] = fmaxf(e - theta * v, 0.0f) / (v + silence[k]);
-            }
-        }
+    for (int top = 0; top < s->out; top += step)
+        for (int left = 0; left < s->out; left += step)
+            for (int k = 0; k < s->planes; k++)
+                for (int y = top; y < least(s->out, top + step); y++)
+                    for (int x = left; x < least(s->out, left + step); x++) {
+                        float square = 0.0f, *own = v + (y - top) * step + x - left;
+                        const float e = window(s, &area, low, high, y, x, u, a + k * weights, c,
+                                               k == 0 ? &square : NULL);
+                        if (k == 0) *own = sqrtf(square);
+                        TELL(WRITE_US, 1), TELL(OPERATIONS, 5);
+                        us[(k * s->out + y) * s->out + x] =
+                            fmaxf(e - theta * *own, 0.0f) / (*own + silence[k]);
+                    }
 }

@@ -40,6 +40,7 @@ from neocog.cli import (
     models,
     options,
     read,
+    serve,
 )
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
@@ -146,6 +147,7 @@ def _options(
 app.command("read", cls=options.Command)(read.read)
 app.command("live", cls=options.Command)(live.live)
 app.command("cameras", cls=options.Command)(live.cameras)
+app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
