@@ -193,7 +193,7 @@ def _cut(
 ) -> tuple[bytes, NDArray[np.uint8]]:
     """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
     from neocog.vision.crop import digit_of_box
-    from neocog.vision.page import LONG_SIDE
+    from neocog.vision.finder import LONG_SIDE
 
     found = _page(item, page, LONG_SIDE)
     digits = np.zeros((len(boxes), 28, 28), np.uint8)
