@@ -158,6 +158,10 @@ def read(
         )
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
+    if isolated and form in ("hocr", "alto"):
+        raise UsageError(
+            f"--format {form} is for pages, but --isolated reads digits; leave one out"
+        )
     if output == "-":
         output = None
     request = Request(
