@@ -324,6 +324,21 @@ def test_low_precisions(precision, arch, operand):
 
 
 @emulated
+@pytest.mark.parametrize(
+    ("layer", "processors"),
+    [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))],
+)
+def test_a_layer_in_one_kernel(layer, processors):
+    model, machine = excitable_model("neocog", (17, 20, 30)), Emulator()
+    machine.processors = processors  # the fewer, the more rows of tiles a block takes
+    lay = layouts(model.spec, model.planes, "fp16")
+    step = WinogradS(machine, model, layer, lay, "fp16")
+    assert len(step.launches(2, None, None, {"v": None})) == 2
+    y, wanted = respond(step, layer, model, lay, batch=2, silent=5)
+    assert np.abs(y - wanted).max() <= 2e-3 * wanted.max()
+
+
+@emulated
 def test_silent_windows_beside_ink_give_silence():
     model = excitable_model("fukushima2003", (5, 9, 7))
     s = list(model.s)
