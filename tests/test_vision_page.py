@@ -13,7 +13,8 @@ from neocog.vision.crop import cut_out
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
 from neocog.vision.page import TURNS, _turned_back
-from neocog.vision.search import Hypothesis, Known, Search, SearchSettings
+from neocog.vision.search import Hypothesis, Known, Search
+from neocog.vision.settings import SearchSettings
 from neocog.vision.weigh import Weights
 from tests.support import page, run, save_page, tiny_model
 

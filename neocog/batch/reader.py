@@ -228,7 +228,7 @@ class Reader:
         InputError
             If it cannot be decoded.
         """
-        from neocog.vision.page import LONG_SIDE
+        from neocog.vision.finder import LONG_SIDE
 
         lines = self.find(next(pages_of(picture, LONG_SIDE)).grey).lines
         return [place for line in lines for place in line.digits]
@@ -241,7 +241,7 @@ class Reader:
         InputError
             If it, or a page of it, cannot be decoded.
         """
-        from neocog.vision.page import LONG_SIDE
+        from neocog.vision.finder import LONG_SIDE
 
         source = name_of(picture)
         pages = pages_of(picture, LONG_SIDE)

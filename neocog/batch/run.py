@@ -272,7 +272,7 @@ class _ForPeople:
                 PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
             )
         if request.debug is not None:
-            from neocog.vision.page import LONG_SIDE
+            from neocog.vision.finder import LONG_SIDE
 
             self._folders.append(
                 PictureFolder(

@@ -22,7 +22,7 @@ from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
 from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
-from neocog.vision.page import LONG_SIDE
+from neocog.vision.finder import LONG_SIDE
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
