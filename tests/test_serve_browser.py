@@ -116,6 +116,21 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     assert len(writers) == 6
 
 
+def test_a_folder_is_read_without_what_is_no_picture(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "top" / "below").mkdir(parents=True)
+    save_page(tmp_path / "top" / "a.png", "12")
+    save_page(tmp_path / "top" / "below" / "b.png", "34")
+    (tmp_path / "top" / "notes.txt").write_text("no picture")
+    with Chromium() as browser:
+        visit(browser, server.address)
+        browser.type("#folder", str(tmp_path / "top"))
+        browser.wait_for(items(2))
+        said = browser.run("return document.querySelector('.side').innerText")
+        assert "top/below/b.png" in said
+        assert "1 skipped" in said
+        assert browser.complaints() == []
+
+
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
     frame = Image.fromarray(page("3846")).resize((640, 480)).convert("RGB")
     stream = io.BytesIO()
