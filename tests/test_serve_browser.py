@@ -201,10 +201,11 @@ def test_requests_at_once_and_clients_that_leave(server: Server, tmp_path: Path)
     assert answer.json()[0]["error"] is None
 
 
-def test_a_telephone_needs_the_token(tmp_path: Path, model: str) -> None:
-    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
-    if which("openssl"):
-        command.append("--tls")
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> None:
+    if tls and not which("openssl"):
+        pytest.skip("needs openssl")
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model, *["--tls"] * tls]
     process = subprocess.Popen(
         [sys.executable, "-m", "neocog", *command],
         stderr=subprocess.PIPE,
@@ -213,17 +214,18 @@ def test_a_telephone_needs_the_token(tmp_path: Path, model: str) -> None:
     )
     try:
         address = re.search(r"https?://\S+", process.stderr.readline())[0]
-        bare = address.rsplit("/", 2)[0] + "/"
+        assert address.startswith("https") is tls
         with Chromium("--ignore-certificate-errors", mobile=True) as browser:
-            browser.open(bare)
+            browser.open(address.rsplit("/", 2)[0] + "/")
             assert "nothing is here" in browser.run("return document.body.textContent")
             browser.complaints()  # of the 404
             visit(browser, address)
             browser.type("#photo", str(save_page(tmp_path / "a.png", "12")))
             browser.wait_for("document.getElementById('text').textContent === '12'")
-            assert browser.run("return Boolean(navigator.mediaDevices)") is address.startswith(
-                "https"
-            )
+            assert browser.run("return Boolean(navigator.mediaDevices)") is tls
+            browser.click("#show-camera")
+            if not tls:
+                browser.wait_for("document.getElementById('camera').innerText.includes('--tls')")
             assert browser.complaints() == []
     finally:
         process.send_signal(signal.SIGINT)
