@@ -87,7 +87,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.run("[...document.querySelectorAll('#list button')].at(-1).click()")
         browser.wait_for("document.querySelectorAll('#stage .box').length === 7")
         assert digits_shown(browser) == "07946\n12"
-        browser.click("#stage .box")
+        browser.click("#text button")
         browser.keys("8")
         assert digits_shown(browser) == "87946\n12"
         browser.click("#text button:last-child")
