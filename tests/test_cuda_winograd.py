@@ -29,7 +29,7 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests import cuda_fake
-from tests.cuda_maps import excitable_model, read, sparse, stored, uncleared
+from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
 from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, thinned
 from tests.cuda_support import nvrtc as nvrtc
@@ -286,15 +286,7 @@ def respond(step, layer, model, lay, batch, silent=0):
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
-    weights = model.s[layer]
-    wanted = reference.s_response(
-        read(held, source),
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=model.spec.s[layer].padding,
-    )
+    wanted = s_wanted(model, layer, read(held, source))
     assert 0.02 < (wanted > 0).mean() < 0.98
     out = maps_poisoned(target, batch)
     scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}
@@ -329,6 +321,21 @@ def test_low_precisions(precision, arch, operand):
     assert step.convolution.operand == operand
     y, wanted = respond(step, layer, model, lay, batch=2)
     assert np.abs(y - wanted).max() <= 2e-2 * wanted.max()
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("layer", "processors"),
+    [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))],
+)
+def test_a_layer_in_one_kernel(layer, processors):
+    model, machine = excitable_model("neocog", (17, 20, 30)), Emulator()
+    machine.processors = processors  # the fewer, the more rows of tiles a block takes
+    lay = layouts(model.spec, model.planes, "fp16")
+    step = WinogradS(machine, model, layer, lay, "fp16")
+    assert len(step.launches(2, None, None, {"v": None})) == 2
+    y, wanted = respond(step, layer, model, lay, batch=2, silent=5)
+    assert np.abs(y - wanted).max() <= 2e-3 * wanted.max()
 
 
 @emulated

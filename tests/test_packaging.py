@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,7 @@ def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
 def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("neocog-*.whl")
+    assert "neocog/serve/static/app.js" in zipfile.ZipFile(wheel).namelist()
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
     python = tmp_path / "venv" / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel)

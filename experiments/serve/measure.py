@@ -82,7 +82,7 @@ def measure(address: str, process: int) -> list[dict[str, Any]]:
 
 
 def _said(answer: str) -> str:
-    return re.findall(r'"error": ?"([^";,(]*)', answer)[0].strip()
+    return str(re.findall(r'"error": ?"([^"]*)', answer)[0])
 
 
 def main() -> None:

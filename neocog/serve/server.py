@@ -92,7 +92,7 @@ def serve(
             server.should_exit = True
 
         service.on_failure = end
-        service.check()
+        service.warm()
         shown = f"[{host}]" if ":" in host else host
         announce(f"{'https' if tls else 'http'}://{shown}:{port}/" + (f"{token}/" if token else ""))
         server.run(sockets=[listener])
