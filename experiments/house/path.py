@@ -40,7 +40,7 @@ def counted() -> Iterator[Files]:
         yield found
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(cast(Any, None))
         for code in seen:
             path = Path(code.co_filename)
             named = code.co_flags & CO_NEWLOCALS and not code.co_name.startswith("<")

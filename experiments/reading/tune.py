@@ -347,6 +347,7 @@ def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, A
         for factor in (0.8, 1.2) if name else (1.0,):
             usual = SearchSettings(told=told)
             value = round(factor * getattr(usual, name), 4) if name else 0.0
+            value = round(1 - factor * (1 - usual.sure), 4) if name == "sure" else value
             found = rates(reader, some, replace(usual, **{name: value}) if name else usual)
             rows.append({"setting": name or "told", "value": value or told} | found)
     return rows
