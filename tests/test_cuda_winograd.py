@@ -401,9 +401,9 @@ def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding
 @pytest.mark.parametrize(
     ("x", "w", "more", "words"),
     [
-        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "float64 came; give float32"),
-        ((2, 8, 8), (3, 2, 7, 7), {}, r"shape \(2, 8, 8\) came; give \(B, C, H, W\)"),
-        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 51x51"),
+        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "got float64, expected float32"),
+        ((2, 8, 8), (3, 2, 7, 7), {}, r"got shape \(2, 8, 8\), expected \(B, C, H, W\)"),
+        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "got filters of 7x5, expected 3x3 to 51x51"),
         ((1, 2, 8, 8), (3, 4, 7, 7), {}, "x has 2 channels, w is for 4"),
         ((1, 2, 8, 8), (3, 2, 7, 7), {"padding": -1}, "padding: got -1"),
         ((1, 2, 4, 8), (3, 2, 7, 7), {"padding": 1}, "smaller than the 7x7 filters"),
