@@ -5,6 +5,8 @@
 #include "platform.cuh"
 
 #ifdef NEOCOG_EMULATED
+#include <vector>
+
 // A barrier: arrivals wanted and still missing, bytes still missing, phases gone by.
 struct barrier_t {
     u16 wanted, missing;
@@ -45,7 +47,7 @@ DEVICE void barrier_init(barrier_t* b, u32 arrivals) {
 }
 DEVICE void barriers_ready() {}
 DEVICE void barrier_arrive(barrier_t* b) {
-    if (b->missing == 0) emulation::here->fail("more arrivals at a barrier than it waits for");
+    if (b->missing == 0) emulation::fail("more arrivals at a barrier than it waits for");
     --b->missing;
     emulation::turn(b);
 }
@@ -58,14 +60,14 @@ DEVICE void barrier_wait(barrier_t* b, u32 parity, NEOCOG_CALLER) {
     for (u32 turns = 0; !__all_sync(~0u, emulation::passed(b, parity), file, line); ++turns) {
         emulation::deliver(b);
         if (turns > 100000)
-            emulation::here->fail("waits in vain at barrier_wait (%s:%d)", file, line);
+            emulation::fail("waits in vain at barrier_wait (%s:%d)", file, line);
     }
 }
 DEVICE void bulk_copy(void* shared, const void* global, u32 bytes, barrier_t* b, NEOCOG_CALLER) {
     emulation::Site site{"bulk_copy", file, line};
-    emulation::need_aligned("the target of bulk_copy", shared, 16, site);
-    emulation::need_aligned("the source of bulk_copy", global, 16, site);
-    if (bytes % 16) emulation::here->fail("bulk_copy (%s:%d): %u bytes", file, line, bytes);
+    emulation::need_aligned("target", shared, 16, site);
+    emulation::need_aligned("source", global, 16, site);
+    if (bytes % 16) emulation::fail("bulk_copy (%s:%d): %u bytes", file, line, bytes);
     emulation::bulks.push_back({shared, global, bytes, b});
 }
 DEVICE u32 bf16x2_of(float first, float second) {

@@ -8,6 +8,8 @@
 #include "wgmma.cuh"
 
 #ifdef NEOCOG_EMULATED
+#include <vector>
+
 struct matrix_t {
     const u8* at;
     u32 depth, rows;
@@ -31,7 +33,7 @@ struct Queue {
     u32 group = 0;
 };
 static thread_local Queue queues[1024];  // by thread of the block
-inline Queue& queue() { return queues[here->self().thread]; }
+inline Queue& queue() { return queues[threadIdx.x]; }
 
 template <int mode, int tiles>
 inline void multiply_wide(const Wide& w) {

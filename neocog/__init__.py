@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from neocog.batch.reader import Reader
+    from neocog.evaluation.explain import explain
     from neocog.network.model import Model, load_model
 
 __version__ = "1.0.0"
@@ -38,12 +39,14 @@ __all__ = [
     "Reader",
     "UsageError",
     "__version__",
+    "explain",
     "load_model",
 ]
 
 _HOMES = {
     "Reader": "neocog.batch.reader",
     "Model": "neocog.network.model",
+    "explain": "neocog.evaluation.explain",
     "load_model": "neocog.network.model",
 }
 

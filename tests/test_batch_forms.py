@@ -14,9 +14,9 @@ from PIL import Image
 
 from neocog.batch.formats import Format, kind_of
 from neocog.batch.inputs import Item
-from neocog.batch.overlays import LONG_SIDE
 from neocog.batch.records import DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
+from neocog.batch.results import LARGEST
 from neocog.batch.shards import Shard
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP
 from neocog.errors import UsageError
@@ -104,7 +104,7 @@ def test_a_table_for_people(
     assert result.exit_code == 1
     words = " ".join(result.stdout.split())
     for word in (
-        "source page text n_digits",
+        "source text n_digits",
         "a.png",
         "07",
         "38",
@@ -231,7 +231,7 @@ def test_old_text_goes_though_every_page_fails(model: str, scans: Path, tmp_path
     assert out.read_text() == ""
 
 
-@pytest.mark.parametrize("kind", ["text", "jsonl", "json", "csv", "table"])
+@pytest.mark.parametrize("kind", ["text", "json", "csv", "hocr", "table"])
 def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path) -> None:
     (share,) = (n for n in (1, 2) if not Shard(n, 2).holds("a.png"))
     (tmp_path / "one").mkdir()
@@ -241,7 +241,9 @@ def test_an_empty_share_has_an_empty_file(kind: str, model: str, tmp_path: Path)
         result = run("read", tmp_path / "one", "--model", model, "--format", kind,
                      "--shard", f"{share}/2", "-o", out, "--force")  # fmt: skip
         assert (result.exit_code, result.stderr) == (0, "")
-        assert out.read_text() == ("[]\n" if kind == "json" else Format(kind).head)
+        assert out.read_text() == (
+            "[]\n" if kind == "json" else Format(kind).head + Format(kind).tail
+        )
         out.write_text("of another day")
 
 
@@ -272,7 +274,7 @@ def test_a_picture_that_is_another_one_by_now(
     picture, decode = save_page(tmp_path / "a.png", "7"), vision_decode.decode
 
     def once(source: object, **options: int) -> object:
-        if options.get("long_side") in (_THUMBNAIL, LONG_SIDE):
+        if options.get("long_side") in (_THUMBNAIL, LARGEST):
             raise ZeroDivisionError("no more")
         return decode(source, **options)  # type: ignore[arg-type]
 

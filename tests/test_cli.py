@@ -232,14 +232,19 @@ def test_timing(model: str) -> None:
     assert all(set(stage) >= {"name", "ms"} for stage in facts["stages"] + facts["page"])
     whole = facts["ms_per_digit"] * facts["batch"]
     assert sum(stage["ms"] for stage in facts["stages"]) == pytest.approx(whole, rel=0.03)
+    assert all(stage["ms"] >= 0 for stage in facts["stages"])
     table = run(*words).stdout
     assert "ms a digit" in table
+    assert "roof" not in table  # nothing is known of a CPU's
     assert all(stage["name"] in table for stage in facts["stages"])
 
 
 def test_models(model: str, tmp_path: Path) -> None:
     shown = run("models", "show", model)
     assert "planes              [20, 30, 10]" in shown.stdout
+    assert "not measured" in shown.stdout
+    listed = run("models", "list").stdout
+    assert all(word in listed for word in ("neocog-small", "MNIST", "digits and signs"))
     assert json.loads(run("models", "show", model, "--json").stdout)["psi"] == "sqrt"
     verified = run("models", "verify", model)
     assert (verified.exit_code, verified.stdout[:13]) == (0, "ok      tiny@")
@@ -262,7 +267,7 @@ def test_a_card_is_shown_in_rows(tmp_path: Path) -> None:
     }
     path = tmp_path / "m.safetensors"
     replace(tiny_model(), card=card).save(path)
-    words = run("models", "show", path).stdout.splitlines()
+    words = run("models", "show", path, "--card").stdout.splitlines()
     assert f"{'accuracy':20s}test 0.991235" in words
     at = words.index(f"{'confusion':20s}   980     0")
     assert words[at + 1] == f"{'':20s}     2  1100"

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.learning import crops as made
-from neocog.learning.finder.boxes import overlaps
 from neocog.learning.teacher.bank import Bank
 from neocog.learning.teacher.page import Page
-from neocog.vision.finder import SIGNS, Finding
+from neocog.vision.finder import SIGNS, Finding, overlaps
 
 HIGH = 30
 

@@ -23,9 +23,8 @@ from neocog.cuda.tilings import (
     shared_limit,
 )
 from neocog.errors import UsageError
-from neocog.network import reference
 from neocog.network.model import Model
-from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
+from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
 from tests.cuda_support import thinned
 
 BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}
@@ -68,15 +67,7 @@ def compare(
     """The step's responses to ``held`` maps, twice, beside the equations'."""
     layer, batch = int(step.writes[-1]) - 1, len(held)
     source, target = lay[step.reads], lay[step.writes]
-    weights, spec = model.s[layer], model.spec.s[layer]
-    wanted = reference.s_response(
-        read(held, source),
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=spec.padding,
-    )
+    wanted = s_wanted(model, layer, read(held, source))
     assert (wanted > 0).mean() > 0.05
     scratch = {n: np.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
     for _ in range(2):  # the second finds the counters as the first left them

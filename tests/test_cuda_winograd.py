@@ -29,7 +29,7 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests import cuda_fake
-from tests.cuda_maps import excitable_model, read, sparse, stored, uncleared
+from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
 from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, thinned
 from tests.cuda_support import nvrtc as nvrtc
@@ -286,15 +286,7 @@ def respond(step, layer, model, lay, batch, silent=0):
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
-    weights = model.s[layer]
-    wanted = reference.s_response(
-        read(held, source),
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=model.spec.s[layer].padding,
-    )
+    wanted = s_wanted(model, layer, read(held, source))
     assert 0.02 < (wanted > 0).mean() < 0.98
     out = maps_poisoned(target, batch)
     scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import tiny_model
 
 from neocog.network import decision, reference
 from neocog.network.decision import Answers, Decision, answers
 from neocog.network.fields import bell
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
+from tests.support import tiny_model
 
 
 def model_with(references: np.ndarray, labels: list[int], rule: str) -> Model:

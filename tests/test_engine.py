@@ -5,7 +5,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from support import digits_of, tiny_model
 
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import patch, reference, s_layer
@@ -14,6 +13,7 @@ from neocog.network.engine import PART, Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.made import made_digits
 from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -186,6 +186,7 @@ def gpu(monkeypatch):
     return launcher.Gpu()
 
 
+@pytest.mark.slow
 @emulated
 def test_a_dry_run_of_everything(gpu, tmp_path):
     saved = []

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of
 from typer.testing import CliRunner, Result
+
+from tests.support import digits_of
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 

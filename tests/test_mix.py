@@ -7,7 +7,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from support import digits_of
 
 from neocog.errors import InputError, UsageError
 from neocog.learning.calibrate import best_temperature
@@ -15,6 +14,7 @@ from neocog.learning.datasets import open_digits
 from neocog.learning.formats import Digits
 from neocog.learning.mix import Hand, Mix, open_mix
 from neocog.learning.strokes import FILE, read_strokes, written
+from tests.support import digits_of
 
 LABELS = np.tile(np.arange(10), 6)
 

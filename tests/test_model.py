@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import run, tiny_model
 
 from experiments.learning.ship import write_sums
 from neocog.errors import ModelError
@@ -26,6 +25,7 @@ from neocog.network.model import (
     to_bytes,
 )
 from neocog.network.u0 import u0_from_digits
+from tests.support import run, tiny_model
 
 
 def test_saved_is_loaded(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import digits_of, page, tiny_model
 
 from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
 from neocog.network.decision import answers
 from neocog.network.prior import all_scores, of_lone_digits
+from tests.support import digits_of, page, tiny_model
 
 
 def test_a_pattern_fills_in_its_signs() -> None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from support import tiny_model
 
 from neocog.errors import InputError
 from neocog.network import reference
@@ -10,6 +9,7 @@ from neocog.network.fields import bell, c_kernel
 from neocog.network.made import made_digits
 from neocog.network.spec import preset
 from neocog.network.u0 import u0_from_digits
+from tests.support import tiny_model
 
 
 def test_s_response_is_equation_1() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import digits_of, tiny_model
 
 from neocog.errors import ModelError
 from neocog.network import reference
@@ -13,6 +12,7 @@ from neocog.network.decision import Decision, answers
 from neocog.network.engine import Engine
 from neocog.network.model import Model, from_bytes, to_bytes
 from neocog.network.u0 import u0_from_digits
+from tests.support import digits_of, tiny_model
 
 
 def rejecting(rule: str = "strongest") -> Model:

@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from support import digits_of, tiny_model
 
 from neocog.batch.policy import Policy, parse_share, threshold_for
 from neocog.batch.reader import Reader
@@ -12,6 +11,7 @@ from neocog.errors import UsageError
 from neocog.learning.calibrate import calibrated, risk_row, risk_table
 from neocog.learning.mix import Mix
 from neocog.network.decision import Answers, answers
+from tests.support import digits_of, tiny_model
 
 
 def told(p: list[float], label: list[int]) -> Answers:

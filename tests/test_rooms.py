@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 #: From the ground up.
-ROOMS = ("network", "vision", "cuda", "batch", "live", "learning", "evaluation", "cli")
+ROOMS = ("network", "vision", "cuda", "batch", "live", "learning", "evaluation", "serve", "cli")
 
 
 def imported(file: Path) -> Iterator[str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import page, run, save_page, tiny_model
 
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
@@ -14,8 +13,10 @@ from neocog.vision.crop import cut_out
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
 from neocog.vision.page import TURNS, _turned_back
-from neocog.vision.search import Hypothesis, Known, Search, SearchSettings
+from neocog.vision.search import Hypothesis, Known, Search
+from neocog.vision.settings import SearchSettings
 from neocog.vision.weigh import Weights
+from tests.support import page, run, save_page, tiny_model
 
 Boxes = list[tuple[float, float, float, float]]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from neocog.cuda import cache as builds
 from neocog.cuda.arguments import check_launch
-from neocog.cuda.compiler import define_options, fingerprint, source_path
+from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
 from neocog.errors import DeviceError, InputError
 
@@ -29,7 +29,7 @@ from neocog.errors import DeviceError, InputError
 Order = Literal["forward", "reversed"] | int
 
 _FLAGS = (
-    "-std=gnu++17 -x c++ -O0 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
+    "-std=gnu++17 -x c++ -O1 -fPIC -pthread -w -DNEOCOG_EMULATED -U_FORTIFY_SOURCE "
     "-fno-strict-aliasing -fwrapv -ffp-contract=off -fvisibility=hidden"
 ).split()
 #: Addresses and indices that a GPU would not take end the launch (see emulation_launch.h).
@@ -195,11 +195,14 @@ def _compiler() -> tuple[str, str]:
     return path, done.stdout.partition("\n")[0]
 
 
+def _environment() -> tuple[str, ...]:
+    """Return what a build depends on besides its source."""
+    return ("emulated", _compiler()[1], os.uname().machine, *_FLAGS, *_CHECKS)
+
+
 def _build(kernel: Kernel) -> _Built:
     """Build a kernel as its source is now, or take an earlier build of the same source."""
-    _, version = _compiler()
-    words = ("emulated", version, os.uname().machine, *_FLAGS, *_CHECKS)
-    key = fingerprint(kernel, *words, headers=_HEADERS)
+    key = fingerprint(kernel, *_environment(), headers=_HEADERS)
     if key not in _loaded:
         _loaded[key] = _load(kernel, f"{key}.so")
     return _loaded[key]
@@ -210,54 +213,57 @@ def _load(kernel: Kernel, name: str) -> _Built:
     if content is None:
         content = _compile(kernel)
         builds.store(name, content)
-    with tempfile.TemporaryDirectory() as folder:  # loaded, a library needs its file no more
-        path = Path(folder) / "kernel.so"
-        path.write_bytes(content)
-        library = ctypes.CDLL(str(path))
+    path = Path(_folder().name) / name
+    path.write_bytes(content)
+    library = ctypes.CDLL(str(path))
+    path.unlink()  # loaded, a library needs its file no more
     out = ctypes.create_string_buffer(1024)
     library.emulated_arguments(out)
     return _Built(library, tuple(out.value.decode().split()))
 
 
 @cache
-def _standard_headers() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder with ``standard.h`` precompiled: half the time of a build."""
-    compiler, _ = _compiler()
-    folder = tempfile.TemporaryDirectory(prefix="neocog-headers-")
-    header = Path(folder.name) / "standard.h"
-    sources = (file.read_text() for file in sorted(_HEADERS.glob("emulation*.h")))
-    lines = [line for text in sources for line in text.splitlines()]
-    header.write_text("\n".join(line for line in lines if line.startswith("#include <")) + "\n")
-    flags = ["c++-header" if flag == "c++" else flag for flag in (*_FLAGS, *_CHECKS)]
-    command = [compiler, *flags, str(header), "-o", f"{header}.gch"]
-    subprocess.run(
-        command, capture_output=True, check=False
-    )  # without it the header itself is read
-    return folder
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder that goes with this process."""
+    return tempfile.TemporaryDirectory(prefix="neocog-emulator-")
+
+
+@cache
+def _runtime() -> Path:
+    """Return ``emulation_block.cpp``, built: every kernel is linked to it."""
+    source = _HEADERS / "emulation_block.cpp"
+    kernel = Kernel(str(source), "", ())
+    name = f"{fingerprint(kernel, *_environment(), headers=_HEADERS)}.o"
+    target = Path(_folder().name) / name
+    content = builds.load(name)
+    if content is None:
+        _call_compiler("the emulator", *_flags(source), "-O1", "-c", source, "-o", target)
+        builds.store(name, target.read_bytes())
+    else:
+        target.write_bytes(content)
+    return target
 
 
 def _compile(kernel: Kernel) -> bytes:
     """Return the shared library of one kernel."""
-    compiler, _ = _compiler()
-    source = source_path(kernel)
-    folders = (kernel_folder(), source.parent, _HEADERS)
-    options = [*_FLAGS, *define_options(kernel), *(f"-I{folder}" for folder in folders)]
+    source, runtime = source_path(kernel), _runtime()
+    defines = "".join(f"#define {name} {value}\n" for name, value in kernel.defines)
     with tempfile.TemporaryDirectory() as folder:
         stub, part, target = (Path(folder) / name for name in ("stub.cpp", "kernel.o", "kernel.so"))
-        macros = define_options(kernel)
-        options = [word for word in options if word not in macros]
-        defines = "".join(f"#define {word[2:].replace('=', ' ', 1)}\n" for word in macros)
-        headers = f'#include "{_standard_headers().name}/standard.h"\n'
-        end = f'#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n'
-        stub.write_text(headers + defines + end)
-        # Two steps: linked without _CHECKS, the library takes their functions from the header.
-        for command in (
-            [*options, *_CHECKS, "-c", str(stub), "-o", str(part)],
-            ["-shared", "-pthread", str(part), "-o", str(target)],
-        ):
-            done = subprocess.run([compiler, *command], capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = done.stderr.splitlines()
-                first = next((line for line in lines if "error" in line), "no message")
-                raise DeviceError(f"kernel {kernel.name} does not build: {first}")
+        stub.write_text(f'{defines}#include "{source}"\nNEOCOG_EXPORT({kernel.name})\n')
+        name = f"kernel {kernel.name}"
+        _call_compiler(name, *_flags(source), *_CHECKS, "-c", stub, "-o", part)
+        # Linked without _CHECKS, the library takes their functions from emulation_block.cpp.
+        _call_compiler(name, "-shared", "-pthread", part, runtime, "-o", target)
         return target.read_bytes()
+
+
+def _flags(source: Path) -> tuple[str, ...]:
+    return (*_FLAGS, *(f"-I{folder}" for folder in (kernel_folder(), source.parent, _HEADERS)))
+
+
+def _call_compiler(what: str, *words: str | Path) -> None:
+    done = subprocess.run([_compiler()[0], *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
+        raise DeviceError(f"{what} does not build: {first}")

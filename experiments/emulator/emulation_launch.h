@@ -34,42 +34,7 @@ struct Exported<kernel> {
     }
 };
 
-inline void work(Launch* launch) {
-    u32 blocks = launch->grid.x * launch->grid.y * launch->grid.z;
-    std::unique_ptr<Block> block(new Block(*launch));
-    while (!launch->failed) {
-        u32 index = launch->next_block++;
-        if (index >= blocks || !block->run(index)) break;
-    }
-}
-
-// Run a whole grid on `workers` threads of the CPU; 0, or 1 with a message.
-inline int run(Launch& launch, u32 workers) {
-    u32 blocks = launch.grid.x * launch.grid.y * launch.grid.z;
-    std::vector<std::thread> others;
-    for (u32 i = 1; i < workers && i < blocks; ++i) others.emplace_back(work, &launch);
-    work(&launch);
-    for (std::thread& other : others) other.join();
-    return launch.failed;
-}
 }  // namespace emulation
-
-// -- what the compiler's checks of addresses and indices call (-fsanitize=alignment,bounds) ------------
-namespace emulation {
-struct Checked {  // the head of what the checks pass
-    const char* file;
-    u32 line, column;
-};
-}  // namespace emulation
-extern "C" inline __attribute__((used)) void __ubsan_handle_type_mismatch_v1(void* data,
-                                                                            void* address) {
-    const emulation::Checked& at = *(const emulation::Checked*)data;
-    emulation::here->fail("%s:%u: address %p is not aligned for its type", at.file, at.line, address);
-}
-extern "C" inline __attribute__((used)) void __ubsan_handle_out_of_bounds(void* data, void* index) {
-    const emulation::Checked& at = *(const emulation::Checked*)data;
-    emulation::here->fail("%s:%u: index %td is outside the array", at.file, at.line, (ptrdiff_t)index);
-}
 
 // grid: blocks in x, y, z; plan: threads, bytes of dynamic shared memory, workers, order.
 #define NEOCOG_EXPORT(name)                                                                       \
@@ -78,15 +43,8 @@ extern "C" inline __attribute__((used)) void __ubsan_handle_out_of_bounds(void* 
     }                                                                                             \
     extern "C" __attribute__((visibility("default"))) int emulated_launch(                        \
         void* const* args, const u32* grid, const u32* plan, u64 seed, char* message, u32 size) { \
-        emulation::Launch launch{#name, emulation::Exported<name>::body, args};                   \
-        launch.grid = {grid[0], grid[1], grid[2]};                                                \
-        launch.threads = plan[0];                                                                 \
-        launch.shared = plan[1];                                                                  \
-        launch.order = (emulation::Order)plan[3];                                                 \
-        launch.seed = seed;                                                                       \
-        launch.message = message;                                                                 \
-        launch.message_size = size;                                                               \
-        return emulation::run(launch, plan[2]);                                                   \
+        return emulation::launch(#name, emulation::Exported<name>::body, args, grid, plan, seed,  \
+                                 message, size);                                                  \
     }
 
 #endif  // NEOCOG_EMULATION_LAUNCH_H

@@ -44,7 +44,7 @@ inline float low_bf16(u32 pair) { return float_of_bf16((u16)pair); }
 inline float high_bf16(u32 pair) { return float_of_bf16((u16)(pair >> 16)); }
 
 inline void need_all(const char* what, u32 mask) {
-    if (mask != FULL_WARP) here->fail("%s needs all 32 lanes", what);
+    if (mask != FULL_WARP) fail("%s needs all 32 lanes", what);
 }
 
 // D (16, 8) += A (16, 16) B (16, 8), two values to a register (PTX manual, mma.m16n8k16). Lane
@@ -137,10 +137,10 @@ struct Transposed {
     }
 };
 
-inline void need_aligned(const char* what, const void* address, u32 bytes, const Site& site) {
+inline void need_aligned(const char* part, const void* address, u32 bytes, const Site& site) {
     if ((uintptr_t)address % bytes)
-        here->fail("%s (%s:%d): address %p is not a multiple of %u bytes", what, site.file, site.line,
-                   address, bytes);
+        fail("the %s of %s (%s:%d): address %p is not a multiple of %u bytes", part, site.what,
+             site.file, site.line, address, bytes);
 }
 }  // namespace emulation
 
@@ -157,13 +157,13 @@ DEVICE void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, NEOCOG_CA
 }
 DEVICE void load_matrix_x4(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
     emulation::Site site{"load_matrix_x4", file, line};
-    emulation::need_aligned("the row of load_matrix_x4", row, 16, site);
+    emulation::need_aligned("row", row, 16, site);
     emulation::Matrices got = emulation::together(FULL_WARP, emulation::Matrices{(const u8*)row, {}}, site);
     for (int i = 0; i < 4; ++i) r[i] = got.values[i];
 }
 DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row, NEOCOG_CALLER) {
     emulation::Site site{"load_matrix_x4_transposed", file, line};
-    emulation::need_aligned("the row of load_matrix_x4_transposed", row, 16, site);
+    emulation::need_aligned("row", row, 16, site);
     emulation::TransposedMatrices got =
         emulation::together(FULL_WARP, emulation::TransposedMatrices{(const u8*)row, {}}, site);
     for (int i = 0; i < 4; ++i) r[i] = got.values[i];
@@ -173,13 +173,11 @@ DEVICE u32 transpose_matrix(u32 pair, NEOCOG_CALLER) {
     return emulation::together(FULL_WARP, emulation::Transposed{pair, 0}, site).result;
 }
 
-// -- asynchronous copies: they happen at the wait and not before -----------------------------------
-DEVICE void copy_late(void* to, const void* from, u32 bytes, emulation::Site site) {
-    std::string name = site.what;
-    emulation::need_aligned(("the target of " + name).c_str(), to, bytes, site);
-    emulation::need_aligned(("the source of " + name).c_str(), from, bytes, site);
-    emulation::Fiber& fiber = emulation::here->self();
-    fiber.copies.push_back({to, from, fiber.group, bytes});
+// -- asynchronous copies ------------------------------------------------------------------------------
+DEVICE void copy_late(void* to, const void* from, u32 bytes, const emulation::Site& site) {
+    emulation::need_aligned("target", to, bytes, site);
+    emulation::need_aligned("source", from, bytes, site);
+    emulation::copy_late(to, from, bytes);
 }
 DEVICE void copy_async_16(void* shared, const void* global, NEOCOG_CALLER) {
     copy_late(shared, global, 16, {"copy_async_16", file, line});
@@ -191,17 +189,10 @@ DEVICE void copy_async_16_or_0(void* shared, const void* global, bool given, NEO
 DEVICE void copy_async_4(void* shared, const void* global, NEOCOG_CALLER) {
     copy_late(shared, global, 4, {"copy_async_4", file, line});
 }
-DEVICE void copy_async_commit() { ++emulation::here->self().group; }
+DEVICE void copy_async_commit() { emulation::commit_copies(); }
 template <int pending>
 DEVICE void copy_async_wait() {
-    emulation::Fiber& fiber = emulation::here->self();
-    size_t done = 0;
-    for (; done < fiber.copies.size(); ++done) {
-        const emulation::Copy& copy = fiber.copies[done];
-        if (copy.group + pending >= fiber.group) break;
-        memcpy(copy.to, copy.from, copy.bytes);
-    }
-    fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + (long)done);
+    emulation::wait_for_copies(pending);
     asm volatile("" ::: "memory");
 }
 

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
-from neocog.learning.finder.boxes import overlaps
 from neocog.learning.teacher.bank import SOURCES, Bank, load_bank
 from neocog.learning.teacher.page import draw_page
 from neocog.vision.crop import digit_of_box
-from neocog.vision.finder import SIGNS, find
+from neocog.vision.finder import SIGNS, find, overlaps
 from neocog.vision.finder_model import OpenCV, load_finder
 
 Digits = NDArray[np.uint8]

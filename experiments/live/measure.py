@@ -203,7 +203,7 @@ def at_rest(clip: clips.Clip, folder: Path, reader: Reader) -> list[set[str]]:
     out = []
     for showing in clip.showings:
         picture = cv2.imread(str(folder / showing.still))
-        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).text
+        text = reader.read(np.ascontiguousarray(picture[:, :, ::-1])).plain
         out.append(set(text.split("\n")) & set(showing.lines))
     return out
 

@@ -1,7 +1,6 @@
 """The same network in neocog and in others on the CPU, in one run: first compared, then timed.
 
-All sides go from digits to answers: what onnxruntime does not do (enlarging the digits, deciding)
-is done for it by neocog's own functions. They are timed in turn on as many threads, a few passes
+All sides go from digits to answers. They are timed in turn on as many threads, a few passes
 at a time; the first pass after a change of sides finds the caches full of the other side and is
 not counted.
 """
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 
 from neocog.errors import NeocogError, UsageError
 from neocog.evaluation.timing import WARM_UP
-from neocog.network.decision import Answers, Decision, answers
+from neocog.network.decision import Answers, answers
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
-from neocog.network.u0 import u0_from_digits
 
 TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
 PEERS = ("onnxruntime", "torch")
@@ -126,18 +124,17 @@ def _onnxruntime(model: Model, threads: int) -> Side:
         import onnxruntime
     except ImportError:
         raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
-    from experiments.network.onnx_graph import to_onnx
+    from neocog.network.export import model_to_onnx
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(
-        to_onnx(model), options, providers=["CPUExecutionProvider"]
+        model_to_onnx(model), options, providers=["CPUExecutionProvider"]
     )
-    decide = Decision(model)
 
     def answer(digits: Digits) -> Answers:
-        us4 = session.run(None, {"u0": u0_from_digits(digits)[:, None]})[0]
-        return decide(us4.transpose(0, 2, 3, 1))
+        score = session.run(["scores"], {"digits": digits})[0]
+        return answers(score, temperature=model.temperature)
 
     return answer
 

@@ -33,12 +33,13 @@ import numpy as np
 
 from experiments.harness.record import write_results
 from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
-from neocog.batch.reader import Picture, Reader
+from neocog.batch.pictures import Picture
+from neocog.batch.reader import Reader
 from neocog.batch.records import REJECTED, DigitReading, PageReading
-from neocog.learning.finder.boxes import compared, overlaps
+from neocog.learning.finder.boxes import compared
 from neocog.network.parallel import cores
 from neocog.vision.decode import to_grey
-from neocog.vision.finder import Finding
+from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 Row = dict[str, Any]
 _SAVED = 10.0  # seconds between two times that results are written
@@ -90,7 +91,7 @@ def look(task: Task) -> Row:
             "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
             "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
     if task.set == "turned":
-        row["as_upright"] = reading.text == upright.text
+        row["as_upright"] = reading.plain == upright.plain
     if task.set not in ("letters", "blank"):
         row |= faults(read, one.text)
     if one.marks is not None:
@@ -134,8 +135,8 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
                    np.zeros((count, 10), np.float32))  # fmt: skip
     known = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     signs, digits = known[marks[:, 0] >= 10], known[marks[:, 0] < 10]
-    alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < 0.4
-    over = overlaps(signs, boxes[alone])[1].max(axis=1, initial=0) > 0.5
+    alone = overlaps(boxes, digits)[0].max(axis=1, initial=0) < FinderSettings().overlap
+    over = overlaps(signs, boxes[alone])[2].max(axis=1, initial=0) > 0.5
     _, right, false, *_ = compared(told, marks).tolist()
     return {"found": right, "false": false, "signs_printed": int(over.sum()), "signs": len(signs)}
 
@@ -250,6 +251,7 @@ def times(data: Path) -> list[Row]:
         both = [reader.read(picture).ms for _ in range(2)]
         best = min((sum(ms.values()) - ms["decode"], ms["decode"]) for ms in both)
         spent.setdefault(name, []).append(best)
+    reader.rotate = 0  # as live reads frames
     for page in pages:
         grey = cv2.resize(to_grey(np.asarray(page)), (640, 480), interpolation=cv2.INTER_AREA)
         begin = time.perf_counter()

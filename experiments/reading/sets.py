@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_form, make_letters
-from neocog.batch.reader import Picture
+from neocog.batch.pictures import Picture
 from neocog.batch.records import REJECTED
 from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS

@@ -1,7 +1,7 @@
 """Fits the weights of evidence for a digit, and sets from when on a place is told.
 
     python -m experiments.reading.tune DATA [--bank FILE] [--finder FILE] [--model NAME|FILE]
-        [--pages N] [-o experiments/reading/results/tune_reading.json]
+        [--pages N] [--vary] [-o experiments/reading/results/tune_reading.json]
 
 DATA holds photos, strings and mnist. Tuning data are the photographs, every second cheque, made
 pages of the tuned conditions, pages without digits of the tuned kinds (of another seed than
@@ -9,15 +9,21 @@ pages of the tuned conditions, pages without digits of the tuned kinds (of anoth
 with digits (lines, amounts, scattered, forms) and without (letters, nothing). A place is a digit
 where one stands, or where what is read can be aligned with what is written. Each of these six sets
 counts alike. Fitted are, one after the other: `trust` and `guess`, by the likelihood of the digits
-that are written (but for the teacher's, many of which nobody can read); `own` and `network`, then
-`around`, logistic regressions. Of all ``told`` for which at most one page in twenty without digits
-gives one, that wins at which most pictures of the others are read exactly. What is printed goes
-into `neocog.vision.weigh` and `neocog.vision.search`.
+that are written (but for the teacher's, many of which nobody can read); `own` and `network`, a
+logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
+the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
+network's answer decides anything. Of all ``told`` for which at most one page in twenty
+without digits gives one, that wins at which most pictures of the others are read exactly. With
+``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and
+larger, one after the other, and what comes of it is listed. What is printed goes into
+`neocog.vision.weigh` and `neocog.vision.settings`.
 """
 
 import argparse
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,29 +32,37 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.harness.record import write_results
+from experiments.reading.sequence import Lattice, fitted
+from neocog.batch.evidence import combined
 from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
-from neocog.files import atomic_write
-from neocog.jsontext import to_json
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.pages.conditions import BLANK, CONDITIONS, HELD_BACK, WITHOUT_DIGITS
 from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.cache import AnswerCache
+from neocog.vision.chain import link_features, links
 from neocog.vision.decode import decode, to_grey
-from neocog.vision.finder import overlaps
+from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
 from neocog.vision.lines import into_lines
-from neocog.vision.page import LONG_SIDE, lay_out
-from neocog.vision.search import Hypothesis, Search, SearchSettings
-from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights
+from neocog.vision.page import lay_out
+from neocog.vision.search import Hypothesis, Search
+from neocog.vision.settings import SearchSettings
+from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights, log_odds
 
 SEED = 77
-TOLD = (0.2, 0.3, 0.4, 0.5, 0.6)
+TOLD = (0.3, 0.4, 0.5, 0.6)
 ALLOWED = 0.05  # share of pages without digits that may give one
+WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
+"""What is fitted to: more than what is read."""
+VARIED = (
+    "least", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper",
+    "ink", "extreme", "part", "slack", "speck",
+)  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place
 SIDE = 512  # of the teacher's pages
-SAME = 0.4  # share of the union of two boxes from which they are one mark
 TAUGHT = {
     "lines": "taught", "amount": "taught", "scattered": "taught", "forms": "taught",
     "letters": "empty", "nothing": "empty",
@@ -132,7 +146,7 @@ def aligned(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
 
 def places(reader: Reader, sample: Sample) -> Places | None:
     """The places of a page that the digit network was asked for."""
-    search = Search(sample.grey, sample.found, reader._known, reader.weights)
+    search = Search(sample.grey, sample.found, reader._known, reader.weights, WIDE)
     marks = search.weigh_places()
     if not marks:
         return None
@@ -155,17 +169,19 @@ def places(reader: Reader, sample: Sample) -> Places | None:
 def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which digit stands at each place, -1 for none; and whether that is known."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
-    union, inner = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
     digit = (there[:, 0] >= 0) & (there[:, 0] < 10)
     same = np.where(digit, union, 0)
     if not len(boxes):
         return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
-    label = np.where(same.max(axis=1) >= SAME, there[same.argmax(axis=1), 0], -1).astype(int)
+    label = np.where(
+        same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1
+    ).astype(int)
     ignored = ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
     return label, (label >= 0) | ~ignored
 
 
-def fitted(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+def logistic(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Weights of a logistic regression, by Newton's method."""
     weights = np.zeros(x.shape[1])
     share = share / share.sum()
@@ -217,21 +233,84 @@ def rounded(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.round(values, 2).tolist())
 
 
+def lattices(reader: Reader, sample: Sample, share: float) -> Iterator[Lattice]:
+    """The lines of a page whose digits are known; doubtful ones, too. They share its weight."""
+    search = Search(sample.grey, sample.found, reader._known, reader.weights, WIDE)
+    search.lines()
+    groups = search.candidates()
+    if sample.text and len(groups) > 1:  # which part of the text stands where is not known
+        return
+    for marks in groups:
+        if sample.marks is None:
+            answers = reader.engine.recognise(np.stack([m.digit for m in marks]))
+            guesses = np.stack([m.guesses for m in marks])
+            score = combined(answers, reader.model, guesses, reader.weights)
+            score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
+            spells = score[:, [int(char) for char in sample.text]]
+        else:
+            marks, spells = spelling(marks, sample.marks)
+        if marks:
+            boxes = np.stack([m.box for m in marks])
+            link = link_features(boxes)
+            may = np.isfinite(links(boxes, np.zeros(link.shape[2])))
+            x = np.stack([around(reader, m) for m in marks])
+            yield Lattice(share / len(groups), x, link, may, spells)
+
+
+def around(reader: Reader, mark: Hypothesis) -> np.ndarray:
+    """The features of a mark that `AROUND` names."""
+    own = np.concatenate([reader.weights.own, reader.weights.network])
+    return np.array([1.0, mark.features[: len(own)] @ own, *mark.features[len(own) :]])
+
+
+def spelling(marks: list[Hypothesis], there: np.ndarray) -> tuple[list[Hypothesis], np.ndarray]:
+    """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
+    boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
+    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
+    known = ~((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+    digits = np.flatnonzero((there[:, 0] >= 0) & (there[:, 0] < 10))
+    digits = digits[np.argsort(there[digits, 1])]
+    same = union[known][:, digits] >= FinderSettings().overlap
+    with np.errstate(divide="ignore"):
+        spells = np.log(same[:, same.any(axis=0)].astype(float))
+    return [mark for mark, is_known in zip(marks, known, strict=True) if is_known], spells
+
+
 def fit(reader: Reader, pages: list[Sample]) -> Places:
     """Set the reader's weights; return the places that they were fitted to."""
     some, own = gathered(reader, pages), len(OWN) + len(NETWORK)
     share = sum((some.sets == name) / (some.sets == name).sum() for name in set(some.sets.tolist()))
     trust, guess = mixed(some, share)
-    first = rounded(fitted(some.x[:, :own], some.right, share))
+    first = rounded(logistic(some.x[:, :own], some.right, share))
     reader.weights = Weights(
         own=first[: len(OWN)], network=first[len(OWN) :], trust=trust, guess=guess,
         share=round(float(share @ some.right / share.sum()), 3),
     )  # fmt: skip
-    some = gathered(reader, pages)  # what stands around a place follows from the first weights
-    odds = some.x[:, :own] @ np.array(first)
-    x = np.column_stack([np.ones_like(odds), odds, some.x[:, own:]])
-    reader.weights = replace(reader.weights, around=rounded(fitted(x, some.right, share)))
+    count = Counter(page.set for page in pages)
+    lines = [line for page in pages for line in lattices(reader, page, 1 / count[page.set])]
+    start = np.concatenate([reader.weights.around, reader.weights.link])
+    weights = rounded(fitted(lines, start))
+    reader.weights = replace(
+        reader.weights, around=weights[: len(AROUND)], link=weights[len(AROUND) :]
+    )
     return some
+
+
+def asked(reader: Reader, pages: list[Sample]) -> tuple[float, float]:
+    """Log odds without the digit network between which its answer decided anything."""
+    settings = SearchSettings()
+    never = replace(settings, asked=WIDE.asked)
+    least, most = 0.0, 0.0
+    for page in pages:
+        search = Search(page.grey, page.found, reader._known, reader.weights, never)
+        told = [mark for line in search.lines() for mark in line if mark.is_digit]
+        for mark in (mark for group in search.candidates() for mark in group):
+            odds = float(mark.features[: len(OWN)] @ reader.weights.own)
+            if mark in told:
+                least = min(least, odds)
+            if mark.odds < log_odds(settings.sure):
+                most = max(most, odds)
+    return round(least - 0.05, 1), round(most + 0.05, 1)
 
 
 def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict[str, float]:
@@ -246,7 +325,9 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> di
         for turn in (0, 1, 2) if many and page.set == "made" else (0,):
             grey = np.ascontiguousarray(np.rot90(page.grey, turn))
             found = reader.look(grey) if turn else page.found
-            lines = Search(grey, found, reader._known, reader.weights, settings).lines()
+            search = Search(grey, found, reader._known, reader.weights, settings)
+            lines = search.lines()
+            search.ask(lines)
             worth = [mark.worth for line in lines for mark in line if mark.is_digit]
             if len(worth) >= SearchSettings().many / 2 and (many or not page.text):
                 (right if many and not turn else wrong).append(float(np.mean(worth)))
@@ -258,7 +339,21 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> di
     }
 
 
-def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
+def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, Any]]:
+    """What comes of each of `VARIED` a fifth smaller and larger, on some of the pages."""
+    some = [page for page in pages if page.set in ("photos", "strings", "blank")]
+    rows = []
+    for name in ("", *VARIED):
+        for factor in (0.8, 1.2) if name else (1.0,):
+            usual = SearchSettings(told=told)
+            value = round(factor * getattr(usual, name), 4) if name else 0.0
+            value = round(1 - factor * (1 - usual.sure), 4) if name == "sure" else value
+            found = rates(reader, some, replace(usual, **{name: value}) if name else usual)
+            rows.append({"setting": name or "told", "value": value or told} | found)
+    return rows
+
+
+def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     """Fit the weights, try every ``told``, and say what came of it."""
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
@@ -269,10 +364,11 @@ def tuned(reader: Reader, pages: list[Sample]) -> dict[str, Any]:
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
-        "weights": asdict(reader.weights), "told": best,
+        "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
         **upright(reader, told, SearchSettings(told=best)),
         "places": len(some.right), "digits": int(some.right.sum()),
-        "tried": [{"told": way} | row for way, row in tried.items()],
+        "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
+        + (varied(reader, told, best) if vary else []),
     }  # fmt: skip
 
 
@@ -287,6 +383,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2, help="made pages of each condition")
     parser.add_argument("--blank", type=int, default=8, help="pages of each kind without digits")
     parser.add_argument("--taught", type=int, default=60, help="teacher's pages of each layout")
+    parser.add_argument("--vary", action="store_true", help="try other settings, too")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     reader = Reader(given.model, finder=given.finder)
@@ -294,11 +391,18 @@ def main() -> None:
     bank = load_bank(given.bank) if given.bank else build_bank(given.data)
     made = samples(given.data, bank, given.pages, given.blank, given.taught)
     pages = [sample._replace(found=reader.look(sample.grey)) for sample in made]
-    result = tuned(reader, pages)
+    result = tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
-        with atomic_write(given.output) as stream:
-            stream.write(to_json(result).encode())
+        written(given.output, **result)
+
+
+def written(output: Path, **result: Any) -> None:
+    """Write a result file for ``tables.py``."""
+    names = [key for key in result["rows"][0] if key not in ("setting", "value")]
+    columns = {"setting": "setting", "value": "value"} | {name: name for name in names}
+    formats = dict.fromkeys(names, ".1%")
+    write_results(output, result.pop("rows"), columns=columns, formats=formats, **result)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,11 @@ from numpy.typing import NDArray
 from neocog.network.decision import Answers
 from neocog.network.model import Model
 from neocog.network.prior import all_scores
+from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
     from neocog.vision.page import Place
     from neocog.vision.weigh import Weights
-
-_LIKELIEST = 12.0  # log odds of the network beyond this count no more
-_LEAST = 6.0  # finder and network that agree less do not disagree more
-_MOST = 40.0  # log odds beyond this are certainty in float64
 
 
 def features(found: Answers, model: Model, guesses: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -42,9 +39,9 @@ def features(found: Answers, model: Model, guesses: NDArray[np.floating]) -> NDA
     any_digit = np.logaddexp.reduce(digits, axis=1)
     same = np.logaddexp.reduce(digits - any_digit[:, None] + guesses, axis=1)
     return np.stack([
-        np.minimum(first - second, _LIKELIEST),
-        np.clip(any_digit - none, -_LIKELIEST, _LIKELIEST),
-        np.maximum(same, -_LEAST),
+        np.minimum(first - second, SURE),
+        np.clip(any_digit - none, -SURE, SURE),
+        np.maximum(same, -SURE),
     ], axis=1)  # fmt: skip
 
 
@@ -63,13 +60,10 @@ def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "W
     weights : Weights
     """
     guesses = np.stack([place.guesses for place in places])
-    odds = np.array([place.prior for place in places])
-    odds += features(found, model, guesses) @ np.array(weights.network)
     score = combined(found, model, guesses, weights)
-    best = 1 / np.exp(np.maximum(score - score.max(axis=1, keepdims=True), -_MOST)).sum(axis=1)
+    best = 1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)
     silent = (found.label < 0) & (found.margin <= 0)
-    p = best / (1 + np.exp(-np.clip(odds, -_MOST, _MOST)))
-    p *= np.array([place.whole for place in places])
+    p = best * np.array([place.p for place in places])
     return Answers(
         np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
         found.score,

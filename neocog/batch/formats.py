@@ -1,21 +1,25 @@
-"""The formats that records are written in: text, JSON lines, CSV, and a table for people."""
+"""The formats that records are written in: text, JSON, CSV, TSV, hOCR, ALTO, a table."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from neocog.batch import markup
 from neocog.batch.records import REJECTED, PageReading
 from neocog.batch.sources import STDIN
+from neocog.batch.words import cells
 from neocog.errors import UsageError
 from neocog.messages import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Kind = Literal["text", "jsonl", "json", "csv", "table"]
+Kind = Literal["text", "jsonl", "json", "csv", "tsv", "table", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CSV_COLUMNS = (
@@ -23,6 +27,7 @@ CSV_COLUMNS = (
 )  # fmt: skip
 _WITH_PATTERN = ("fits",)  # more columns where a pattern was asked for
 _NUMBERS = ("page", "n_digits", "n_rejected", "least_p")
+_SELDOM = ("page", "n_rejected", "reasons", "error", "fits")  # in a table only if they say more
 _FORMULA = re.compile(r"[=+\-@\t\r\n'＝＋－＠]")  # what begins with one of them
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")  # and is no number gets an apostrophe before it
 _WIDE = 160  # columns of a table that goes into a file
@@ -32,20 +37,28 @@ _WIDE = 160  # columns of a table that goes into a file
 class Format:
     """How a record is written.
 
-    ``text`` leaves out pages that could not be read; rows of a ``table`` are gathered as CSV and
-    laid out at the end. UsageError for an unknown kind, or times where they have no place.
+    ``text``, ``tsv``, ``hocr`` and ``alto`` leave out pages that could not be read; rows of a
+    ``table`` are gathered as CSV and laid out at the end. UsageError for an unknown kind, times
+    where they have no place, or several inputs in a document of one.
     """
 
     kind: str
-    names: bool = True  # whether text has the picture's name before the digits
+    names: bool = True  # whether text and tsv have the picture's name before the digits
     timings: bool = False  # whether JSON records carry ``ms``
     settings: Mapping[str, Any] | None = None  # how they were read, for JSON records
+    source: str = ""  # the one input, for alto
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise UsageError(f"format '{self.kind}' is unknown: choose one of {', '.join(KINDS)}")
+            near = get_close_matches(self.kind, KINDS, 1)
+            meant = f"did you mean '{near[0]}'? " if near else ""
+            raise UsageError(
+                f"format '{self.kind}' is unknown: {meant}choose one of {', '.join(KINDS)}"
+            )
         if self.timings and self.kind not in ("jsonl", "json"):
             raise UsageError(f"--timings needs --format jsonl or json, not {self.kind}")
+        if self.kind == "alto" and self.names:
+            raise UsageError("--format alto describes one file; use hocr for several")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -55,7 +68,17 @@ class Format:
     @property
     def head(self) -> str:
         """What stands before the first record."""
-        return _csv_line(self.columns) if self.kind == "csv" else ""
+        if self.kind == "csv":
+            return _csv_line(self.columns)
+        if self.kind == "hocr":
+            return markup.HOCR_HEAD
+        return markup.alto_head(self.source) if self.kind == "alto" else ""
+
+    @property
+    def tail(self) -> str:
+        """What ends a document."""
+        tails = {"json": "\n]\n", "hocr": markup.HOCR_TAIL, "alto": markup.ALTO_TAIL}
+        return tails.get(self.kind, "")
 
     def render(self, reading: PageReading) -> str:
         """One record, with its line end."""
@@ -63,6 +86,11 @@ class Format:
             return reading.to_json(timings=self.timings, settings=self.settings) + "\n"
         if self.kind == "text":
             return self._text(reading)
+        if self.kind == "tsv":
+            return self._tsv(reading)
+        if self.kind in ("hocr", "alto"):
+            page = markup.hocr_page if self.kind == "hocr" else markup.alto_page
+            return page(reading) if reading.error is None else ""
         row = _row(reading)
         cells = [row[name] for name in self.columns]
         return _csv_line(map(_inert, cells) if self.kind == "csv" else cells)
@@ -77,15 +105,24 @@ class Format:
         lines = reading.text.replace("\n", " | ")
         return f"{printable(reading.source)}{page}: {lines}\n"
 
+    def _tsv(self, reading: PageReading) -> str:
+        """A row for each line of writing; with names the input and the page stand before it."""
+        named = (printable(reading.source), str(reading.page)) if self.names else ()
+        rows = cells(reading) if reading.error is None else []
+        between = "\n" if reading.page and not named and rows else ""
+        lines = ("\t".join(str(_inert(cell)) for cell in (*named, *row)) + "\n" for row in rows)
+        return between + "".join(lines)
+
+
+_SUFFIXES: dict[str, Kind] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
+    ".hocr": "hocr", ".alto": "alto", ".xml": "alto",
+}  # fmt: skip
+
 
 def kind_of(path: str | None) -> Kind:
-    """The format that a file's suffix asks for: text, unless it is .jsonl, .json or .csv."""
-    name = (path or "").lower()
-    if name.endswith((".jsonl", ".ndjson")):
-        return "jsonl"
-    if name.endswith(".json"):
-        return "json"
-    return "csv" if name.endswith(".csv") else "text"
+    """The format that a file's suffix asks for; text for any other."""
+    return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
 
 
 def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
@@ -94,11 +131,19 @@ def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
+    cells = list(csv.DictReader(io.StringIO(rows, newline=""), columns))
+    shown = [
+        name
+        for name in columns
+        if name != "model"
+        and (name not in _SELDOM or any(row[name] not in ("", "0") for row in cells))
+    ]
     table = Table(box=box.SIMPLE_HEAD)
-    shown = [name for name in columns if name != "model"]
     for name in shown:
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-    for row in csv.DictReader(io.StringIO(rows, newline=""), columns):
+        wide = 16 if name in ("source", "text") else None
+        side: Any = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=side, min_width=wide, overflow="fold")
+    for row in cells:
         table.add_row(*(Text(row[name]) for name in shown))
     return table
 

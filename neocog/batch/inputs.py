@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from neocog.batch.addresses import fetch, is_address
 from neocog.batch.archives import MAX_BYTES, Member, is_archive_name, members, read_member
 from neocog.batch.shards import Shard
 from neocog.batch.sources import HIDDEN, STDIN, TAR, ZIP, Skipped, is_picture_name, why_skipped
@@ -18,7 +19,7 @@ from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, Us
 _ENOUGH = 16
 _PICTURE = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|II[*+]\0|MM\0[*+]|BM.{4}\0{4}|GIF8[79]a.{6}\0|RIFF.{4}WEBP"
-    rb"|\0{3}\x0cjP  |P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s",
+    rb"|\0{3}\x0cjP  |.{4}ftyp(?:avi|hei|hev|mif|msf)|%PDF-|P[1-6]\s+(#.*?\n\s*)*\d+\s+\d+\s",
     re.DOTALL,
 )
 """How a picture on stdin begins, and no list of names."""
@@ -28,7 +29,7 @@ MAX_NAME = 2**16
 
 
 class Item(NamedTuple):
-    """One input: a picture file, or a picture in an archive."""
+    """One input: a picture file, one at an address, or one in an archive."""
 
     source: str  # as records name it; of a member: archive/path/in/it
     key: str  # path relative to what was named: the same on every machine
@@ -48,7 +49,7 @@ class Item(NamedTuple):
         if self.archive is not None:
             place = Member(self.key, self.start, self.size, packed=self.packed)
             return read_member(self.archive, place)
-        return Path(self.source)
+        return fetch(self.source) if is_address(self.source) else Path(self.source)
 
 
 def find_inputs(
@@ -68,6 +69,7 @@ def find_inputs(
                         its sub-folders; hidden ones, files of other suffixes and links to
                         folders are left out
     a zip or tar file   every picture in it, in the archive's order
+    an address          what is there (``http://``, ``https://``)
     any other file      itself, whatever its name; also one that is not there, for a record that
                         says so
     a pattern           what a shell finds for it (``*``, ``?``, ``[a-z]``, ``**`` for any folders),
@@ -100,7 +102,7 @@ def is_one_file(words: list[str]) -> bool:
         return False
     word = words[0]
     several = os.path.isdir(word) or word == STDIN or word.startswith("@") or _is_pattern(word)
-    return not several and not is_archive_name(word)
+    return is_address(word) or (not several and not is_archive_name(word))
 
 
 def comes_once(word: str) -> bool:
@@ -140,7 +142,7 @@ def _of_word(
             names = _names(word, stream, null, begin)
         elif word.startswith("@"):
             names = _listed(word[1:], null)
-        elif _is_pattern(word):
+        elif not is_address(word) and _is_pattern(word):
             names = _matching(word)
     for name in names:
         yield from _named(name, look_into, skipped)
@@ -148,6 +150,9 @@ def _of_word(
 
 def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     """A name that stands for itself: a folder, an archive or a file."""
+    if is_address(name):
+        yield Item(name, name)
+        return
     # os.path.isdir takes names that no file can have, Path.is_dir raises on them
     if os.path.isdir(name):
         yield from _folder(str(Path(name)), skipped)

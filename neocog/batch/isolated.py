@@ -13,9 +13,6 @@ from neocog.batch.records import Box, DigitReading, PageReading
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
 
-LONG_SIDE = 1024
-"""Larger pictures are reduced to it before they are normalised."""
-
 _Digit = tuple[int, Box, NDArray[np.uint8]]  # page, box and the digit itself
 
 
@@ -61,6 +58,7 @@ def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
     from neocog.batch.sources import check_file
     from neocog.batch.tasks import what_went_wrong
     from neocog.vision.decode import decode
+    from neocog.vision.finder import LONG_SIDE
     from neocog.vision.normalise import isolated_digit
 
     pages: list[_Digit] = []

@@ -41,7 +41,7 @@ class Sink:
         self._file: AppendFile | None = None
         self._begun = done is not None
         self._rows: list[str] = []
-        self._open = False  # a JSON document has begun and not ended
+        self._open = False  # a document has begun and not ended
         self._synced = time.monotonic()
 
     def write(self, reading: PageReading) -> None:
@@ -59,11 +59,12 @@ class Sink:
                 self._open = True
         else:
             self._put(text)  # though it be empty: what stood in the file goes
+            self._open = bool(self.form.tail)
         self.seconds += time.perf_counter() - start
 
     def finish(self) -> None:
         """Have the file tell of this run, though no record came, and see that it is still there."""
-        if self.form.kind == "json":
+        if self.form.tail:
             self._end_document()
         with defer_interrupt(), self._writing():
             if self._path is not None and self._file is None:
@@ -89,8 +90,9 @@ class Sink:
                 self._file.close()
 
     def _end_document(self) -> None:
-        words, self._open = "\n]\n" if self._open else "[]\n", False
-        self._put(words)
+        empty = self.form.kind == "json" and not self._open
+        self._open = False
+        self._put("[]\n" if empty else self.form.tail)
 
     def _put(self, text: str) -> None:
         with defer_interrupt(), self._writing():
@@ -142,7 +144,7 @@ class Sink:
 
     @property
     def _rest(self) -> str:
-        if self.form.kind == "json":
+        if self.form.tail:
             return "its document is not complete"
         return f"what it holds is valid{self._go_on}"
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import DigitReading, PageReading
+from neocog.batch.results import LARGEST
 from neocog.batch.sources import Files
 from neocog.errors import UsageError
 from neocog.files import atomic_write
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.vision.decode import Page
 
-LONG_SIDE = 2048  # larger pages are reduced: an overlay is for looking at
+_PHOTOGRAPHS = (".jpg", ".jpeg", ".heic", ".heif", ".hif")  # their overlays are JPEG too
 _PER_ROW = 20  # digits in a row of the last step's picture
 _SHORT = 50  # letters that are kept of a folder's or a file's name that digits follow
 _LONG = 200  # bytes of a name without its endings: file systems take 255 with all of them
 _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 
 Draw = Callable[["Page", PageReading], "Iterator[tuple[str, Image]]"]
-"""Yields the pictures of a page, each with the end of its name."""
+"""Yields the pictures of a page, each with the end of its name, .png or .jpg."""
 
 Names = Mapping[str, str | None]
 """Names of pictures without their endings, and the one source that each is of, if it is one."""
@@ -63,7 +64,7 @@ class PictureFolder:
         draw: Draw,
         *,
         inputs: Iterable[tuple[str, str]] = (),
-        long_side: int = LONG_SIDE,
+        long_side: int = LARGEST,
     ) -> None:
         self.folder, self._option, self._draw = Path(folder), option, draw
         inputs = list(inputs)
@@ -93,7 +94,7 @@ class PictureFolder:
                 if reading := left.pop(page.index, None):
                     name = self._name(reading, key or source)
                     for end, image in self._draw(page, reading):
-                        self._write(self.folder / f"{name}{end}.png", image, source)
+                        self._write(self.folder / f"{name}{end}", image, source)
                 if not left:
                     return
 
@@ -114,7 +115,7 @@ class PictureFolder:
         with self._saving(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as stream:
-                image.save(stream, format="PNG")
+                image.save(stream, format="JPEG" if path.suffix == ".jpg" else "PNG")
 
     @contextmanager
     def _saving(self, place: Path) -> Iterator[None]:
@@ -128,10 +129,11 @@ class PictureFolder:
 
 
 def overlay(page: "Page", reading: PageReading) -> "Iterator[tuple[str, Image]]":
-    """Draw what was read over a page; ``a.jpg`` becomes ``a.read.png``."""
+    """Draw what was read over a page: ``a.jpg`` becomes ``a.read.jpg``, others ``.read.png``."""
     from neocog.vision.overlay import draw_overlay
 
-    yield ".read", draw_overlay(page.grey, reading.digits, scale=page.scale)
+    end = "jpg" if reading.source.lower().endswith(_PHOTOGRAPHS) else "png"
+    yield f".read.{end}", draw_overlay(page.pixels, reading.digits, scale=page.scale)
 
 
 def steps(reader: "Reader") -> Draw:
@@ -153,9 +155,9 @@ def steps(reader: "Reader") -> Draw:
             DigitReading(char, score, 0.0, tuple(box.round().astype(int).tolist()))
             for char, score, box in marks
         ]
-        yield "-1-boxes", draw_overlay(page.grey, boxes)
+        yield "-1-boxes.png", draw_overlay(page.grey, boxes)
         places = [place for line in reader.find(page.grey).lines for place in line.digits]
-        yield "-2-digits", Image.fromarray(_sheet([place.digit for place in places]))
+        yield "-2-digits.png", Image.fromarray(_sheet([place.digit for place in places]))
 
     return draw
 

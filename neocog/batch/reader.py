@@ -3,24 +3,24 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
+from neocog.batch.pictures import Picture, is_several, name_of, pages_of
 from neocog.batch.policy import Policy
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
-from neocog.batch.sources import check_file
-from neocog.errors import InputError, UsageError
+from neocog.batch.words import into_words, one_each
+from neocog.errors import UsageError
 from neocog.network.cache import AnswerCache
 from neocog.network.prior import of_lone_digits
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from neocog.network.decision import Answers
     from neocog.network.engine import AnyEngine
     from neocog.network.model import Model
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from neocog.vision.finder import FinderSettings, Finding
     from neocog.vision.finder_model import FinderModel
     from neocog.vision.page import Layout, Line, Place
-
-Picture: TypeAlias = "str | Path | bytes | Image | NDArray[Any]"
-"""A picture file, its bytes, a PIL image, or pixels (H, W) or (H, W, 3) in RGB order."""
 
 
 class Reader:
@@ -63,6 +60,8 @@ class Reader:
     rotate : int, optional
         Degrees clockwise, 0, 90, 180 or 270, by which pages are turned to be read; found out where
         it is not given.
+    digits_only : bool
+        Leave signs and spaces out of the text.
 
     Raises
     ------
@@ -93,6 +92,7 @@ class Reader:
         finder: "str | Path | FinderModel | None" = None,
         pattern: str | None = None,
         rotate: int | None = None,
+        digits_only: bool = False,
     ) -> None:
         from neocog.batch.device import finder_beside, open_engine
         from neocog.network.model import Model, load_model
@@ -110,7 +110,7 @@ class Reader:
         self.finder = finder_beside(self.engine, finder)
         if rotate is not None and rotate not in TURNS:
             raise UsageError(f"rotate {rotate}: expected 0, 90, 180 or 270 degrees")
-        self.rotate, self.weights = rotate, Weights()
+        self.rotate, self.digits_only, self.weights = rotate, digits_only, Weights()
         self.pattern = None if pattern is None else Pattern(pattern)
 
     @property
@@ -121,6 +121,8 @@ class Reader:
             settings["pattern"] = self.pattern.form
         if self.rotate is not None:
             settings["rotate"] = self.rotate
+        if self.digits_only:
+            settings["digits_only"] = True
         return settings
 
     def look(
@@ -191,37 +193,64 @@ class Reader:
             answers = weighed(answers, self.model, places, self.weights)
         return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
 
-    def read(self, picture: Picture) -> PageReading:
-        """Read the first page of a picture.
+    @overload
+    def read(self, picture: Picture) -> PageReading: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def read(self, picture: Iterable[Picture]) -> list[PageReading]: ...
+
+    def read(self, picture: "Picture | Iterable[Picture]") -> PageReading | list[PageReading]:
+        """Read the first page of a picture, or of each of several.
 
         Parameters
         ----------
-        picture : str, Path, bytes, PIL image or ndarray
-            A picture file, or its bytes; or pixels (H, W) or (H, W, 3) in RGB order, uint8.
+        picture : str, Path, bytes, binary file, PIL image, ndarray, or an iterable of them
+            A picture file or its http(s) address, its bytes, or a file that is open; or pixels
+            (H, W) or (H, W, 3) in RGB order, uint8. Of several, one that cannot be decoded gives a
+            record with its ``error``.
+
+        Raises
+        ------
+        InputError
+            If the one picture cannot be decoded.
+        """
+        if is_several(picture):
+            several = cast(Iterable[Picture], picture)
+            return [replace(next(self.read_many([one])), picture=one) for one in several]
+        one = cast(Picture, picture)
+        return replace(next(self.read_pages(one)), picture=one)
+
+    def places(self, picture: Picture) -> "list[Place]":
+        """Return the digits of a picture's first page as the network gets them, in order.
 
         Raises
         ------
         InputError
             If it cannot be decoded.
         """
-        return next(self.read_pages(picture))
+        from neocog.vision.finder import LONG_SIDE
+
+        lines = self.find(next(pages_of(picture, LONG_SIDE)).grey).lines
+        return [place for line in lines for place in line.digits]
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
-        """Read page after page; a TIFF may hold several.
+        """Read page after page; a TIFF or PDF may hold several.
 
         Raises
         ------
         InputError
             If it, or a page of it, cannot be decoded.
         """
-        source = _name(picture)
-        pages = _pages(picture)
+        from neocog.vision.finder import LONG_SIDE
+
+        source = name_of(picture)
+        pages = pages_of(picture, LONG_SIDE)
         while True:
             start = time.perf_counter()
             page = next(pages, None)
             if page is None:
                 return
-            yield self._read_page(source, page, 1e3 * (time.perf_counter() - start))
+            yield self._read_page(source, page, start)
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
@@ -236,35 +265,45 @@ class Reader:
             except Exception as error:  # whatever one picture does, the others are still read
                 yield self._failure(picture, page, what_went_wrong(error))
 
-    def _read_page(self, source: str, page: "Page", decode_ms: float) -> PageReading:
+    def _read_page(self, source: str, page: "Page", began: float) -> PageReading:
+        grey = page.grey
         start = time.perf_counter()
         cached = _TimedCache(self.engine)
         reader = copy(self)
         reader.engine = cast("AnyEngine", cached)
-        found = reader.find(page.grey)
-        lines = found.lines
-        digits = reader.recognise(lines, scale=page.scale)
-        signs = tuple(
-            SignReading(sign.char, sign.score, _box(sign.box, page.scale))
-            for line in lines
-            for sign in line.signs
-        )
+        found = reader.find(grey)
+        digits = reader.recognise(found.lines, scale=page.scale)
+        high, wide = (round(side / page.scale) for side in grey.shape)
+        turn, size, rest = found.turn, (wide, high), iter(digits)
+        marks = []
+        for line in found.lines:
+            own = [next(rest) for _ in line.digits]
+            signs = [SignReading(s.char, s.score, _box(s.box, page.scale)) for s in line.signs]
+            marks.append((own, one_each(signs, turn, size)))
+        lines = into_words(marks, turn=turn, size=size, digits_only=self.digits_only)
+        pattern, fits = self.pattern, None
+        if pattern is not None:
+            chars = [[digit.char for digit in line] for line, _ in marks]
+            lines = tuple(
+                replace(line, text=pattern.fill(some)) if pattern.fits(some) else line
+                for line, some in zip(lines, chars, strict=True)
+            )
+            fits = bool(chars) and all(map(pattern.fits, chars))
         whole = 1e3 * (time.perf_counter() - start)
-        rest = iter(digits)
-        chars = [[next(rest).char for _ in line.digits] for line in lines]
-        pattern = self.pattern
         return PageReading(
             source=source,
             page=page.index,
-            text="\n".join(pattern.fill(line) if pattern else "".join(line) for line in chars),
+            text="\n".join(line.text for line in lines),
             digits=digits,
             model=self.model.id,
-            ms={"decode": decode_ms, "find": whole - cached.ms, "recognise": cached.ms},
-            signs=signs,
+            ms={"decode": 1e3 * (start - began), "find": whole - cached.ms, "recognise": cached.ms},
+            signs=tuple(sign for _, signs in marks for sign in signs),
             left_out=found.left_out,
-            turn=found.turn,
+            turn=turn,
             finder=self.finder.model.id,
-            fits=bool(chars) and all(map(pattern.fits, chars)) if pattern else None,
+            fits=fits,
+            size=size,
+            lines=lines,
         )
 
     def _known(
@@ -283,7 +322,7 @@ class Reader:
         return DigitReading(char, p, margin, box, reason)
 
     def _failure(self, picture: object, page: int, message: str) -> PageReading:
-        return PageReading(_name(picture), page, model=self.model.id, error=message)
+        return PageReading(name_of(picture), page, model=self.model.id, error=message)
 
 
 class _TimedCache(AnswerCache):
@@ -299,54 +338,7 @@ class _TimedCache(AnswerCache):
         return answers
 
 
-def _pages(picture: Picture) -> "Iterator[Page]":
-    from neocog.vision.decode import decode
-    from neocog.vision.page import LONG_SIDE
-
-    if isinstance(picture, str | Path):
-        check_file(picture)
-        return decode(picture, long_side=LONG_SIDE)
-    if isinstance(picture, bytes):
-        return decode(picture, long_side=LONG_SIDE)
-    pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
-    return iter((_page(pixels, LONG_SIDE),))
-
-
-def _page(pixels: NDArray[Any], long_side: int) -> "Page":
-    """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
-    from PIL import Image
-
-    from neocog.vision.decode import Page, to_grey
-
-    full = max(pixels.shape[:2], default=0)
-    if full <= long_side:
-        return Page(0, to_grey(pixels), 1.0)
-    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
-    image = Image.fromarray(pixels if plain else to_grey(pixels))
-    image.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
-    return Page(0, to_grey(np.asarray(image)), max(image.size) / full)
-
-
-def _pixels(image: "Image") -> NDArray[Any]:
-    """The upright pixels of a PIL image, in a mode that `to_grey` knows."""
-    from PIL import Image, ImageOps
-
-    if not isinstance(image, Image.Image):
-        raise InputError(
-            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
-        )
-    upright = ImageOps.exif_transpose(image)
-    plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
-    return np.asarray(upright if plain else upright.convert("RGBA"))
-
-
 def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:
     """From pixels of the reduced page to pixels of the picture."""
     x, y, width, height = (round(value / scale) for value in box)
     return x, y, width, height
-
-
-def _name(picture: object) -> str:
-    if isinstance(picture, str | Path):
-        return str(picture)
-    return str(getattr(picture, "filename", "")) or f"<{type(picture).__name__}>"

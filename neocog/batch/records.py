@@ -1,10 +1,16 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from neocog.jsontext import to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas
+    from matplotlib.axes import Axes
 
 SCHEMA = 1
 REJECTED = "?"
@@ -59,6 +65,33 @@ class SignReading:
 
 
 @dataclass(frozen=True, slots=True)
+class WordReading:
+    """Digits and signs of one line with no wide gap between them.
+
+    Attributes
+    ----------
+    text : str
+    box : tuple of int
+        x, y, width, height in pixels of the upright picture.
+    digits : tuple of int, or None
+        Numbers of its first and last digit among those of the page; None for signs alone.
+    """
+
+    text: str
+    box: Box
+    digits: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineReading:
+    """One line of a page: its text, its box and its words, in reading order."""
+
+    text: str
+    box: Box
+    words: tuple[WordReading, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PageReading:
     r"""What stands on one page, or why that is not known.
 
@@ -69,7 +102,8 @@ class PageReading:
     page : int
         From 0; more than one in a TIFF.
     text : str
-        The digits, lines joined by ``"\n"``, ``"?"`` where an answer was rejected.
+        Digits, ``"?"`` where an answer was rejected, signs where they are sure, spaces for wide
+        gaps; lines joined by ``"\n"``.
     digits : tuple of DigitReading
         In the order of ``text``.
     model : str
@@ -86,8 +120,14 @@ class PageReading:
         Places that were noticed and are not in the text: too unlike a digit.
     turn : int
         Degrees clockwise, 0, 90, 180 or 270, by which the page was turned to be read.
+    size : tuple of int, or None
+        Width and height of the upright picture; None where nothing was searched for.
+    lines : tuple of LineReading
+        What ``text`` is made of.
     finder : str
         Name and version of what found the digits; empty where nothing was searched for.
+    picture : Picture or None
+        What `Reader.read` was given, for `plot` and `save`.
     """
 
     source: str
@@ -102,6 +142,44 @@ class PageReading:
     left_out: int = 0
     turn: int = 0
     finder: str = ""
+    size: tuple[int, int] | None = None
+    lines: tuple[LineReading, ...] = ()
+    picture: Any = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """The text beside the picture, for notebooks."""
+        from neocog.batch.results import as_html
+
+        return as_html(self)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row per digit: line, word, char, p, margin, x, y, width, height, reason."""
+        from neocog.batch.results import as_frame
+
+        return as_frame(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the picture with what was read over it, by matplotlib, and return the axes."""
+        from neocog.batch.results import plot
+
+        return plot(self, ax)
+
+    def save(self, path: "str | Path") -> None:
+        """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, or a picture.
+
+        A .png or .jpg is the picture with boxes and digits drawn over it.
+        """
+        from neocog.batch.results import save
+
+        save(self, path)
+
+    @property
+    def plain(self) -> str:
+        """The text without signs and spaces: digits, ``?`` and line ends."""
+        return "".join(char for char in self.text if char.isdigit() or char in "?\n")
 
     @property
     def reasons(self) -> list[str]:
@@ -130,6 +208,8 @@ class PageReading:
                 "left_out": self.left_out,
                 "turn": self.turn,
             }
+        if self.size is not None:
+            record |= {"size": list(self.size), "lines": [_line(line) for line in self.lines]}
         if self.fits is not None:
             record["fits"] = self.fits
         if settings is not None:
@@ -171,3 +251,11 @@ def _digit(digit: DigitReading) -> dict[str, Any]:
         "box": list(digit.box),
         "reason": digit.reason,
     }
+
+
+def _line(line: LineReading) -> dict[str, Any]:
+    words = [
+        {"text": word.text, "box": list(word.box), "digits": list(word.digits or ())}
+        for word in line.words
+    ]
+    return {"text": line.text, "box": list(line.box), "words": words}

@@ -78,7 +78,7 @@ def _thumbnail(page: "Page", reading: PageReading) -> bytes:
     from neocog.vision.overlay import draw_overlay
 
     small = io.BytesIO()
-    picture = draw_overlay(page.grey, reading.digits, scale=page.scale)
+    picture = draw_overlay(page.pixels, reading.digits, scale=page.scale)
     picture.save(small, "JPEG", quality=_QUALITY)
     return small.getvalue()
 

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neocog.batch.addresses import is_address
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Item, comes_once
@@ -184,9 +185,11 @@ def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
 
 
 def _is_light(item: Item) -> bool:
-    """Whether an input is safe to read here; one that cannot be opened is."""
+    """Whether an input is safe to read here; one that cannot be opened is, no address is."""
     from neocog.vision.decode import is_light
 
+    if is_address(item.source):
+        return item.trouble is not None
     try:
         picture = item.picture()
         if isinstance(picture, Path):
@@ -269,7 +272,7 @@ class _ForPeople:
                 PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
             )
         if request.debug is not None:
-            from neocog.vision.page import LONG_SIDE
+            from neocog.vision.finder import LONG_SIDE
 
             self._folders.append(
                 PictureFolder(

@@ -9,8 +9,8 @@ from neocog.errors import InputError, UsageError
 
 PICTURE_SUFFIXES = frozenset(
     {
-        ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm",
-        ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp",
+        ".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpeg", ".jpg",
+        ".pbm", ".pdf", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp",
     }
 )  # fmt: skip
 

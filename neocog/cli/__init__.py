@@ -26,8 +26,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from neocog.batch.addresses import is_address
 from neocog.batch.sources import is_picture_name
-from neocog.cli import bench, data, doctor, learn, live, measure, models, options, read
+from neocog.cli import (
+    bench,
+    data,
+    doctor,
+    explain,
+    export,
+    learn,
+    live,
+    measure,
+    models,
+    options,
+    read,
+    serve,
+)
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
 from neocog.interrupts import leave
@@ -53,6 +67,7 @@ class _Group(TyperGroup):
 def _is_input(word: str) -> bool:
     """Whether a word in the place of a command can only be something to read."""
     names = is_picture_name(os.path.basename(word)) or word == "-" or word.startswith("@")
+    names = names or is_address(word)
     return names or os.path.exists(word)
 
 
@@ -103,7 +118,6 @@ app = typer.Typer(
     help="Read handwritten digits with a ten-layer neocognitron.\n\n"
     "'neocog PICTURE' is short for 'neocog read PICTURE'.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -133,12 +147,15 @@ def _options(
 app.command("read", cls=options.Command)(read.read)
 app.command("live", cls=options.Command)(live.live)
 app.command("cameras", cls=options.Command)(live.cameras)
+app.command("serve", cls=options.Command)(serve.serve)
 app.command("train", cls=options.Command)(learn.train)
 app.command("eval", cls=options.Command)(measure.evaluate)
 app.command("timing", cls=options.Command)(measure.timing)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(data.app, name="data")
+app.command("explain", cls=options.Command)(explain.explain)
+app.command("export", cls=options.Command)(export.export)
 app.command("doctor", cls=options.Command)(doctor.doctor)
 
 

@@ -222,7 +222,9 @@ def timing(
 
 def _show_times(times: "Timing") -> None:
     heads = ("ms a batch", "p95", "p99", "ms a digit")
-    print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + "   share   of roof")
+    bound = any(stage.bound is not None for stage in times.stages)
+    last = "   share" + ("   of roof" if bound else "")
+    print(f"{'stage':10s}" + "".join(f"{head:>12}" for head in heads) + last)
     for stage in times.page:
         print(_time_line(stage, times.batch) + "  (a page)")
     whole = sum(stage.ms for stage in times.stages) or 1.0

@@ -21,52 +21,65 @@ def _group() -> None:
 
 @app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
-    """List the shipped models."""
+    """List the shipped models: how well they read, and how fast here, on the CPU."""
     from neocog.errors import ModelError
+    from neocog.evaluation.about import about
     from neocog.messages import printable
     from neocog.network.registry import list_files, models_dir
 
     entries = list_files()
     if not entries:
         raise ModelError(f"no models in {models_dir()}; install neocog again, or train one")
-    if as_json:
-        print(to_json([{"name": e.name, "path": str(e.path), "bytes": e.size} for e in entries]))
-        return
+    found: list[dict[str, Any]] = []
     for entry in entries:
-        print(printable(f"{entry.name:24s} {entry.size / 2**20:6.2f} MiB  {entry.path}"))
+        told: dict[str, Any] = {"name": entry.name, "path": str(entry.path), "bytes": entry.size}
+        try:
+            told |= about(entry.path)
+            del told["card"]
+        except ModelError as error:
+            told["error"] = str(error)
+        found.append(told)
+    if as_json:
+        print(to_json(found))
+        return
+    print(f"{'name':14s}{'MNIST':>9}{'USPS':>9}{'ms here':>9}{'MiB':>7}  reads")
+    for told in found:
+        right = told.get("accuracy", {})
+        shares = "".join(_cell(right.get(name), 100, " %") for name in ("MNIST", "USPS"))
+        numbers = f"{shares}{_cell(told.get('ms'), 1)}{told['bytes'] / 2**20:7.2f}"
+        print(printable(f"{told['name']:14s}{numbers}  {told.get('error') or told['reads']}"))
+
+
+def _cell(value: float | None, times: float, unit: str = "") -> str:
+    return f"{'-' if value is None else f'{times * value:.2f}{unit}':>9}"
 
 
 @app.command("show", cls=options.Command)
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
+    card: Annotated[
+        bool, typer.Option("--card", help="All of the card: training, accuracy, thresholds.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show the architecture and the card of a model."""
+    """Show what a model reads, how well, how fast, and where it comes from."""
+    from neocog.evaluation.about import about
     from neocog.messages import printable
-    from neocog.network.model import load_model
-    from neocog.network.registry import FINDER, find_model
-    from neocog.vision.finder_model import load_finder
 
-    path = find_model(name)
-    facts: dict[str, Any] = {"path": str(path), "bytes": path.stat().st_size}
-    if path.stem == FINDER:
-        finder = load_finder(path)
-        facts |= {"id": finder.id, "card": finder.card}
-    else:
-        model = load_model(name)
-        facts |= {
-            "id": model.id,
-            "preset": model.spec.name,
-            "planes": list(model.planes),
-            "thresholds": [layer.threshold for layer in model.s],
-            "psi": model.psi,
-            "rule": model.rule,
-            "card": model.card,
-        }
+    facts = about(name)
     if as_json:
         print(to_json(facts))
         return
-    for key, value in [*list(facts.items())[:-1], *facts["card"].items()]:
+    rows = facts.pop("card")
+    if not card:
+        right = (f"{100 * share:.2f} % of {kind}" for kind, share in facts["accuracy"].items())
+        facts["accuracy"] = ", ".join(right) or "not measured"
+        facts["ms"] = f"{facts['ms']:.2f}, here on the CPU (a GPU: neocog timing --device cuda)"
+        facts["bytes"] = f"{facts['bytes']:,}".replace(",", " ")
+        facts |= {"learned from": rows["data"]} if "data" in rows else {}
+        facts["more"] = "add --card for training, thresholds and every measurement"
+        rows = {}
+    for key, value in {**facts, **rows}.items():
         for i, line in enumerate(_lines(value)):
             print(printable(f"{key if i == 0 else '':19s} {line}"))
 

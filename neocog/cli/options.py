@@ -1,6 +1,7 @@
 """Options that several commands share, and the class of commands."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -77,6 +78,16 @@ Finder = Annotated[
         help="File of the network that finds the digits [default: the shipped one].",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"
+
+
+def check_new(path: str | Path, option: str, *, force: bool) -> None:
+    """Refuse a file that exists, unless ``force``, and one that cannot be written."""
+    from neocog.files import check_output
+
+    if Path(path).exists() and not force:
+        raise typer.BadParameter(f"{path} exists; add --force to overwrite it, or name another")
+    check_output(path, option)

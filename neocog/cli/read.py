@@ -22,7 +22,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="text|jsonl|json|csv|table",
+        metavar="text|jsonl|json|csv|tsv|table|hocr|alto",
         help="Output format [default: from FILE's suffix, else text].",
     ),
 ]
@@ -35,7 +35,8 @@ Overlay = Annotated[
     typer.Option(
         "--save-overlay",
         metavar="DIR",
-        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.png.",
+        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
+        "(of photographs) or .png.",
     ),
 ]
 Debug = Annotated[
@@ -58,13 +59,15 @@ Rotate = Annotated[
         help="Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
     ),
 ]
+DigitsOnly = Annotated[
+    bool, typer.Option("--digits-only", help="Leave signs and spaces out of the text.")
+]
 Timings = Annotated[
     bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
 ]
 Isolated = Annotated[
     bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Name each file that is skipped, and why.")
 ]
@@ -117,6 +120,7 @@ def read(
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
     rotate: Rotate = "auto",
+    digits_only: DigitsOnly = False,
     isolated: Isolated = False,
     null: Null = False,
     resume: Resume = False,
@@ -127,7 +131,7 @@ def read(
     timings: Timings = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
-    force: Force = False,
+    force: options.Force = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -154,11 +158,20 @@ def read(
         )
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
+    if isolated and form in ("hocr", "alto"):
+        raise UsageError(
+            f"--format {form} is for pages, but --isolated reads digits; leave one out"
+        )
     if output == "-":
         output = None
     request = Request(
         tuple(inputs),
-        Format(form or kind_of(output), names=not is_one_file(inputs), timings=timings),
+        Format(
+            form or kind_of(output),
+            names=not is_one_file(inputs),
+            timings=timings,
+            source=inputs[0],
+        ),
         output,
         null=null,
         isolated=isolated,
@@ -186,6 +199,7 @@ def read(
         finder=finder,
         pattern=pattern,
         rotate=_degrees(rotate),
+        digits_only=digits_only,
     )
     begin = time.perf_counter()
     with ReadingBar(request.count, to_file=output is not None, quiet=quiet) as bar:

@@ -78,7 +78,7 @@ class _Conv:
 
 
 class FinderNetwork:
-    """A finder's graph, planned for a machine: nodes as ``onnx_bytes`` takes them, weights by name.
+    """A finder's graph, planned for a machine: nodes as a ``FinderModel`` has, weights by name.
 
     A ModelError says that it has what the kernels do not know: maps added to weights, convolutions
     whose maps are not exactly 1 / stride of the side.

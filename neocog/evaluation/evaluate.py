@@ -66,7 +66,7 @@ class PictureScore:
     def distances(self) -> tuple[int, ...]:
         """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
         return tuple(
-            edit_distance(reading.text.replace("\n", ""), expected)
+            edit_distance(reading.plain.replace("\n", ""), expected)
             for reading, expected in zip(self.readings, self.expected, strict=True)
         )
 

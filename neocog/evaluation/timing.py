@@ -86,8 +86,8 @@ class Timing:
 def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     """Time whole passes, for so many seconds and `LEAST` times at least, and single stages.
 
-    What a pass takes beyond its stages is the last of them, ``host``: calls, waiting, and on
-    the CPU what is saved (or lost) where parts go through all stages on threads of their own.
+    What a pass takes beyond its stages is the last of them, ``host``: calls and waiting. Stages
+    that were timed while the machine was busier are made shorter, all alike.
     """
     digits = made_digits(batch)
 
@@ -101,32 +101,34 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     while len(passes) < LEAST or time.perf_counter() < end:
         passes.append(_milliseconds(recognise))
     times = engine.stage_times(digits, repeats=min(len(passes), MOST_STAGES))
-    bounds = engine.bounds(batch)
-    stages = [
-        StageTime.of(name, ms, bounds.get(name)) for name, ms in times.items() if name != "total"
-    ]
+    times.pop("total")
     whole = StageTime.of("host", np.array(passes))
-    rest = whole.ms - sum(stage.ms for stage in stages)
+    spent = sum(float(np.median(ms)) for ms in times.values())
+    slower = max(1.0, spent / whole.ms)  # while the stages were timed
+    bounds = engine.bounds(batch)
+    stages = [StageTime.of(name, ms / slower, bounds.get(name)) for name, ms in times.items()]
+    rest = max(0.0, whole.ms - spent / slower)
     stages.append(StageTime("host", rest, rest + whole.p95 - whole.ms, rest + whole.p99 - whole.ms))
-    page = page_times(batch, repeats=min(len(passes), LEAST))
+    page = page_times(engine, batch, repeats=min(len(passes), LEAST))
     return Timing(tuple(stages), np.array(passes), batch, page)
 
 
-def page_times(count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
+def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tuple[StageTime, ...]:
     """Time decoding a page of made digits, finding their boxes, and normalising them.
 
-    Milliseconds are for ``count`` digits; a page holds at most 50.
+    The finder runs where it runs beside this engine. Milliseconds are for ``count`` digits; a page
+    holds at most 50.
     """
     from PIL import Image
 
+    from neocog.batch.device import finder_beside
     from neocog.network.registry import FINDER, find_model
     from neocog.vision.crop import digit_of_box
     from neocog.vision.decode import decode
-    from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, load_finder
-    from neocog.vision.page import LONG_SIDE
+    from neocog.vision.finder import LONG_SIDE, find
+    from neocog.vision.finder_model import load_finder
 
-    finder = LazyFinder(load_finder(find_model(FINDER)))
+    finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
     digits = made_digits(held)
     rows: list[tuple[float, float, float]] = []

@@ -6,7 +6,6 @@ maps of a few digits stay in the core's cache. Of a single part the largest prod
 """
 
 import time
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -195,13 +194,35 @@ class Engine:
         out["UC4"] = self._decision.strongest(u.full())[:, :, None, None]
         return out
 
+    def scores_from(self, layer: str, u: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score of each label, (B, 10), where a layer responds as given.
+
+        Parameters
+        ----------
+        layer : str
+            Any of ``"UG", "US1" .. "US4"``.
+        u : ndarray of float32, shape (B, H, W, K)
+            Its responses.
+        """
+        names = [name for name, _ in self._layers.stages]
+        rest = names[names.index(layer) + 1 :]
+
+        def of(part: Array) -> Array:
+            seen = Patch.whole(part)
+            for name in rest:
+                seen = self._layers.respond(name, seen)
+            return self._decision.scores(seen.full())
+
+        with one_blas_thread():
+            return np.concatenate(self._parallel(of, np.array_split(u, -(-len(u) // PART))))
+
     def stage_times(
         self, digits: NDArray[np.uint8], *, repeats: int = 20
     ) -> dict[str, NDArray[np.float64]]:
         """Return milliseconds of each stage for one batch, ``repeats`` of them by stage name.
 
-        Stages run one after another here, each on all threads; ``total`` is the pass as
-        :meth:`recognise` makes it.
+        What all threads spend in a stage is shared out among them, so that the stages add up to
+        ``total``, the pass, but for what threads wait.
         """
         times: dict[str, list[float]] = {}
         with one_blas_thread():
@@ -229,24 +250,38 @@ class Engine:
         return np.array_split(digits, count), self._parallel if count == 1 else SEQUENTIAL
 
     def _timed_pass(self, digits: NDArray[np.uint8], times: dict[str, list[float]]) -> None:
-        def note(name: str, start: float) -> float:
-            now = time.perf_counter()
-            times.setdefault(name, []).append((now - start) * 1e3)
-            return now
-
-        begin = time.perf_counter()
-        self._decision(self._respond(digits))
-        now = note("total", begin)
         parts, within = self._split(digits)
-        parts = self._parallel(u0_from_digits, parts)
-        now = note("U0", now)
-        for name, _ in self._layers.stages:
-            respond = partial(self._layers.respond, name, parallel=within)
-            parts = self._parallel(respond, parts)
-            now = note(name, now)
-        us4 = np.concatenate([part.full() for part in parts])
-        self._decision(us4)
-        note("UC4", now)
+
+        def through(part: NDArray[np.uint8]) -> tuple[Array, dict[str, float]]:
+            clock, spent = _Clock(), {}
+            u: Any = u0_from_digits(part)
+            spent["U0"] = clock.lap()
+            for name, _ in self._layers.stages:
+                u = self._layers.respond(name, u, within)
+                spent[name] = clock.lap()
+            return u.full(), spent
+
+        whole, last = _Clock(), _Clock()
+        results = self._parallel(through, parts)
+        last.lap()
+        self._decision(np.concatenate([us4 for us4, _ in results]))
+        share = min(self.threads, len(parts))
+        for name in results[0][1]:
+            total = sum(spent[name] for _, spent in results)
+            times.setdefault(name, []).append(total / share)
+        times.setdefault("UC4", []).append(last.lap())
+        times.setdefault("total", []).append(whole.lap())
+
+
+class _Clock:
+    """Milliseconds since it was asked last."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self._last = self._last, time.perf_counter()
+        return (self._last - before) * 1e3
 
 
 def pictures(u0: ArrayLike) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import MAX_PIXELS, Header, check_exif, headers
+from neocog.vision.header import MAX_PIXELS, Header, check_exif, headers, is_pdf
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Source = str | Path | bytes | IO[bytes]
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
-"""What is decoded. Pillow knows more, some of which start other programs."""
+"""What is decoded, beside `neocog.vision.documents`. Pillow knows more; some start programs."""
 
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ORIENTATION = 0x0112  # a tag of EXIF
@@ -42,7 +43,7 @@ _SURVEY = 320  # long side at which the channels of a colour picture are compare
 _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many times more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """One page of a picture file.
 
@@ -50,15 +51,20 @@ class Page:
     ----------
     index : int
         Number of the page in its file, from 0.
-    grey : ndarray of uint8, shape (H, W)
-        The upright page, 0 black to 255 white.
+    pixels : ndarray of uint8, shape (H, W) or (H, W, 3)
+        The upright page, grey or RGB.
     scale : float
-        Pixels of ``grey`` per pixel of the upright picture (1.0 when it was not reduced).
+        Pixels of the page per pixel of the upright picture (1.0 when it was not reduced).
     """
 
     index: int
-    grey: NDArray[np.uint8]
+    pixels: NDArray[np.uint8]
     scale: float
+
+    @cached_property
+    def grey(self) -> NDArray[np.uint8]:
+        """The page as it is read (H, W), 0 black to 255 white: see `to_grey`."""
+        return to_grey(self.pixels)
 
 
 def decode(
@@ -66,8 +72,8 @@ def decode(
 ) -> Generator[Page, None, None]:
     """Decode a picture file page by page.
 
-    Every page of a TIFF is a page; of an animation, or of the preview pictures that telephones
-    put behind a JPEG, only the first frame is.
+    Every page of a TIFF or PDF is a page; of an animation, or of the previews that telephones put
+    behind a JPEG, only the first frame is.
 
     Parameters
     ----------
@@ -88,6 +94,11 @@ def decode(
         If the file is missing, empty, no picture, cut short or too large.
     """
     with _opened(source) as stream:
+        if is_pdf(stream):
+            from neocog.vision.documents import pdf_pages
+
+            yield from pdf_pages(stream, max_pixels, long_side)
+            return
         image = None
         for index, header in enumerate(headers(stream)):
             header.check(max_pixels, long_side)
@@ -120,12 +131,11 @@ def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.
         As `decode`.
     """
     with _opened(source) as stream:
-        header = next(headers(stream))
-        header.check(max_pixels, None)
+        (header := next(headers(stream))).check(max_pixels, None)
         image = _open_image(stream, header)
         if not _may_be_clear(image):
             return None
-        with _damage("is damaged or cut short"):
+        with damage("is damaged or cut short"):
             return np.asarray(_upright(_flat(image), image).convert("RGB"))
 
 
@@ -137,12 +147,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     data : bytes
         Of a picture file.
     max_pixels : int
-        It may have so many.
-
-    Raises
-    ------
-    InputError
-        If it is too large, or no picture.
+        It may have so many, or InputError is raised.
     """
     next(headers(io.BytesIO(data))).check(max_pixels, None)
 
@@ -155,7 +160,7 @@ def is_light(source: Source) -> bool:
     """
     try:
         with _opened(source) as stream:
-            return next(headers(stream)).is_light
+            return not is_pdf(stream) and next(headers(stream)).is_light
     except InputError:
         return True
 
@@ -178,8 +183,7 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
         If the array has another shape or no pixels.
     """
     array = np.asarray(picture)
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
+    array = array[:, :, 0] if array.shape[2:] == (1,) else array
     shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
     if not shape_fits or array.size == 0 or array.dtype.kind not in "uifb":
         raise InputError(
@@ -219,8 +223,8 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
 def _open_image(stream: IO[bytes], header: Header) -> "Image":
     from PIL import Image
 
-    with _damage("cannot be opened"):
-        image = Image.open(stream, formats=FORMATS)
+    with damage("cannot be opened"):
+        image = Image.open(stream, formats=_formats(header.kind))
         if image.width * image.height > header.pixels:
             raise InputError("the picture states two different sizes; save it again")
         if data := image.info.get("exif"):
@@ -230,9 +234,18 @@ def _open_image(stream: IO[bytes], header: Header) -> "Image":
         return image
 
 
+def _formats(kind: str) -> tuple[str, ...]:
+    if kind not in ("AVIF", "HEIF"):
+        return FORMATS
+    from neocog.vision.documents import register
+
+    register(kind)
+    return (kind,)
+
+
 @contextmanager
-def _damage(what: str) -> Iterator[None]:
-    """Say in one line whatever a decoder makes of a damaged file: it may raise anything."""
+def damage(what: str) -> Iterator[None]:
+    """Say in one line whatever a decoder makes of a damaged picture: it may raise anything."""
     try:
         with warnings.catch_warnings():
             # the size is judged by max_pixels, and odd metadata do not concern the pixels
@@ -248,7 +261,7 @@ def _damage(what: str) -> Iterator[None]:
 
 def _turn_to(image: "Image", index: int) -> bool:
     """Turn to a page; False where there are no more."""
-    with _damage(f"has a page {index} that is damaged or cut short"):
+    with damage(f"has a page {index} that is damaged or cut short"):
         try:
             image.seek(index)
         except EOFError:
@@ -260,13 +273,13 @@ def _page(image: "Image", index: int, long_side: int | None) -> Page:
     from PIL import Image
 
     full = max(image.size)
-    with _damage("is damaged or cut short"):
+    with damage("is damaged or cut short"):
         if long_side is not None:
             image.draft(None, (long_side, long_side))
         frame = _upright(_reduced(image, long_side), image)
         if long_side is not None and max(frame.size) > long_side:
             frame.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
-        return Page(index, to_grey(np.asarray(frame)), max(frame.size) / full)
+        return Page(index, np.asarray(frame), max(frame.size) / full)
 
 
 def _upright(frame: "Image", image: "Image") -> "Image":
@@ -332,10 +345,8 @@ def _may_be_clear(image: "Image") -> bool:
 
 
 def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
-    if array.dtype == np.uint8:
-        return array
-    if array.dtype == np.bool_:
-        return array.astype(np.uint8) * np.uint8(255)
+    if array.dtype in (np.uint8, np.bool_):
+        return array if array.dtype == np.uint8 else array * np.uint8(255)
     rows = max(1, _STRIP // max(1, array[:1].size))
     firsts = range(0, len(array), rows)
     return np.concatenate(list(_narrowed(lambda: (array[at : at + rows] for at in firsts))))

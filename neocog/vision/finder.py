@@ -21,6 +21,9 @@ Maps = NDArray[np.float32]
 SIGNS = "/-.,:+=()x*%÷#"
 """Signs that are told from digits, in the order of the network's answers."""
 
+LONG_SIDE = 1024
+"""Pages are searched at this long side, in pixels; larger ones are reduced to it."""
+
 CELL = 4
 """Pixels between two places that the network answers for."""
 UNIT = 16.0
@@ -64,7 +67,7 @@ class FinderSettings:
         Whether a digit and a sign at one place are two marks.
     """
 
-    long_side: int = 1024
+    long_side: int = LONG_SIDE
     step: float = 2.0
     least: float = 0.1
     score: float = 0.35
@@ -286,10 +289,13 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     return found[np.array(kept, np.int64)]
 
 
-def overlaps(
-    a: NDArray[np.float32], b: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return what boxes have in common, as a share of their union and of the smaller one.
+def same_mark(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M)."""
+    return np.asarray(overlaps(a, b)[1] > 0.5)
+
+
+def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+    """Return what boxes have in common: of their union, of the smaller one and of the first.
 
     Parameters
     ----------
@@ -304,7 +310,5 @@ def overlaps(
     common = np.maximum(high - low, 0).prod(axis=2)
     first, second = a[:, None, 2:].prod(axis=2), b[None, :, 2:].prod(axis=2)
     union, smaller = first + second - common, np.minimum(first, second)
-    return (
-        np.asarray(common / np.maximum(union, 1e-6), np.float32),
-        np.asarray(common / np.maximum(smaller, 1e-6), np.float32),
-    )
+    wholes = (union, smaller, first)
+    return tuple(np.asarray(common / np.maximum(whole, 1e-6), np.float32) for whole in wholes)

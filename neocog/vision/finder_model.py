@@ -19,11 +19,16 @@ from numpy.typing import NDArray
 from neocog.errors import ModelError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
+from neocog.network.onnx_graph import OnnxGraph
 from neocog.vision.finder import Maps, Network
-from neocog.vision.onnx_bytes import onnx_bytes
 
 FORMAT = "neocog finder 1"
 OPERATIONS = ("Conv", "Relu", "Add", "Mul", "Div", "Sqrt", "Concat", "Resize")
+_DOUBLED = {
+    "coordinate_transformation_mode": "asymmetric",
+    "mode": "nearest",
+    "nearest_mode": "floor",
+}
 _LARGEST = 1 << 20  # bytes of a file
 _MOST = 400  # operations
 
@@ -35,7 +40,8 @@ class FinderModel:
     Attributes
     ----------
     nodes : list of dict
-        Operations, see `neocog.vision.onnx_bytes.onnx_bytes`.
+        Operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``,
+        ``padding`` and ``dilation`` too, a Resize doubles rows and columns.
     tensors : dict of ndarray of float32
     card : dict
         What it was learned from, by which command.
@@ -50,7 +56,32 @@ class FinderModel:
 
     def onnx(self) -> bytes:
         """The network as ONNX, from ``x`` (1, 1, H, W)."""
-        return onnx_bytes(self.nodes, self.tensors)
+        graph = OnnxGraph("finder")
+        output = add_network(graph, self, "x")
+        return graph.to_bytes(
+            {"x": ("float32", (1, 1, "H", "W"))}, {output: ("float32", (1, "C", "h", "w"))}
+        )
+
+
+def add_network(graph: OnnxGraph, model: FinderModel, x: str) -> str:
+    """Append the network's operations on ``x`` (1, 1, H, W); return the name of its answer."""
+    for name, value in model.tensors.items():
+        graph.constant(value, name)
+    for node in model.nodes:
+        inputs = [x if name == "x" else name for name in node["inputs"]]
+        attributes: dict[str, Any] = {}
+        if node["op"] == "Conv":
+            attributes = {
+                "strides": [node["stride"]] * 2, "pads": [node["padding"]] * 4,
+                "dilations": [node["dilation"]] * 2, "group": node["groups"],
+            }  # fmt: skip
+        elif node["op"] == "Concat":
+            attributes = {"axis": 1}
+        elif node["op"] == "Resize":
+            inputs += ["", np.array([1, 1, 2, 2], np.float32)]
+            attributes = _DOUBLED
+        graph.add(node["op"], *inputs, out=node["output"], **attributes)
+    return str(model.nodes[-1]["output"])
 
 
 def save_finder(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 from neocog.errors import InputError
+from neocog.vision.heif import largest_picture
 from neocog.vision.tiff import Tiff
 
 MAX_PIXELS = 2**27
@@ -66,6 +67,9 @@ _KINDS = {
     "unusual TIFF": _Kind(4, MAX_PIXELS),
     "WebP": _Kind(16, MAX_PIXELS, 6_000_000),
     "JPEG 2000": _Kind(25, MAX_PIXELS),
+    "AVIF": _Kind(10),
+    "HEIF": _Kind(10),
+    "PDF": _Kind(4),
 }
 
 
@@ -166,7 +170,7 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
     if read is None:
         raise InputError(
             "the file is not a picture that neocog can decode; "
-            "use JPEG, PNG, TIFF, BMP, GIF or WebP"
+            "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
         )
     pages = 0
     try:
@@ -176,6 +180,12 @@ def headers(stream: IO[bytes]) -> Iterator[Header]:
         raise InputError("the picture cannot be opened: its header is cut short") from None
     if not pages:
         raise InputError("the file has no page")
+
+
+def is_pdf(stream: IO[bytes]) -> bool:
+    """Whether a file begins as a PDF."""
+    stream.seek(0)
+    return stream.read(5) == b"%PDF-"
 
 
 def check_exif(data: bytes) -> None:
@@ -345,6 +355,10 @@ def _jpeg_2000(stream: IO[bytes], size: int) -> Iterator[Header]:
     yield Header("JPEG 2000", right - x, bottom - y, tiles * 10_000)
 
 
+def _heif(stream: IO[bytes], size: int) -> Iterator[Header]:
+    yield Header(*largest_picture(stream, size))
+
+
 def _tiff(stream: IO[bytes], size: int) -> Iterator[Header]:
     for page in Tiff(stream).pages():
         kind = "TIFF" if page.is_usual else "unusual TIFF"
@@ -359,6 +373,7 @@ _FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[IO[bytes], int], Iterator[Hea
     (re.compile(rb"BM"), _bmp),
     (re.compile(rb"P[1-6f]\s"), _ppm),
     (re.compile(rb"RIFF.{4}WEBPVP8[ LX]", re.DOTALL), _webp),
+    (re.compile(rb".{4}ftyp(avi|hei|hev|mif|msf)", re.DOTALL), _heif),
     (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _jpeg_2000),
 )
 """How a file begins, and what reads its header."""

@@ -65,11 +65,12 @@ def stroke_width(ink: NDArray[Any]) -> float:
     float
         Pixels; 0 without ink.
     """
-    body = np.pad(np.asarray(ink) > 0.5, 1)
-    area = int(body.sum())
+    body = np.zeros((ink.shape[0] + 2, ink.shape[1] + 2), np.bool_)
+    body[1:-1, 1:-1] = np.asarray(ink) > 0.5
+    area = int(np.count_nonzero(body))
     if not area:
         return 0.0
-    sides = int((body[1:] != body[:-1]).sum() + (body[:, 1:] != body[:, :-1]).sum())
+    sides = np.count_nonzero(body[1:] ^ body[:-1]) + np.count_nonzero(body[:, 1:] ^ body[:, :-1])
     return 2.0 * area / (sides * np.pi / 4)  # an edge at any angle counts 4/pi sides per pixel
 
 

@@ -8,18 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.finder import FinderSettings, Finding, Network, find, merged
-from neocog.vision.search import Hypothesis, Known, Search, SearchSettings
+from neocog.vision.search import Hypothesis, Known, Search
+from neocog.vision.settings import SearchSettings
 from neocog.vision.weigh import Weights, log_odds
-
-LONG_SIDE = 1024
-"""Pages are searched at this long side, in pixels; larger ones are reduced to it."""
 
 TURNS = (0, 90, 180, 270)
 
 Box = tuple[int, int, int, int]
 Grey = NDArray[np.uint8]
-
-_ALIKE = 0.8  # share of the union of two boxes from which they are one and the same hypothesis
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +32,15 @@ class Place:
         How surely the finder takes it for a digit, 0 .. 1.
     guesses : ndarray of float32, shape (10,)
         Log probabilities of the digits, by the finder.
-    prior : float
-        Log odds that it is a digit, by all but the digit network: see
-        `neocog.vision.weigh.Weights`.
-    whole : float
-        Probability that no digit beside it was left out.
+    p : float
+        Probability that it is a digit of its line and that none beside it was left out.
     """
 
     box: Box
     digit: NDArray[np.uint8]
     score: float
     guesses: NDArray[np.float32]
-    prior: float = 0.0
-    whole: float = 1.0
+    p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +99,8 @@ class Layout:
 
 def look(grey: Grey, network: Network, settings: FinderSettings | None = None) -> Finding:
     """Return all boxes that may be digits or signs, also those that overlap."""
-    settings = replace(settings or FinderSettings(), overlap=_ALIKE, inside=np.inf, apart=True)
+    alike = SearchSettings().alike
+    settings = replace(settings or FinderSettings(), overlap=alike, inside=np.inf, apart=True)
     return find(grey, network, settings)
 
 
@@ -152,6 +145,8 @@ def lay_out(
     def searched(degrees: int, lying: Grey, boxes: Finding) -> Reading:
         search = Search(lying, boxes, known, weights, settings)
         lines = search.lines(count)
+        if turn is None:
+            search.ask(lines)
         return Reading(lines, search.left_out(lines), degrees)
 
     settings = settings or SearchSettings()
@@ -208,7 +203,7 @@ def _line(marks: Sequence[Hypothesis], turn: int, wide: int, high: int) -> Line:
     for mark in marks:
         box = _turned_back(mark.box.tolist(), turn, wide, high)
         if mark.digit is not None:
-            digits.append(Place(box, mark.digit, mark.score, mark.guesses, mark.prior, mark.whole))
+            digits.append(Place(box, mark.digit, mark.score, mark.guesses, mark.p))
         elif not mark.is_digit:
             signs.append(Sign(box, mark.char, mark.score))
     return Line(tuple(digits), tuple(signs))

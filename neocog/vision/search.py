@@ -1,9 +1,9 @@
 """Which of the finder's boxes are digits: one search over the lines of a page.
 
-The finder offers more boxes than there are digits: of other sizes, of parts and of pairs. Each is
-cropped and recognised, and what speaks for it is weighed (`neocog.vision.weigh`). Where a doubt is
-left, what overlaps it is tried as well. The boxes with the largest sum of log odds that do not
-overlap are taken: a dynamic programme over each line.
+The finder offers more boxes than there are digits: of other sizes, of parts and of pairs. What
+speaks for each is weighed (`neocog.vision.weigh`); the digit network is asked only where that is in
+doubt. Where a doubt is left, what overlaps is tried as well. Of each line the chain of boxes that
+is worth most is taken (`neocog.vision.chain`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,59 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.vision.chain import best_chain, links, posterior
 from neocog.vision.crop import cut_out
-from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, overlaps
+from neocog.vision.finder import SIGNS, FinderSettings, Finding, merged, same_mark
 from neocog.vision.lines import into_lines
-from neocog.vision.weigh import Company, Weights, beside, log_odds, probability
+from neocog.vision.settings import SearchSettings
+from neocog.vision.weigh import NETWORK, Company, Weights, beside, log_odds
 
 Grey = NDArray[np.uint8]
 Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 """Given digits (N, 28, 28) and the finder's guesses (N, 10): what the digit network says of each,
 (N, 3), see `neocog.vision.weigh.NETWORK`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """How a page's boxes are searched.
-
-    ``told``, ``upright`` and ``lying`` are chosen by ``experiments/reading/tune.py``. The others
-    say which boxes are tried: a wider choice takes longer and seldom reads more.
-
-    Attributes
-    ----------
-    least : float
-        Score of the finder from which a box is looked at.
-    told : float
-        Probability from which a place is told, if perhaps as ``?``.
-    sure : float
-        Probability from which a place is not looked at again.
-    wide : float
-        Width over height from which a box may be two digits.
-    shared : float
-        Share of the smaller of two boxes from which they are not both digits.
-    overlap : float
-        What boxes that overlap wholly cost, in log odds.
-    upright : float
-        Mean worth of a page's digits from which it surely lies as it should.
-    lying : float
-        Mean worth of a page's digits from which no other turn is looked at.
-    many : int
-        Least digits of a page that is turned, if half as many are seen as it lies.
-    most : int
-        Boxes of a page that the digit network is asked for, but for those that the finder is sure
-        of: a page of noise takes no longer.
-    """
-
-    least: float = 0.15
-    told: float = 0.4
-    sure: float = 0.95
-    wide: float = 1.0
-    shared: float = 0.5
-    overlap: float = 2.0
-    upright: float = 5.0
-    lying: float = 5.6
-    many: int = 12
-    most: int = 128
 
 
 @dataclass(slots=True, eq=False)
@@ -85,12 +43,12 @@ class Hypothesis:
         What the page and the network say of it, `neocog.vision.weigh.OWN` and `NETWORK`.
     odds : float
         Log odds that it is a digit.
-    prior : float
-        The same without what the digit network says of it.
     worth : float
         The same above those of being told at all.
-    whole : float
-        Probability that no digit beside it was left out.
+    p : float
+        Probability that it is a digit of its line.
+    asked : bool
+        Whether the digit network was asked.
     """
 
     box: NDArray[np.float32]
@@ -100,9 +58,9 @@ class Hypothesis:
     digit: NDArray[np.uint8] | None = None
     features: NDArray[np.float64] | None = None
     odds: float = 0.0
-    prior: float = 0.0
     worth: float = 0.0
-    whole: float = 1.0
+    p: float = 0.0
+    asked: bool = True
 
     @property
     def is_digit(self) -> bool:
@@ -143,7 +101,7 @@ class Search:
         self._found, signs = found[found.digits], found[~found.digits]
         self._places = merged(self._found, FinderSettings())
         self._signs = merged(signs[signs.scores >= FinderSettings().score], FinderSettings())
-        self._company = Company(self._places, signs)
+        self._company = Company(self._places, signs, settings)
         self._of_places: NDArray[np.float64] | None = None
         self._all: list[Hypothesis] = []
 
@@ -153,27 +111,41 @@ class Search:
         With a ``count``, lines have so many digits where that is possible without more doubt.
         """
         self.weigh_places()
-        self._try_others([mark for mark in self._all if self._is_doubtful(mark)])
-        lines = self._chosen()
+        doubtful = log_odds(self.settings.sure)
+        self._try_others([mark for mark in self._all if mark.odds < doubtful])
+        told = [(marks, self._chain(marks)) for marks in self.candidates()]
         if count is not None:
-            off = [line for line in lines if len(line) != count]
-            self._try_others([mark for line in off for mark in line])
-            lines = [self._counted(line, lines, count) if line in off else line for line in lines]
-        self._doubt(lines)
-        return self._with_signs([line for line in lines if line])
+            off = [k for k, (_, line) in enumerate(told) if len(line) != count]
+            self._try_others([mark for k in off for mark in told[k][1]])
+            again = self.candidates()
+            for k in off if len(again) == len(told) else ():
+                told[k] = again[k], self._counted(told[k][1], again[k], count)
+        for marks, line in told:
+            self._tell(marks, line)
+        return self._with_signs([line for _, line in told if line])
 
     def weigh_places(self) -> list[Hypothesis]:
         """Weigh the finder's best box of each place; return those that were looked at."""
         self._weigh(self._places)
         return list(self._all)
 
+    def ask(self, lines: Sequence[Sequence[Hypothesis]]) -> None:
+        """Ask the digit network about all digits of lines, for what they are worth."""
+        marks = [mark for line in lines for mark in line if not mark.asked]
+        digits = [mark.digit for mark in marks if mark.digit is not None]
+        if digits:
+            said = self._known(np.stack(digits), np.stack([mark.guesses for mark in marks]))
+            more = self._weights.around[1] * (said @ np.array(self._weights.network))
+            for mark, worth in zip(marks, more.tolist(), strict=True):
+                mark.worth += worth
+
     def left_out(self, lines: Sequence[Sequence[Hypothesis]]) -> int:
         """Count the places that the finder takes for digits and that no line has."""
         told = [mark for line in lines for mark in line]
-        return int((~self._clash(self._places.boxes, told).any(axis=1)).sum())
+        return int((~same_mark(self._places.boxes, _boxes(told)).any(axis=1)).sum())
 
     def _weigh(self, found: Finding) -> None:
-        """Crop boxes, ask the network, and work out how likely they are digits."""
+        """Crop boxes, ask the network about the doubtful, and weigh how likely they are digits."""
         if not len(found):
             return
         sure = found.scores >= FinderSettings().score
@@ -181,13 +153,18 @@ class Search:
         found = found[sure | (np.cumsum(~sure) <= max(0, room - int(sure.sum())))]
         if not len(found):
             return
-        crops, contrasts = zip(*(cut_out(self._grey, box) for box in found.boxes), strict=True)
+        crops, contrasts = zip(
+            *(cut_out(self._grey, box, self.settings) for box in found.boxes), strict=True
+        )
         digits, weights = np.stack(crops), self._weights
-        near = beside(found.boxes, self._places.boxes)
-        own = self._company.features(found, np.log1p(np.array(contrasts)), near)
-        said = np.asarray(self._known(digits, found.guesses), np.float64)
-        by_network = said @ np.array(weights.network)
-        odds = own @ np.array(weights.own) + by_network
+        own = self._company.features(found, np.log1p(np.array(contrasts)))
+        odds = own @ np.array(weights.own)
+        least, most = self.settings.asked
+        asked = np.flatnonzero((odds > least) & (odds < most))
+        said = np.zeros((len(found), len(NETWORK)))
+        if len(asked):
+            said[asked] = self._known(digits[asked], found.guesses[asked])
+        odds += said @ np.array(weights.network)
         if self._of_places is None:
             unseen = np.full(len(self._places) - len(odds), -np.inf)
             self._of_places = np.concatenate([odds, unseen])
@@ -198,113 +175,72 @@ class Search:
             mark = Hypothesis(*found.row(k), digits[k])
             mark.features = np.concatenate([own[k], said[k], around[k, 2:]])
             mark.odds, mark.worth = float(odds[k]), float(odds[k]) - told
-            mark.prior = float(odds[k] - by_network[k])
+            mark.asked = k in asked
             self._all.append(mark)
-
-    def _is_doubtful(self, mark: Hypothesis) -> bool:
-        wide = bool(mark.box[2] > self.settings.wide * mark.box[3])
-        return wide or mark.odds < log_odds(self.settings.sure)
 
     def _try_others(self, marks: Sequence[Hypothesis]) -> None:
         """Weigh what else may stand where some marks do."""
-        if not marks:
-            return
-        near = self._clash(self._found.boxes, marks).any(axis=1)
+        near = same_mark(self._found.boxes, _boxes(marks)).any(axis=1)
         known = {mark.box.tobytes() for mark in self._all}
         new = [box.tobytes() not in known for box in self._found.boxes]
         self._weigh(self._found[near & np.array(new, np.bool_)])
 
-    def _chosen(self) -> list[list[Hypothesis]]:
-        """The best digits that exclude each other no more, line by line."""
+    def candidates(self) -> list[list[Hypothesis]]:
+        """What may stand on each line, from left to right.
+
+        The best digits that exclude each other make the lines; what stands in the place of one of
+        a line's digits, or beside it and in no other line's place, is a candidate.
+        """
         worth = sorted((mark for mark in self._all if mark.worth > 0), key=lambda m: -m.worth)
-        clash = self._clash(_boxes(worth), worth)
+        same = same_mark(_boxes(worth), _boxes(worth))
         kept: list[int] = []
         for number in range(len(worth)):
-            if not clash[number, kept].any():
+            if not same[number, kept].any():
                 kept.append(number)
-        groups = [[worth[kept[k]] for k in line] for line in into_lines(_boxes(worth)[kept])]
-        told: list[Hypothesis] = []
-        lines: list[list[Hypothesis]] = [[] for _ in groups]
-        for k in np.argsort([-sum(mark.worth for mark in group) for group in groups]):
-            lines[k] = self._best(self._candidates(groups[k], told), None)
-            told += lines[k]
-        return [line for line in lines if line]
+        best, everything = _boxes(worth)[kept], _boxes(self._all)
+        groups = into_lines(best, self.settings)
+        same, near = same_mark(everything, best), beside(everything, best, self.settings)
+        left = np.ones(len(everything), np.bool_)
+        middle = everything[:, 0] + everything[:, 2] / 2
+        out: list[list[Hypothesis]] = [[] for _ in groups]
+        for k in np.argsort([-sum(worth[kept[i]].worth for i in line) for line in groups]):
+            own, free = same[:, groups[k]].any(axis=1), ~same.any(axis=1)
+            here = left & (own | (near[:, groups[k]].any(axis=1) & free))
+            left &= ~here
+            out[k] = [self._all[i] for i in np.flatnonzero(here)[np.argsort(middle[here])]]
+        return out
 
-    def _clash(self, boxes: NDArray[np.float32], marks: Sequence[Hypothesis]) -> NDArray[np.bool_]:
-        """Which boxes and marks exclude each other, (len(boxes), len(marks))."""
-        return np.asarray(overlaps(boxes, _boxes(marks))[1] > self.settings.shared)
+    def _chain(self, marks: list[Hypothesis], count: int | None = None) -> list[Hypothesis]:
+        """The chain that is worth most, with ``count`` digits if given."""
+        worth = np.array([mark.worth for mark in marks])
+        return [marks[k] for k in best_chain(worth, self._links(marks), count)]
 
-    def _candidates(
-        self, line: Sequence[Hypothesis], others: Sequence[Hypothesis]
-    ) -> list[Hypothesis]:
-        """What may stand where a line does: it overlaps one of its digits, and none of others."""
-        boxes = _boxes(self._all)
-        clash = self._clash(boxes, line).any(axis=1) & ~self._clash(boxes, others).any(axis=1)
-        return [self._all[k] for k in np.flatnonzero(clash)]
+    def _links(self, marks: Sequence[Hypothesis]) -> NDArray[np.float64]:
+        return links(_boxes(marks), self._weights.link)
 
-    def _best(self, marks: list[Hypothesis], count: int | None) -> list[Hypothesis]:
-        """The chain from left to right that is worth most, with ``count`` digits if given."""
-        if count is None:
-            marks = [mark for mark in marks if mark.worth > 0]
-        if not marks:
-            return []
-        marks = sorted(marks, key=lambda mark: float(mark.box[0] + mark.box[2] / 2))
-        boxes = _boxes(marks)
-        share = overlaps(boxes, boxes)[1]
-        layers, more = (0, 0) if count is None else (count, 1)
-        best = np.full((len(marks), layers + 1), -np.inf)
-        came = np.full(best.shape, -1)
-        for i, mark in enumerate(marks):
-            if more <= layers:
-                best[i, more] = mark.worth
-            free = np.flatnonzero(share[:i, i] <= self.settings.shared)
-            if not len(free):
-                continue
-            before = best[free] - self.settings.overlap * share[free, i][:, None]
-            top = before.argmax(axis=0)
-            for n in range(layers + 1 - more):
-                value = before[top[n], n] + mark.worth
-                if value > best[i, n + more]:
-                    best[i, n + more], came[i, n + more] = value, free[top[n]]
-        at, n = int(best[:, layers].argmax()), layers
-        chain: list[Hypothesis] = []
-        if best[at, n] == -np.inf:
-            return chain
-        while at >= 0:
-            chain.insert(0, marks[at])
-            at, n = int(came[at, n]), n - more
-        return chain
+    def _tell(self, marks: Sequence[Hypothesis], line: Sequence[Hypothesis]) -> None:
+        """Have digits know how likely they are, and that none beside them was left out."""
+        boxes, told = _boxes(marks), _boxes(line)
+        p = posterior(np.array([mark.odds for mark in marks]), self._links(marks))
+        same, near = same_mark(told, boxes), beside(told, boxes, self.settings)
+        missing = np.where(same.any(axis=0), 0, p)
+        for k, mark in enumerate(line):
+            mark.p = float(min(p[same[k]].sum(), 1 - missing[near[k]].max(initial=0)))
 
     def _counted(
-        self, line: list[Hypothesis], lines: list[list[Hypothesis]], count: int
+        self, line: list[Hypothesis], marks: list[Hypothesis], count: int
     ) -> list[Hypothesis]:
         """The best chain of so many digits, if it leaves no digit out and no more are in doubt."""
-        others = [mark for one in lines if one is not line for mark in one]
-        other = self._best(self._candidates(line, others), count)
+        other = self._chain(marks, count)
         if not other or _doubts(other) > _doubts(line):
             return line
-        return other if self._clash(_boxes(line), other).any(axis=1).all() else line
-
-    def _doubt(self, lines: Sequence[Sequence[Hypothesis]]) -> None:
-        """Have the digits beside a place that was left out know how likely it is one."""
-        told = [mark for line in lines for mark in line]
-        taken = [*_boxes(told), *self._signs.boxes]
-        if not told:
-            return
-        places = np.array([mark.box for mark in self._all])
-        free = (overlaps(places, np.array(taken))[1] <= self.settings.shared).all(axis=1)
-        near = beside(places, _boxes(told))
-        for k in np.flatnonzero(free & near.any(axis=1)):
-            missing = float(probability(np.array(self._all[k].odds)))
-            for i in np.flatnonzero(near[k]):
-                told[i].whole = min(told[i].whole, 1 - missing)
+        return other if same_mark(_boxes(line), _boxes(other)).any(axis=1).all() else line
 
     def _with_signs(self, lines: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """Lines with the signs among their digits: what no digit has, in a line's rows."""
-        signs = [Hypothesis(*self._signs.row(k)) for k in range(len(self._signs))]
         told = [mark for line in lines for mark in line]
-        clash = self._clash(self._signs.boxes, told).any(axis=1)
-        free = [signs[k] for k in np.flatnonzero(~clash)]
+        clash = same_mark(self._signs.boxes, _boxes(told)).any(axis=1)
+        free = [Hypothesis(*self._signs.row(k)) for k in np.flatnonzero(~clash).tolist()]
         out = []
         for line in lines:
             boxes = _boxes(line)

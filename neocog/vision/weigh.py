@@ -4,7 +4,8 @@ Two logistic regressions, one after the other (auto-context: Tu 2008,
 doi:10.1109/CVPR.2008.4587436). The first weighs what the finder and the digit network say of a
 mark, its contrast, its size and level beside its neighbours, and a sign that it may be. The second
 weighs the answer of the first together with those for the other marks of the page: a letter stands
-among letters, a grain of paper among grains.
+among letters, a grain of paper among grains. It is fitted to whole lines, see
+`neocog.vision.chain`.
 """
 
 import math
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import Finding, overlaps
+from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps, same_mark
+from neocog.vision.settings import SearchSettings
 
 Floats = NDArray[np.float64]
 
@@ -30,11 +32,6 @@ AROUND = ("bias", "own", "page")
 """What the first regression says: 1; of the mark; of all marks of the page that do not overlap it,
 as log odds beside those of the usual share of digits."""
 
-_BESIDE, _LIKE = 1.6, 0.35  # heights between the middles of neighbours, ratio of their heights
-_STEADY = 2.0  # marks of the usual share of digits that a page's own marks are counted with
-_MOST = 9.0  # log odds beyond this are certainty
-_SAME = 0.4  # share of the union of a digit and a sign from which they are one mark
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -48,18 +45,21 @@ class Weights:
         Of `NETWORK`.
     around : tuple of float
         Of `AROUND`.
+    link : tuple of float
+        Of `neocog.vision.chain.LINK`.
     trust, guess : float
         Of the digit network's and the finder's log probabilities of the ten digits.
     share : float
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.52, 2.14, 0.14, 0.68, -0.64, -0.33, -0.52, -0.29, 0.9)
-    network: tuple[float, ...] = (-0.04, 0.29, 0.12)
-    around: tuple[float, ...] = (-0.04, 0.87, 0.57)
-    trust: float = 0.8
-    guess: float = 0.8
-    share: float = 0.497
+    own: tuple[float, ...] = (-0.17, 1.99, -0.1, 0.91, -0.5, -0.57, -0.53, -0.18, 0.93)
+    network: tuple[float, ...] = (-0.06, 0.28, 0.27)
+    around: tuple[float, ...] = (0.45, 0.88, 0.87)
+    link: tuple[float, ...] = (0.27, -1.43)
+    trust: float = 0.9
+    guess: float = 0.7
+    share: float = 0.513
 
 
 def log_odds(p: float) -> float:
@@ -69,17 +69,19 @@ def log_odds(p: float) -> float:
 
 def probability(odds: Floats) -> Floats:
     """Return the probability of log odds."""
-    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -_MOST, _MOST))), np.float64)
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -SURE, SURE))), np.float64)
 
 
-def beside(boxes: NDArray[np.float32], places: NDArray[np.float32]) -> NDArray[np.bool_]:
+def beside(
+    boxes: NDArray[np.float32], places: NDArray[np.float32], settings: SearchSettings
+) -> NDArray[np.bool_]:
     """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller."""
     step = np.abs(_middles(places)[None] - _middles(boxes)[:, None])
     high = np.stack(np.broadcast_arrays(boxes[:, None, 3], places[None, :, 3]))
     tall = high.max(axis=0)
-    near = (step[..., 0] < _BESIDE * tall) & (step[..., 1] < 0.6 * tall)
-    near &= high.min(axis=0) > _LIKE * tall
-    return np.asarray(near & (overlaps(boxes, places)[1] < 0.5))
+    near = (step[..., 0] < settings.beside * tall) & (step[..., 1] < settings.level * tall)
+    near &= high.min(axis=0) > settings.like * tall
+    return np.asarray(near & ~same_mark(boxes, places))
 
 
 class Company:
@@ -90,13 +92,14 @@ class Company:
     places : Finding
         The best digit of each place.
     signs : Finding
+    settings : SearchSettings
     """
 
-    def __init__(self, places: Finding, signs: Finding) -> None:
-        self._places, self._signs = places, signs
+    def __init__(self, places: Finding, signs: Finding, settings: SearchSettings) -> None:
+        self._places, self._signs, self._settings = places, signs, settings
         self._strong: float | None = None
 
-    def features(self, marks: Finding, contrast: Floats, near: NDArray[np.bool_]) -> Floats:
+    def features(self, marks: Finding, contrast: Floats) -> Floats:
         """Return what the page says of marks, (N, len(OWN)).
 
         Parameters
@@ -104,12 +107,11 @@ class Company:
         marks : Finding
         contrast : ndarray, shape (N,)
             Logarithms.
-        near : ndarray of bool, shape (N, M)
-            As `beside` returns it.
         """
         score = marks.scores.astype(np.float64)
         if self._strong is None:
             self._strong = _median(contrast, score**2)
+        near = beside(marks.boxes, self._places.boxes, self._settings)
         weight = near * self._places.scores.astype(np.float64) ** 2
         total = weight.sum(axis=1)
         weight /= np.maximum(total, 1e-9)[:, None]
@@ -133,7 +135,7 @@ class Company:
         """How much surer the finder is of a sign at the same place."""
         if not len(self._signs):
             return np.zeros(len(marks))
-        same = overlaps(marks.boxes, self._signs.boxes)[0] > _SAME
+        same = overlaps(marks.boxes, self._signs.boxes)[0] > FinderSettings().overlap
         score = marks.scores.astype(np.float64)
         best = np.maximum(np.where(same, self._signs.scores, 0).max(axis=1), score)
         return np.asarray(np.log(best / (1 - best)) - np.log(score / (1 - score)))
@@ -142,9 +144,10 @@ class Company:
         self, odds: Floats, boxes: NDArray[np.float32], of_places: Floats, share: float
     ) -> Floats:
         """Return what log odds of marks (N,) and those of the places (M,) say, (N, 3)."""
-        others = overlaps(boxes, self._places.boxes)[1] < 0.5
-        digits = others @ probability(of_places) + _STEADY * share
-        of_page = digits / (others.sum(axis=1) + _STEADY)
+        others = ~same_mark(boxes, self._places.boxes)
+        steady = self._settings.steady
+        digits = others @ probability(of_places) + steady * share
+        of_page = digits / (others.sum(axis=1) + steady)
         page = np.log(of_page / (1 - of_page)) - log_odds(share)
         return np.stack([np.ones_like(odds), odds, page], axis=1)
 

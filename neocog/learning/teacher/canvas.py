@@ -1,6 +1,6 @@
 """A page while it is drawn: its grey, what is taken, and the marks that stand on it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import cv2
@@ -22,7 +22,9 @@ Box = tuple[float, float, float, float]
 
 _CELL = 4  # pixels of a cell of the map of what is taken
 _LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
-_GROWN = {"/": (1.0, 1.5), ",": (1.0, 2.6), ".": (1.0, 1.0), "-": (0.5, 1.4)}
+_GROWN = {".": (1.0, 1.0), "-": (0.5, 1.4)}
+_BOWED = {"/": (0.03, 0.95, 1.7, 0.2, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
+"""Middle below that of the digits, least and most height and lean of a sign of one bowed stroke."""
 _BARS = 0.25  # of the ones, written as one straight stroke
 _UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
 
@@ -45,6 +47,8 @@ class Hand:
         Standard deviation of slant, turn and log width from mark to mark.
     tremor : float
         Standard deviation of the points, as a share of the height.
+    ones : float
+        Columns per row that the ones lean more than the others.
     """
 
     pool: NDArray[np.int64]
@@ -54,6 +58,7 @@ class Hand:
     wide: float
     unsteady: float
     tremor: float
+    ones: float = 0.0
 
 
 def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
@@ -63,10 +68,11 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
     scans = bank.scan_pools[held]
     if rng.random() < 0.75:
         scans = scans[:0]
+    upright = len(scans) or rng.random() < _UPRIGHT  # scans stay as they are
     return Hand(
         pool=pool,
         scans=scans,
-        slant=float(rng.normal(0, 0.15) if rng.random() < _UPRIGHT else rng.uniform(-0.4, 0.9)),
+        slant=float(rng.normal(0, 0.15) if upright else rng.uniform(-0.4, 0.9)),
         turn=float(rng.normal(0, 0.05)),
         wide=float(np.exp(rng.normal(0, 0.16))),
         unsteady=float(rng.uniform(0.02, 0.1)),
@@ -175,8 +181,10 @@ class Canvas:
         else:
             index = self._one_of(hand.pool, self.bank.labels, label)
             points, cuts = self.bank.strokes(index)
-            if self.bank.labels[index] == 1 and rng.random() < bars:
-                points, cuts = _bar(rng), [0, 3]
+            if self.bank.labels[index] == 1:
+                bar = rng.random() < bars
+                points, cuts = (_bar(rng), [0, 3]) if bar else (_straightened(points, rng), cuts)
+                hand = replace(hand, slant=hand.slant + hand.ones)
             lines = self._placed(points, cuts, x, y, high, hand, angle)
             if left:
                 begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2
@@ -208,9 +216,12 @@ class Canvas:
         rng = self.rng
         sign = character in SIGNS and not letter
         points, cuts = shape(character)
+        bowed = sign and character in _BOWED
+        if bowed:
+            points = _bow(character, hand, rng)
         if cursive and len(cuts) > 2:
             cuts = [cuts[0], *cuts[2:]]
-        if sign:
+        if sign and not bowed:
             middle = points.mean(axis=0)
             points = middle + (points - middle) * np.float32(
                 rng.uniform(*_GROWN.get(character, (0.8, 1.3)))
@@ -219,7 +230,7 @@ class Canvas:
             0.03 if sign else 0.055
         )
         stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.25 if sign else 0.08)))
-        slant = np.float32(hand.slant + rng.normal(0, 0.15 if character == "/" else hand.unsteady))
+        slant = np.float32(0 if bowed else hand.slant + rng.normal(0, hand.unsteady))
         wide = float(points[:, 0].max()) * float(stretch) * high
         cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
         px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)
@@ -317,6 +328,25 @@ class Canvas:
         self.marks.append((label, *box))
         self.take(*box)
         return box
+
+
+def _bow(character: str, hand: Hand, rng: Rng) -> Line:
+    """A slash or a comma, 0 .. 1 from the digits' top to their foot; it leans more than they do."""
+    middle, low, high, least, most = _BOWED[character]
+    tall = rng.uniform(low, high)
+    lean = rng.uniform(least, most) + max(hand.slant, 0) * rng.uniform(0.3, 1)
+    t = np.linspace(0, 1, 5)
+    x = tall * (lean * (1 - t) + rng.normal(0, 0.06) * np.sin(np.pi * t))
+    y = 0.5 + middle + rng.normal(0, 0.07) + tall * (t - 0.5)
+    return np.stack([x - x.min(), y], axis=1).astype(np.float32)
+
+
+def _straightened(points: Line, rng: Rng) -> Line:
+    """A one that leans less by itself, so that mostly its hand tells how it leans."""
+    off = points - points.mean(axis=0)
+    lean = float((off[:, 0] * off[:, 1]).mean() / max(float((off[:, 1] ** 2).mean()), 1.0))
+    share = np.float32(lean * rng.uniform(0, 1))
+    return np.stack([points[:, 0] - share * off[:, 1], points[:, 1]], axis=1)
 
 
 def _bar(rng: Rng) -> Line:

@@ -9,7 +9,7 @@ import numpy as np
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.paper import fine_pattern
-from neocog.learning.teacher.pen import Pen, ink, rounded
+from neocog.learning.teacher.pen import Pen, Rng, ink, rounded
 
 FORMATS = """
     ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
@@ -17,7 +17,8 @@ FORMATS = """
     ##.## #+# ##+##=## #-#=# #x#=## #÷# (##) -## +## ##% #*# ###-### =### #/# ##/## ###/## #.#
     (###)###-#### #=# ###= #(#+#) #####- *###* #:# -#.## #% #x## ##.### /### #####/- ##=
     #####= ##+#-# #####-- #,### ##,- =###.###= ###.- #.###.- ####.= #x#+#/# ##/#-# #/#/## *#.###.-
-    ##.###= ##÷#= #-#-# ###x##
+    ##.###= ##÷#= #-#-# ###x## ##/## ####/## ##/##/##/## ##/### #/##/#### ###/### ##,# #,# ###,###
+    ##/## ##,##,## #/#
 """.split()
 """What amounts, dates, times and sums look like; # is a digit."""
 
@@ -29,6 +30,7 @@ AMOUNTS = """
 """.split()
 """What is written into the field of a cheque's amount."""
 
+_LEANING_ONES = 0.2  # of the numbers without a slash
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Layout = Callable[[Canvas, Hand, Pen, float], None]
@@ -56,6 +58,8 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     quick = rng.random() < joined  # small flat zeros, strokes that end far out
     zero, flat = (rng.uniform(0.4, 1.0), rng.uniform(0.9, 1.9)) if quick else (1.0, 1.0)
     low = rng.uniform(-0.3, 1.0)
+    if "/" not in text and rng.random() < _LEANING_ONES:
+        hand = replace(hand, ones=rng.uniform(0, 0.7), scans=hand.scans[:0])
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -195,22 +199,25 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         own *= 0.6
         write_line(canvas, "##", (0.15 * side, y), own, hand, pen, gap=rng.uniform(0, 0.2))
     else:
-        one = rng.random() < 0.3
-        canvas.digit(1 if one else None, x, y, own, hand, pen, bars=0.5)
+        one = rng.random() < 0.4  # a stroke alone is a one, if it is anything
+        canvas.digit(1 if one else None, x, y, own, hand, pen, bars=0.75)
 
 
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Rows of boxes, combs and cells with a digit in each; some stay empty."""
     rng, side = canvas.rng, canvas.side
-    cell_high = high * rng.uniform(1.0, 1.9)
+    cell_high = high * rng.uniform(0.9, 1.9)
     cell_wide = cell_high * rng.uniform(0.5, 1.3)
     gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
-    lean = rng.normal(0, 0.25) if rng.random() < 0.15 else 0.0
-    kind = str(
-        rng.choice(
-            ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
-            p=[0.38, 0.13, 0.08, 0.08, 0.11, 0.11, 0.11],
+    lean = rng.normal(0, 0.25) if rng.random() < 0.25 else 0.0
+    kind, second = (
+        str(
+            rng.choice(
+                ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
+                p=[0.3, 0.12, 0.07, 0.07, 0.1, 0.17, 0.17],
+            )
         )
+        for _ in range(2)
     )
     level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
     thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
@@ -220,7 +227,8 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
     )
     row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cell_high
-    letters = rng.random() < 0.15
+    more = rng.uniform(-0.15, 0.15) * cell_high if rng.random() < 0.2 else None
+    letters, alike, form = rng.random() < 0.15, rng.random() < 0.8, int(rng.integers(1 << 31))
     for _ in range(int(rng.integers(1, 8))):
         if y > side:
             break
@@ -231,7 +239,7 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             x += canvas.print_word(any_word(rng), x, y + 0.3 * cell_high, size, face, 0.8) + 5
         if kind == "field":
             wide = count * cell_wide * 0.6
-            _frame(canvas, x, y, wide, cell_high, angle, level, thick, "box")
+            _frame(canvas, x, y, wide, cell_high, angle, level, thick, "box", rng)
             text = "#" * max(1, count - 1) if rng.random() < 0.6 else str(rng.choice(FORMATS))
             if rng.random() > empty * 0.6:
                 middle = y + cell_high * rng.uniform(0.4, 0.6)
@@ -244,7 +252,11 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             if x > side:
                 break
             top = y + np.tan(angle) * x
-            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind, lean)
+            draws = np.random.default_rng(form) if alike else rng
+            if more is not None and second not in ("field", "filled"):  # outlines side by side
+                _frame(canvas, x - more, top - more, cell_wide + 2 * more, cell_high + 2 * more,
+                       angle, level, max(1, thick // 2), second, draws, lean)  # fmt: skip
+            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind, draws, lean)
             if rng.random() > empty:
                 column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off)) + 0.5 * lean * cell_high
                 row = top + cell_high * (0.5 + rng.normal(0, 0.5 * off))
@@ -265,8 +277,8 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: float,
-           level: float, thick: int, kind: str, lean: float = 0.0) -> None:  # fmt: skip
-    """Draw the outline of one cell."""
+           level: float, thick: int, kind: str, rng: Rng, lean: float = 0.0) -> None:  # fmt: skip
+    """Draw the outline of one cell; of a form's cells with the same numbers, the same."""
     slope = np.tan(angle)
     corner = np.array([(lean * high, 0), (wide + lean * high, 0), (wide, high), (0, high)])
     corner = (
@@ -275,16 +287,24 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
     points = (corner * 16).astype(np.int32)
     image = canvas.image
     if kind == "polygon":
-        turn = (np.arange(count := int(canvas.rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
-        reach = canvas.rng.uniform(0.9, 1.1, (count, 1))
+        turn = (np.arange(count := int(rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
+        reach = rng.uniform(1 - (uneven := rng.uniform(0, 0.1)), 1 + uneven, (count, 1))
         ring = np.stack([wide * np.cos(turn), high * np.sin(turn)], axis=1) * reach / 2
         ring += corner.mean(axis=0)
-        cv2.polylines(image, [(ring * 16).astype(np.int32)], True, level, thick, cv2.LINE_AA, 4)
-    elif kind == "pieces":
-        for a, b in zip(corner, np.roll(corner, -1, axis=0), strict=True):
-            s, t = np.sort(canvas.rng.uniform(0, 1, 2))
-            ends = ((np.stack([a + s * (b - a), a + t * (b - a)])) * 16).astype(np.int32)
-            cv2.polylines(image, [ends], False, level, thick, cv2.LINE_AA, 4)
+        closed = np.concatenate([ring, ring[:1]]).astype(np.float32) * 16
+        bent = rounded(closed, int(rng.integers(0, 3))).astype(np.int32)
+        cv2.polylines(image, [bent], True, level, thick, cv2.LINE_AA, 4)
+    elif kind == "pieces":  # some of the outline, each side or around its corners
+        way = np.concatenate([corner, corner, corner[:1]])
+        pieces = [(at, at + rng.uniform(0.1, 1.5)) for at in rng.uniform(0, 4, rng.integers(1, 4))]
+        if rng.random() < 0.6:  # and mirrored
+            pieces += [((1 - b) % 4, (1 - b) % 4 + b - a) for a, b in pieces]
+        for a, b in pieces:
+            at = np.concatenate([[a], np.arange(np.floor(a) + 1, np.ceil(b)), [b]])
+            ends = np.stack([np.interp(at, np.arange(9), way[:, k]) for k in (0, 1)], axis=1)
+            cv2.polylines(
+                image, [(ends * 16).astype(np.int32)], False, level, thick, cv2.LINE_AA, 4
+            )
     elif kind == "box":
         cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
     elif kind == "filled":
@@ -299,23 +319,15 @@ def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: 
     else:
         for a, b in zip(corner, np.roll(corner, -1, axis=0), strict=True):
             count = max(2, int(np.hypot(*(b - a)) / 6))
-            at = np.linspace(a, b, 2 * count)
-            for k in range(0, 2 * count - 1, 2):
-                cv2.line(
-                    image,
-                    at[k].astype(int).tolist(),
-                    at[k + 1].astype(int).tolist(),
-                    level,
-                    thick,
-                    cv2.LINE_AA,
-                )
+            dashes = np.linspace(a, b, 2 * count).astype(np.int32).reshape(count, 2, 2)
+            cv2.polylines(image, list(dashes), False, level, thick, cv2.LINE_AA)
 
 
 def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Words by hand or in a typeface, no digits."""
     rng, side = canvas.rng, canvas.side
     printed = canvas.bank.faces > 0 and rng.random() < 0.45
-    cursive = rng.random() < 0.4
+    cursive, joined = rng.random(2) < (0.4, 0.3)
     high = min(max(high, 11 if printed else 16), side / 3)
     face = int(rng.integers(canvas.bank.faces)) if printed else 0
     characters = LETTERS if rng.random() < 0.5 else None
@@ -330,12 +342,12 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
                 x += canvas.print_word(word, x, row, high, face, pen.contrast)
             else:
                 for letter in word:
-                    x += (
-                        canvas.shape(
-                            letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True
-                        )
-                        + gap * high
+                    wide = canvas.shape(
+                        letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True
                     )
+                    if joined:
+                        _join(canvas, (x, row - high / 2, wide, high), high, pen)
+                    x += wide + gap * high
             x += high * rng.uniform(0.3, 1)
             if rng.random() < 0.15:
                 break
@@ -347,10 +359,10 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.24),
-    "amount": (amount, 0.14),
+    "lines": (lines, 0.22),
+    "amount": (amount, 0.12),
     "scattered": (scattered, 0.12),
-    "single": (single, 0.1),
+    "single": (single, 0.14),
     "forms": (forms, 0.15),
     "letters": (letters, 0.17),
     "nothing": (nothing, 0.08),

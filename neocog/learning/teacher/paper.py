@@ -40,13 +40,19 @@ def _flecks(image: Image, rng: Rng) -> None:
 
 
 def fine_pattern(image: Image, rng: Rng) -> None:
-    """Print the waves of security paper, or a weave."""
+    """Print the waves or rings of security paper, or a weave."""
     side = len(image)
     line = np.arange(side, dtype=np.float32)
     fx, fy = rng.uniform(0.05, 0.9, 2)
     wave = rng.uniform(0, 6) * np.sin(rng.uniform(0.01, 0.08) * line)
     phase = fx * line[None] + fy * line[:, None] * float(rng.choice([0, 1])) + wave[:, None]
-    image += np.float32(rng.uniform(3, 16)) * np.sin(phase).astype(np.float32)
+    if rng.random() < 0.35:
+        x, y = rng.uniform(-1, 2, 2).astype(np.float32) * side
+        phase = fx * np.hypot(line[None] - x, line[:, None] - y) + wave[:, None]
+    waves = np.sin(phase).astype(np.float32)
+    if rng.random() < 0.4:  # fine lines
+        waves = np.float32(-2.5) * np.maximum(waves, 0) ** 4
+    image += np.float32(rng.uniform(3, 16)) * waves
 
 
 def rules(image: Image, rng: Rng) -> None:

@@ -1,0 +1,1 @@
+"""Documents that people bring: dates, amounts, tables, forms; as PDF and HEIC."""

@@ -1,0 +1,69 @@
+"""Chooses from which score of the finder a sign stands in the text: `neocog.batch.words.SURE`.
+
+    python -m experiments.documents.signs DATA [--finder FILE]
+
+Made pages of dates, amounts, times and forms, written with MNIST's validation digits. A sign is
+right if that sign stands there and was not read before. The score is the lowest from which at most
+one in twenty is wrong, one counted more than were seen.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.reading.made import CELLS, FORMATS, make_amounts, make_form
+from neocog.batch.reader import Reader
+from neocog.learning.datasets import open_digits
+from neocog.vision.finder import SIGNS
+
+RISK = 0.05
+SEED, PAGES = 77, 120
+"""Other pages than those of `experiments.reading.measure`; so many of each maker."""
+
+
+def told(reader: Reader, data: Path) -> dict[str, list[tuple[float, bool]]]:
+    """By kind, the score of every sign that is read and whether that sign stands there."""
+    digits = open_digits(data / "mnist", split="train")[-5000:]
+    found: dict[str, list[tuple[float, bool]]] = {}
+    for number in range(2 * PAGES):
+        rng = np.random.default_rng([SEED, number])
+        make: Any = (make_amounts, make_form)[number % 2]
+        kinds = list((FORMATS, CELLS)[number % 2])
+        grey, _, marks = make(kinds[number // 2 % len(kinds)], digits.images, digits.labels, rng)
+        middles, free = marks[:, 1:3], marks[:, 0] >= 10
+        for sign in sorted(reader.read(grey).signs, key=lambda sign: -sign.p):
+            size = np.array(sign.box[2:])
+            off = np.abs(middles - np.array(sign.box[:2]) - size / 2)
+            near = (off < np.maximum(marks[:, 3:], size) / 2 + 2).all(axis=1) & free
+            right = near & (marks[:, 0] == 10 + SIGNS.index(sign.char))
+            free[right.argmax()] &= not right.any()
+            found.setdefault(sign.char, []).append((sign.p, bool(right.any())))
+    return found
+
+
+def least(found: list[tuple[float, bool]]) -> float | None:
+    """The lowest score, in hundredths, from which few enough are wrong."""
+    for score in range(50, 100):
+        some = [right for p, right in found if p >= score / 100]
+        if some.count(False) + 1 <= RISK * (len(some) + 1):
+            return score / 100
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--finder")
+    args = parser.parse_args()
+    reader = Reader(device="cpu", finder=args.finder)
+    for char, found in told(reader, args.data).items():
+        wrong = sum(not right for _, right in found)
+        print(f"{char}  {len(found)} read, {wrong} wrong, shown from {least(found)}")
+
+
+if __name__ == "__main__":
+    main()

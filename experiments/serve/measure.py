@@ -1,0 +1,106 @@
+"""Measures ``neocog serve``: how long answers take, whether one is lost, and how memory grows.
+
+python -m experiments.serve.measure -o experiments/serve/results/serve.json
+"""
+
+import argparse
+import io
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from experiments.harness.record import write_results
+
+PHOTO = Path(__file__).resolve().parents[2] / "docs" / "photo.jpg"
+COLUMNS = {"what": "what", "found": "measured"}
+
+
+def memory(process: int) -> float:
+    """Megabytes of a process and its children, what they share counted once."""
+    numbers, total = [process], 0
+    for number in numbers:
+        for task in Path(f"/proc/{number}/task").iterdir():
+            numbers += map(int, (task / "children").read_text().split())
+        share = Path(f"/proc/{number}/smaps_rollup").read_text()
+        total += sum(map(int, re.findall(r"^Pss: +(\d+)", share, re.MULTILINE)))
+    return total / 1024
+
+
+def ask(address: str, body: bytes) -> tuple[float, str]:
+    """Read a picture: the seconds that it takes, and its record or error."""
+    start = time.perf_counter()
+    try:
+        with urllib.request.urlopen(address, body, timeout=300) as answer:
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        text = error.read().decode()
+    return time.perf_counter() - start, text
+
+
+def measure(address: str, process: int) -> list[dict[str, Any]]:
+    """Measure one server."""
+    photo, frame = PHOTO.read_bytes(), io.BytesIO()
+    with Image.open(PHOTO) as picture:
+        picture.resize((640, 480)).save(frame, "JPEG", quality=90)
+    read, before = f"{address}api/read", memory(process)
+    first, text = ask(read, photo)
+    expected = re.findall(r'"text":"[^"]*"', text)[:1]
+    frames = [ask(f"{read}?live=1", frame.getvalue())[0] for _ in range(50)]
+    with ThreadPoolExecutor(20) as pool:
+        many = list(pool.map(lambda _: ask(read, photo), range(20)))
+    right = sum(re.findall(r'"text":"[^"]*"', text)[:1] == expected for _, text in many)
+    start = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: ask(read, photo), range(100)))
+    rate = 100 / (time.perf_counter() - start)
+    _, large = ask(read, bytes(66 * 2**20))
+    _, broken = ask(read, photo[: len(photo) // 3])
+    grown = memory(process) - before
+    middle, last = 1e3 * statistics.median(frames), max(seconds for seconds, _ in many)
+    found = {
+        "first answer, s": f"{first:.2f}",
+        "frame of a camera, median of 50, ms": f"{middle:.0f}",
+        "right answers to 20 requests at once, of 20": str(right),
+        "the last of them, s": f"{last:.2f}",
+        "photographs a second, 100 in a row": f"{rate:.1f}",
+        "a picture that is too large": _said(large),
+        "one that is cut short": _said(broken),
+        "memory at the start, MB": f"{before:.0f}",
+        "more after all this, MB": f"{grown:.0f}",
+    }
+    return [{"what": what, "found": value} for what, value in found.items()]
+
+
+def _said(answer: str) -> str:
+    return str(re.findall(r'"error": ?"([^"]*)', answer)[0])
+
+
+def main() -> None:
+    """Parse, start a server, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    args = parser.parse_args()
+    command = [sys.executable, "-m", "neocog", "serve", "--port", "0", "--device", "cpu"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        address = re.findall(r"http://\S+", server.stderr.readline())[0]
+        rows = measure(address, server.pid)
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+    write_results(args.output, rows, columns=COLUMNS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What a reader takes for a picture: a file, an address, bytes, a stream, an image or an array."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.batch.addresses import fetch, is_address
+from neocog.batch.sources import check_file
+from neocog.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from neocog.vision.decode import Page
+
+Picture: TypeAlias = "str | Path | bytes | IO[bytes] | Image | NDArray[Any]"
+"""A picture file or its address, its bytes, a file that is open, a PIL image, or pixels (H, W) or
+(H, W, 3) in RGB order."""
+
+
+def pages_of(picture: Picture, long_side: int) -> "Iterator[Page]":
+    """Decode a picture page by page, reduced to a long side; InputError if it cannot be had."""
+    from neocog.vision.decode import decode
+
+    if isinstance(picture, str) and is_address(picture):
+        picture = fetch(picture)
+    if isinstance(picture, str | Path):
+        check_file(picture)
+        return decode(picture, long_side=long_side)
+    if hasattr(picture, "read"):
+        picture = _bytes_of(cast(IO[bytes], picture))
+    if isinstance(picture, bytes):
+        return decode(picture, long_side=long_side)
+    pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
+    return iter((_page(pixels, long_side),))
+
+
+def _bytes_of(stream: IO[bytes]) -> bytes:
+    if stream.seekable():
+        stream.seek(0)
+    data = stream.read()
+    if not isinstance(data, bytes):
+        raise InputError("the file is open for text; open it with mode 'rb'")
+    return data
+
+
+def _page(pixels: NDArray[Any], long_side: int) -> "Page":
+    """Reduce pixels as those of a file are, before anyone asks how high the picture is."""
+    from PIL import Image
+
+    from neocog.vision.decode import Page, to_grey
+
+    plain = pixels.dtype == np.uint8 and pixels.shape[2:] in ((), (3,))
+    full = max(pixels.shape[:2], default=0)
+    if not plain or not full:
+        pixels = to_grey(pixels)
+    if full <= long_side:
+        return Page(0, pixels, 1.0)
+    image = Image.fromarray(pixels)
+    image.thumbnail((long_side, long_side), Image.Resampling.BOX, reducing_gap=2.0)
+    return Page(0, np.asarray(image), max(image.size) / full)
+
+
+def _pixels(image: "Image") -> NDArray[Any]:
+    """The upright pixels of a PIL image, in a mode that `to_grey` knows."""
+    from PIL import Image, ImageOps
+
+    if not isinstance(image, Image.Image):
+        raise InputError(
+            f"got a {type(image).__name__}, expected a file name, a PIL image or an array"
+        )
+    upright = ImageOps.exif_transpose(image)
+    plain = upright.mode in {"1", "L", "RGB", "RGBA", "F"} or upright.mode.startswith("I")
+    return np.asarray(upright if plain else upright.convert("RGBA"))
+
+
+def is_several(picture: object) -> bool:
+    """Whether it is an iterable of pictures, and no picture itself."""
+    single = isinstance(picture, str | bytes | Path | np.ndarray) or hasattr(picture, "read")
+    return isinstance(picture, Iterable) and not single
+
+
+def name_of(picture: object) -> str:
+    """What records call a picture: its file, or its type."""
+    if isinstance(picture, str | Path):
+        return str(picture)
+    name = getattr(picture, "filename", "") or getattr(picture, "name", "")
+    return str(name) or f"<{type(picture).__name__}>"

@@ -1,0 +1,55 @@
+"""``neocog explain``: why a digit was read so."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from neocog.cli import options
+from neocog.errors import InputError, NothingToRead
+from neocog.jsontext import to_json
+
+_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+
+
+def explain(
+    picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of digits.")],
+    digit: Annotated[
+        int, typer.Option("--digit", metavar="N", help="Which digit, in reading order from 1.")
+    ] = 1,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Draw it over the ink, e.g. why.png."),
+    ] = None,
+    maps: Annotated[
+        str | None,
+        typer.Option("--maps", metavar="FILE", help="Draw every plane of every layer."),
+    ] = None,
+    model: options.Model = options.DEFAULT_MODEL,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Say which planes and places of US4, US3 and US2 carried an answer.
+
+    What is named is taken away, one after another, and the network answers again; and what the
+    runner-up lacked is put in until it wins.
+    """
+    from neocog.evaluation.explain import explain as explained
+    from neocog.files import atomic_write
+
+    formats = {}
+    for option, path in (("-o", output), ("--maps", maps)):
+        if path is not None:
+            options.check_new(path, option, force=force)
+            formats[path] = _FORMATS.get(Path(path).suffix.lower())
+            if formats[path] is None:
+                raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
+    try:
+        found = explained(picture, digit=digit, model=model)
+    except (InputError, NothingToRead) as error:
+        raise type(error)(f"{picture}: {error}") from None
+    print(to_json(found.to_dict()) if as_json else found)
+    for path, draw in ((output, found.plot), (maps, found.plot_maps)):
+        if path is not None:
+            with atomic_write(path) as stream:
+                draw().save(stream, format=formats[path])

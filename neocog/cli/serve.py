@@ -1,0 +1,63 @@
+"""``neocog serve``: a page in the browser."""
+
+from typing import Annotated
+
+import typer
+
+from neocog.cli import options
+
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address to listen on; 0.0.0.0 lets telephones of the same network in.",
+    ),
+]
+Port = Annotated[
+    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 is any free one.")
+]
+Tls = Annotated[
+    bool,
+    typer.Option(
+        "--tls", help="Use https with a certificate made here; telephones need it for live video."
+    ),
+]
+Corrections = Annotated[
+    str | None,
+    typer.Option(
+        "--corrections",
+        metavar="FOLDER",
+        help="Keep corrected pages there, for neocog eval and neocog train.",
+    ),
+]
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    tls: Tls = False,
+    corrections: Corrections = None,
+    model: options.Model = options.DEFAULT_MODEL,
+    device: options.Device = "auto",
+    min_p: options.MinP = None,
+    max_error: options.MaxError = None,
+    pattern: options.Pattern = None,
+    finder: options.Finder = None,
+) -> None:
+    """Read pictures in the browser: drop them, photograph them, correct what was read.
+
+    Nothing leaves this machine. The page, and an HTTP API (its address ends in docs), are for this
+    machine alone unless --host says otherwise.
+    """
+    from neocog.batch.policy import parse_share
+    from neocog.batch.reader import Reader
+    from neocog.serve import server
+
+    server.check_installed()
+    with server.listen(host, port) as listener:
+        reader = Reader(
+            model, device=device, min_p=min_p, pattern=pattern, finder=finder,
+            max_error=None if max_error is None else parse_share(max_error),
+        )  # fmt: skip
+        server.serve(reader, listener, corrections=corrections, tls=tls)

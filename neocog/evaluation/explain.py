@@ -1,0 +1,379 @@
+"""Why a digit was read so: which planes and places carried the answer, by taking them away.
+
+A piece is what one plane responds near one place: the cells within `REACH` of its strongest one.
+A piece is taken away (its responses set to 0), the rest of the network runs again by its equations,
+and what the winning label's score loses is what the piece carried: nothing is approximated. The
+piece that carried most goes first, what carries most without it follows, and so on.
+
+What the runner-up would have needed is found in the same way: pieces of UC3 are raised to what its
+strongest plane of US4 has learned, until it wins.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError, NothingToRead, UsageError
+from neocog.network.decision import answers
+from neocog.network.engine import Engine
+from neocog.network.model import Model, load_model
+from neocog.network.spec import LABELS, NetworkSpec
+from neocog.network.u0 import DIGIT_SIZE, MARGIN, u0_from_digits
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from neocog.batch.pictures import Picture
+
+Floats = NDArray[np.float32]
+
+#: Layers whose pieces are named, from the answer down.
+LAYERS = ("US4", "US3", "US2")
+#: Rows and columns between a piece's strongest cell and the others: what a C-cell blurs into one.
+REACH = 2
+#: Pieces named for each layer.
+COUNT = 8
+#: Pieces that are raised at most until the runner-up wins.
+MOST = 24
+#: Pieces that are tried again after one was taken away: those that mattered most before. The
+#: answer of all of them would take seconds.
+TRIED = 16
+
+
+def name(label: int) -> str:
+    """Say a label."""
+    return str(label) if label < LABELS else "no digit"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one plane responds near one place.
+
+    Attributes
+    ----------
+    plane : int
+    row, column : int
+        Of its strongest cell.
+    ink : tuple of float
+        Where that lies on the digit, x and y in pixels of 28 x 28.
+    alone : float
+        Share of the score (of the lead, for what is needed) that is lost by this piece alone.
+    left : float
+        Share that is left after this piece and those named before.
+    answer : int
+        What is answered then, 10 for no digit.
+    """
+
+    plane: int
+    row: int
+    column: int
+    ink: tuple[float, float]
+    alone: float
+    left: float
+    answer: int
+
+    def line(self) -> str:
+        """Say it in words."""
+        x, y = self.ink
+        place = f"  plane {self.plane:3d} at x {x:4.1f} y {y:4.1f}"
+        return f"{place}  {100 * max(self.left, 0):3.0f} %   answer {name(self.answer)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a digit was read so.
+
+    Attributes
+    ----------
+    digit : ndarray of uint8, shape (28, 28)
+    model : str
+    label, runner_up : int
+        The strongest label, 10 for no digit; and the strongest digit but for it.
+    p : float
+        Probability of the answer, 0 for no digit.
+    scores : ndarray of float32, shape (10,) or (11,)
+    pieces : dict
+        Of each layer in `LAYERS` the pieces that carried the score, the first most.
+    heat : dict of ndarray, shape (65, 65)
+        For each of these layers, and for ``"needed"``, where on U0 that is.
+    needed : tuple of Piece
+        Pieces of UC3 that the runner-up lacked: with all of them it wins, or comes nearer.
+    maps : dict of ndarray, shape (1, K, H, W)
+        Every layer's responses.
+    """
+
+    digit: NDArray[np.uint8]
+    model: str
+    label: int
+    runner_up: int
+    p: float
+    scores: Floats
+    pieces: dict[str, tuple[Piece, ...]]
+    heat: dict[str, Floats]
+    needed: tuple[Piece, ...]
+    maps: dict[str, Floats]
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.lines()[0]}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_png_(self) -> bytes | None:  # in a notebook
+        return self.plot()._repr_png_()
+
+    def lines(self) -> list[str]:
+        """Say it in words."""
+        won, next_best = (f"{self.scores[i]:.3f}" for i in (self.label, self.runner_up))
+        out = [f"read as {name(self.label)}, p {self.p:.3f}: score {won}; "
+               f"next {name(self.runner_up)}, {next_best}"]  # fmt: skip
+        for layer, pieces in self.pieces.items():
+            out.append(f"{layer}: what carried {name(self.label)}; score left without it")
+            out += [piece.line() for piece in pieces]
+        out.append(f"UC3: what {name(self.runner_up)} lacked; lead left with it")
+        return out + [piece.line() for piece in self.needed]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``neocog explain --json`` prints it."""
+        return {
+            "model": self.model,
+            "label": self.label,
+            "runner_up": self.runner_up,
+            "p": round(self.p, 4),
+            "scores": [round(float(score), 5) for score in self.scores],
+            "pieces": {layer: [asdict(p) for p in own] for layer, own in self.pieces.items()},
+            "needed": [asdict(piece) for piece in self.needed],
+        }
+
+    def plot(self) -> "Image":
+        """Draw the pieces over the ink, a panel for each layer and one for the runner-up."""
+        from neocog.evaluation.explain_plot import overview
+
+        return overview(self)
+
+    def plot_maps(self) -> "Image":
+        """Draw every plane of every layer."""
+        from neocog.evaluation.explain_plot import all_maps
+
+        return all_maps(self.maps)
+
+
+def explain(
+    picture: "Picture",
+    *,
+    digit: int = 1,
+    model: "str | Path | Model" = "neocog",
+    count: int = COUNT,
+) -> Explanation:
+    """Explain how a digit of a picture was read.
+
+    Parameters
+    ----------
+    picture : str, Path, bytes, PIL image or ndarray
+        A picture of a page; or one digit as the network gets it, uint8 (28, 28), ink 255.
+    digit : int
+        Which digit of the page, in reading order from 1.
+    model : str, Path or Model
+    count : int
+        Pieces named for each layer.
+
+    Raises
+    ------
+    NothingToRead
+        If the page has no digits, or no plane of US4 responds to this one.
+    UsageError
+        If it has not so many digits.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    if isinstance(picture, np.ndarray) and picture.shape == (DIGIT_SIZE, DIGIT_SIZE):
+        if picture.dtype != np.uint8:
+            raise InputError(f"got a digit of {picture.dtype}, expected uint8, ink 255 on paper 0")
+        return explain_digit(picture, Engine(loaded), count=count)
+    from neocog.batch.reader import Reader
+
+    places = Reader(loaded, device="cpu").places(picture)
+    if not places:
+        raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
+    if not 1 <= digit <= len(places):
+        raise UsageError(f"digit {digit}: the page has {len(places)} digits, expected 1 to that")
+    return explain_digit(places[digit - 1].digit, Engine(loaded), count=count)
+
+
+def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUNT) -> Explanation:
+    """Explain how one digit (28, 28) is read; see :func:`explain`."""
+    maps = engine.maps(u0_from_digits(digit[None]))
+    last = maps["US4"].transpose(0, 2, 3, 1)
+    scores = engine.scores_from("US4", last)
+    label = int(scores[0].argmax())
+    runner_up = next(int(i) for i in np.argsort(-scores[0, :LABELS], kind="stable") if i != label)
+    if scores[0, label] <= 0:
+        raise NothingToRead("no plane of US4 responds to this digit: there is nothing to explain")
+    spec, pieces, heat = engine.model.spec, {}, {}
+    for layer in LAYERS:
+        u = maps[layer][0].transpose(1, 2, 0)
+        pieces[layer], alone = taken_away(engine, layer, u, label, count=count)
+        heat[layer] = _heat(spec, layer, alone)
+    heat["US4"] = _heard(engine, maps["UC3"][0].transpose(1, 2, 0), label)
+    needed = _needed(engine, maps, label, runner_up)
+    lacked = np.zeros(maps["UC3"].shape[2:], np.float32)
+    for piece in needed:
+        lacked[piece.row, piece.column] += max(piece.alone, 0)
+    heat["needed"] = _heat(spec, "UC3", lacked)
+    p = float(answers(scores, temperature=engine.model.temperature).p[0])
+    return Explanation(
+        digit, engine.model.id, label, runner_up, p, scores[0], pieces, heat, needed, maps
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a piece, the strongest first, and their responses, which sum to 1."""
+
+    plane: int
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    strength: Floats
+
+
+def taken_away(
+    engine: Engine, layer: str, u: Floats, label: int, *, count: int = COUNT
+) -> tuple[tuple[Piece, ...], Floats]:
+    """Name the pieces of a layer's responses (H, W, K) that carry the score of a label.
+
+    Returns
+    -------
+    tuple of Piece
+    ndarray, shape (H, W)
+        What each place's pieces carry alone, as a share of the score.
+    """
+
+    def score(scores: Floats) -> Floats:
+        return scores[:, label]
+
+    return _one_by_one(engine, layer, u, np.zeros_like(u), score, count)
+
+
+def split(u: Floats) -> list[Cells]:
+    """Split responses (H, W, K) into pieces."""
+    pieces = []
+    for plane in range(u.shape[2]):
+        left = u[:, :, plane].copy()
+        while (peak := int(left.argmax())) >= 0 and left.flat[peak] > 0:
+            row, column = divmod(peak, left.shape[1])
+            top, first = max(row - REACH, 0), max(column - REACH, 0)
+            near = left[top : row + REACH + 1, first : column + REACH + 1]
+            rows, columns = np.nonzero(near)
+            order = np.argsort(-near[rows, columns], kind="stable")
+            rows, columns = rows[order], columns[order]
+            strength = near[rows, columns] / near.sum()
+            pieces.append(Cells(plane, rows + top, columns + first, strength))
+            near[:] = 0
+    return pieces
+
+
+def changed(u: Floats, target: Floats, pieces: Sequence[Cells]) -> Floats:
+    """Return (B, H, W, K): ``u`` with one piece each as in ``target``."""
+    out = np.repeat(u[None], len(pieces), axis=0)
+    for one, cells in zip(out, pieces, strict=True):
+        where = cells.rows, cells.columns, cells.plane
+        one[where] = target[where]
+    return out
+
+
+def _one_by_one(
+    engine: Engine,
+    layer: str,
+    u: Floats,
+    target: Floats,
+    worth: Callable[[Floats], Floats],
+    count: int,
+) -> tuple[tuple[Piece, ...], Floats]:
+    """Change the piece that lowers what is of worth most, then that which does it next."""
+    pieces = split(np.abs(u - target))
+    whole = now = float(worth(engine.scores_from(layer, u[None]))[0])
+    drops = now - worth(engine.scores_from(layer, changed(u, target, pieces)))
+    alone = drops / whole
+    named: list[Piece] = []
+    shares = np.zeros(u.shape[:2], np.float32)
+    for cells, share in zip(pieces, alone, strict=True):
+        shares[cells.rows, cells.columns] += max(share, 0) * cells.strength
+    tried = len(pieces) if layer == "US4" else TRIED  # there only the strongest shows anything
+    while len(named) < min(count, len(pieces)) and now > 0:
+        if named:
+            again = np.argsort(-drops, kind="stable")[:tried]
+            tries = changed(u, target, [pieces[i] for i in again])
+            drops[again] = now - worth(engine.scores_from(layer, tries))
+        best = int(drops.argmax())
+        if drops[best] <= 0:
+            break
+        u = changed(u, target, [pieces[best]])[0]
+        scores = engine.scores_from(layer, u[None])
+        now = float(worth(scores)[0])
+        cells = pieces[best]
+        row, column = int(cells.rows[0]), int(cells.columns[0])
+        middle = on_u0(engine.model.spec, layer, column, row)
+        x, y = (round((at - MARGIN - 0.5) / 2, 1) for at in middle)
+        share, answer = float(alone[best]), int(scores[0].argmax())
+        named.append(Piece(cells.plane, row, column, (x, y), share, now / whole, answer))
+    return tuple(named), shares
+
+
+def _needed(
+    engine: Engine, maps: dict[str, Floats], label: int, runner_up: int
+) -> tuple[Piece, ...]:
+    """Raise pieces of UC3 to what the runner-up's strongest plane has learned, until it wins."""
+    own = np.flatnonzero(engine.model.labels == runner_up)
+    u = maps["UC3"][0].transpose(1, 2, 0)
+    last = maps["US4"][0, own]
+    best, row, column = np.unravel_index(int(last.argmax()), last.shape)
+    s4 = engine.model.s[3]
+    learned = s4.reference[own[best]].transpose(1, 2, 0)
+    kernel = len(learned)
+    window = np.s_[row : row + kernel, column : column + kernel]
+
+    def length(x: Floats) -> float:
+        return float(np.sqrt((s4.c[:, :, None] * x * x).sum()))
+
+    wanted = u.copy()
+    as_strong = learned * (length(u[window]) / max(length(learned), 1e-9))
+    wanted[window] = np.maximum(u[window], as_strong)
+
+    def lead(scores: Floats) -> Floats:
+        return scores[:, label] - scores[:, runner_up]
+
+    return _one_by_one(engine, "UC3", u, wanted, lead, MOST)[0]
+
+
+def _heard(engine: Engine, u: Floats, label: int) -> Floats:
+    """Where on U0 the label hears: each place of UC3 taken away, all planes."""
+    rows, columns = np.nonzero(u.any(axis=2))
+    without = np.repeat(u[None], len(rows), axis=0)
+    without[np.arange(len(rows)), rows, columns] = 0
+    whole = engine.scores_from("UC3", u[None])[0, label]
+    shares = np.zeros(u.shape[:2], np.float32)
+    lost = 1 - engine.scores_from("UC3", without)[:, label] / whole
+    shares[rows, columns] = np.maximum(lost, 0)
+    return _heat(engine.model.spec, "UC3", shares)
+
+
+def on_u0(spec: NetworkSpec, layer: str, *at: float) -> tuple[float, ...]:
+    """Return where the middle of a cell's view lies on U0, for its row or column each."""
+    rows = spec.layers()
+    last = next(i for i, row in enumerate(rows) if row.name == layer)
+    for row in reversed(rows[1 : last + 1]):
+        assert row.kernel is not None
+        at = tuple(row.stride * x + (row.kernel - 1) / 2 - row.padding for x in at)
+    return at
+
+
+def _heat(spec: NetworkSpec, layer: str, shares: Floats) -> Floats:
+    """Spread shares of a layer's places (H, W) over U0: Gaussians that just run together."""
+    at = np.array(on_u0(spec, layer, *range(len(shares))))
+    wide = 0.6 * (at[1] - at[0])
+    distance = np.arange(spec.size("U0"))[:, None] - at
+    spread = np.exp(-0.5 * (distance / wide) ** 2)
+    return np.asarray(spread @ shares @ spread.T, np.float32)

@@ -1,0 +1,1 @@
+"""A page in the browser, and an HTTP API: pictures in, records out, corrections kept."""

@@ -1,0 +1,111 @@
+"""Corrected pages as a labelled set: ``pages`` to measure with, ``digits`` to learn from.
+
+``pages/labels.csv`` names a picture of each page and what stands there. ``digits`` holds the pages'
+digits as IDX files, with the page of each as its writer: those of the last fifth of the pages are
+kept for validation (`neocog.learning.datasets.rows_of_part`). A page that comes again replaces
+what was there of it.
+"""
+
+import csv
+import hashlib
+import io
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neocog.errors import InputError
+from neocog.files import atomic_write, check_output
+from neocog.learning.formats import read_idx
+
+_COLUMNS = ("file", "text")
+
+
+class Corrections:
+    """A folder of corrected pages; UsageError if it cannot be written to."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        for place in ("pages", "digits"):
+            check_output(self.folder / place, "--corrections", folder=True, make=True)
+        self._lock = threading.Lock()
+
+    def save(
+        self,
+        source: bytes,
+        page: int,
+        png: bytes,
+        text: str,
+        digits: NDArray[np.uint8],
+        chars: Sequence[str],
+    ) -> int:
+        """Save a page, and return how many pages there are.
+
+        Parameters
+        ----------
+        source : bytes
+            The file that the page is of.
+        page : int
+            Its number there.
+        png : bytes
+            The page itself.
+        text : str
+            What stands on it.
+        digits : ndarray of uint8, shape (N, 28, 28)
+            Its digits in MNIST's form.
+        chars : sequence of str
+            What these N digits are.
+        """
+        name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
+        with self._lock:
+            with atomic_write(self.folder / "pages" / f"{name}.png") as stream:
+                stream.write(png)
+            count = self._label(f"{name}.png", text)
+            inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
+            self._learn(name, digits[inked], [chars[place] for place in inked])
+        return count
+
+    def _label(self, file: str, text: str) -> int:
+        place = self.folder / "pages" / "labels.csv"
+        rows = {}
+        if place.exists():
+            with place.open(newline="", encoding="utf-8") as stream:
+                rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
+        rows[file] = text
+        table = io.StringIO(newline="")
+        csv.writer(table, lineterminator="\n").writerows([_COLUMNS, *rows.items()])
+        with atomic_write(place) as out:
+            out.write(table.getvalue().encode())
+        return len(rows)
+
+    def _learn(self, name: str, digits: NDArray[np.uint8], chars: list[str]) -> None:
+        folder = self.folder / "digits"
+        places = [
+            folder / file
+            for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-writers.txt")
+        ]
+        images, labels = np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.uint8)
+        writers: list[str] = []
+        if places[0].exists():
+            known = read_idx(places[0])
+            images, labels = known.images, known.labels.astype(np.uint8)
+            writers = places[2].read_text(encoding="utf-8").splitlines()
+            if len(writers) != len(labels):
+                raise InputError("the corrections' files do not belong together; name a new folder")
+        kept = np.array([writer != name for writer in writers], np.bool_)
+        images = np.concatenate([images[kept], digits])
+        labels = np.concatenate([labels[kept], np.array(chars, np.uint8)])
+        writers = [writer for writer in writers if writer != name] + [name] * len(chars)
+        if not len(labels):
+            for place in places:
+                place.unlink(missing_ok=True)
+            return
+        with ExitStack() as files:
+            streams = [files.enter_context(atomic_write(place)) for place in places]
+            streams[0].write(struct.pack(">4I", 0x803, *images.shape) + images.tobytes())
+            streams[1].write(struct.pack(">2I", 0x801, len(labels)) + labels.tobytes())
+            streams[2].write("".join(f"{writer}\n" for writer in writers).encode())

@@ -1,0 +1,89 @@
+"""Who may ask, and what every answer carries.
+
+A page of another site can have a browser send requests to this machine, and by DNS rebinding even
+read the answers: its own name then leads here. So a request must name this server by an address or
+by a name that is this machine's, and must not come from another origin.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from neocog.jsontext import to_json
+from neocog.messages import tell
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Nothing from outside is loaded, and no script but our own is run."""
+
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",  # an address may hold the token
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def failure(status: int, message: str, *, wait: int | None = None) -> Response:
+    """An error as JSON, ``{"error": message}``; ask again after ``wait`` seconds."""
+    headers = None if wait is None else {"Retry-After": str(wait)}
+    return Response(to_json({"error": message}), status, headers, "application/json")
+
+
+class Guard:
+    """Lets requests for this server through to an application, and answers all others itself.
+
+    Parameters
+    ----------
+    app : ASGI application
+    names : iterable of str
+        Names of this machine, besides ``localhost`` and all numeric addresses.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(raw=message["headers"]).update(_HEADERS)
+            await send(message)
+
+        trouble = self._trouble(Headers(scope=scope))
+        if trouble is not None:
+            await failure(403, trouble)(scope, receive, guarded)
+            return
+        try:
+            await self._app(scope, receive, guarded)
+        except Exception as error:  # it has been answered: the application raises it again
+            tell(f"a request failed: {type(error).__name__}: {error}")
+
+    def _trouble(self, headers: Headers) -> str | None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._is_ours(host):
+            return f"got host {host[:100]!r}, expected the address that neocog printed; open that"
+        if origin is not None and urlsplit(origin).netloc != host:
+            return "the request comes from another site; open the address that neocog printed"
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        with suppress(ValueError):
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in self._names:
+                return True
+            ipaddress.ip_address(name)
+            return True
+        return False

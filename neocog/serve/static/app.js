@@ -1,0 +1,372 @@
+// Pictures: a queue to the server, the list of pages, one page with its digits, corrections.
+
+import { $, about, ask, describe, drawBoxes, isDoubtful, make, place, read, shade } from "./common.js";
+import { downloads } from "./download.js";
+
+const pages = [];
+const queue = [];
+let running = 0, finished = 0, skipped = 0;
+let current = null, selected = null, unsaved = false;
+
+// --- pictures in -----------------------------------------------------------------------------
+
+const isPicture = (file) =>
+  /^image\/|^application\/pdf$/.test(file.type) ||
+  about.suffixes.some((suffix) => file.name.toLowerCase().endsWith(suffix));
+
+export function add(files, { all = true } = {}) {
+  for (const { file, name } of files) {
+    if (all || (isPicture(file) && !file.name.startsWith("."))) queue.push({ file, name });
+    else skipped += 1;
+  }
+  while (running < Math.min(about.workers, queue.length)) work();
+  showProgress();
+}
+
+async function work() {
+  running += 1;
+  for (let next; (next = queue.shift()); finished += 1, showProgress()) {
+    const { file, name } = next;
+    try {
+      for (const record of await read(file, name)) addPage(file, record);
+    } catch (error) {
+      addPage(file, { source: name, page: 0, text: "", digits: [], error: error.message });
+    }
+  }
+  running -= 1;
+  showProgress();
+}
+
+function showProgress() {
+  const left = queue.length + running, total = finished + left;
+  const note = skipped ? `, ${skipped} skipped (no pictures)` : "";
+  $("progress").hidden = !left && !skipped;
+  $("progress").firstChild.textContent = left
+    ? `Reading, ${finished} of ${total} done${note}` : `${finished} read${note}`;
+  Object.assign($("progress").lastChild, { max: total || 1, value: finished, hidden: !left });
+}
+
+const named = (list) =>
+  [...list].map((file) => ({ file, name: file.webkitRelativePath || file.name }));
+
+for (const id of ["files", "folder", "photo"]) {
+  $(id).onchange = (event) => {
+    add(named(event.target.files), { all: id !== "folder" });
+    event.target.value = "";
+  };
+}
+
+async function* walk(entry) {
+  if (entry.isFile) {
+    const file = await new Promise((good, bad) => entry.file(good, bad));
+    yield { file, name: entry.fullPath.slice(1) };
+  } else {
+    const reader = entry.createReader();
+    const some = () => new Promise((good, bad) => reader.readEntries(good, bad));
+    for (let part; (part = await some()).length; ) for (const one of part) yield* walk(one);
+  }
+}
+
+addEventListener("dragover", (event) => {
+  event.preventDefault();
+  document.body.classList.add("over");
+});
+addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) document.body.classList.remove("over");
+});
+addEventListener("drop", async (event) => {
+  event.preventDefault();
+  document.body.classList.remove("over");
+  const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+  const entries = items.map((item) => item.webkitGetAsEntry());
+  add(items.map((item) => item.getAsFile()).flatMap((file, n) =>
+    entries[n]?.isDirectory ? [] : [{ file, name: file.name }]));
+  for (const entry of entries.filter((one) => one?.isDirectory))
+    for await (const file of walk(entry)) add([file], { all: false });
+});
+addEventListener("paste", (event) => add(named(event.clipboardData.files)));
+
+// --- the list of pages -----------------------------------------------------------------------
+
+function tokens(record) {
+  const left = record.digits.map((digit) => ({ ...digit }));
+  const parts = [...record.text].map((char) =>
+    left.length && left[0].char === char ? left.shift() : { char });
+  return [...parts, ...left];
+}
+
+const worth = (digit) => isDoubtful(digit) - (digit.char === "?" ? -1 : digit.p);
+const byDoubt = (page) => digitsOf(page).sort((a, b) => worth(b) - worth(a));
+const digitsOf = (page) => page.tokens.filter((token) => token.box);
+export const textOf = (page) => page.tokens.map((token) => token.char).join("");
+
+// Smaller for what a person should look at sooner.
+function doubt(page) {
+  const digits = page.record.digits, rejected = digits.filter((digit) => digit.char === "?");
+  if (page.record.error) return -2;
+  if (rejected.length) return -1 - rejected.length / digits.length + 0.5;
+  return digits.length ? Math.min(about.sure_p, ...digits.map((digit) => digit.p)) : -0.25;
+}
+
+function addPage(file, record) {
+  const page = { file, record, tokens: tokens(record) };
+  page.doubt = doubt(page);
+  page.node = make("button", { onclick: () => open(page) },
+    make("canvas", { width: 96, height: 96 }), make("span", { className: "about" }), make("span"));
+  const after = pages.findIndex((other) => other.doubt > page.doubt);
+  pages.splice(after < 0 ? pages.length : after, 0, page);
+  $("list").insertBefore(make("li", {}, page.node), $("list").children[pages.indexOf(page)] ?? null);
+  $("pictures").classList.remove("empty");
+  showItem(page);
+  if (!record.error) thumbnail(page);
+  if (!current) open(page, { quiet: true });
+}
+
+function nameOf({ record }) {
+  return record.source + (record.page ? `, page ${record.page + 1}` : "");
+}
+
+function showItem(page) {
+  const [, words, badge] = page.node.children;
+  const left = digitsOf(page).filter(isDoubtful).length;
+  const text = page.record.error || textOf(page).replaceAll("\n", " · ") || "no digits found";
+  words.replaceChildren(make("b", {}, nameOf(page)),
+    make("span", { className: page.record.error ? "error" : "dim" }, text));
+  badge.className = `badge ${page.record.error ? "no" : page.saved ? "right" : left ? "unsure" : ""}`;
+  badge.textContent = page.record.error ? "!" : page.saved ? "✓" : left || "";
+  badge.title = left && !page.saved ? `${left} to check` : "";
+}
+
+async function thumbnail(page, source = page.record.page ? null : page.file) {
+  try {
+    const picture = await createImageBitmap(source, { resizeHeight: 96 });
+    const scale = Math.max(96 / picture.width, 1);
+    page.node.firstChild.getContext("2d")
+      .drawImage(picture, 0, 0, picture.width * scale, 96 * scale);
+    picture.close();
+  } catch { /* the browser does not know its format: it is drawn when the page is opened */ }
+}
+
+const isNarrow = () => matchMedia("(max-width: 800px)").matches;
+
+// --- one page --------------------------------------------------------------------------------
+
+async function open(page, { quiet = false } = {}) {
+  current?.node.classList.remove("current");
+  current = page;
+  page.node.classList.add("current");
+  $("page").hidden = false;
+  $("title").textContent = nameOf(page);
+  say(page.record.error ?? (page.tokens.length ? "" : "No digits found."), page.record.error);
+  $("confirm").hidden = !about.corrections || Boolean(page.record.error);
+  URL.revokeObjectURL($("picture").src);
+  $("picture").removeAttribute("src");
+  choose(null);
+  if (!quiet && isNarrow()) $("page").scrollIntoView();
+  if (page.record.error) return;
+  try {
+    await showPicture(page);
+  } catch (error) {
+    if (page === current) say(`The picture cannot be shown: ${error.message}`, true);
+  }
+  if (page === current) showDigits();
+}
+
+// The browser's own decoder where it has one, else the server's.
+async function showPicture(page) {
+  const image = $("picture");
+  const show = (blob) => {
+    image.src = URL.createObjectURL(blob);
+    return image.decode();
+  };
+  try {
+    if (page.record.page) throw new Error("not the first");
+    await show(page.file);
+  } catch {
+    if (page !== current) return;
+    const blob = await (await ask(`api/page?page=${page.record.page}`, page.file)).blob();
+    thumbnail(page, blob);
+    if (page === current) await show(blob);
+  }
+}
+
+function say(words, isError = false) {
+  $("said").textContent = words;
+  $("said").classList.toggle("error", Boolean(isError));
+}
+
+function showDigits() {
+  $("text").replaceChildren(...current.tokens.map((token) =>
+    token.box ? chip(token, token.char) : token.char));
+  const digits = $("picture").src ? byDoubt(current) : [];
+  drawBoxes($("stage"), digits, current.record.size, choose);
+  $("doubts").replaceChildren(...digits.slice(0, 200).map((digit) =>
+    chip(digit, crop(digit.box), make("b", {}, digit.char))));
+  mark();
+  showItem(current);
+}
+
+function chip(digit, ...children) {
+  const node = make("button", { className: shade(digit), title: describe(digit) }, ...children);
+  node.onclick = () => choose(digit);
+  digit.chips = [...(digit.chips ?? []).filter((other) => other.isConnected), node];
+  return node;
+}
+
+// A small picture of a place, with some paper around it, upright as it was read.
+function crop([x, y, w, h]) {
+  const { size, turn } = current.record, image = $("picture"), node = make("canvas");
+  const scale = image.naturalWidth / size[0], side = 1.3 * scale * Math.max(w, h);
+  const pen = Object.assign(node, { width: 96, height: 96 }).getContext("2d");
+  pen.translate(48, 48);
+  pen.rotate((turn * Math.PI) / 180);
+  if (scale) pen.drawImage(image, scale * (x + w / 2) - side / 2, scale * (y + h / 2) - side / 2,
+    side, side, -48, -48, 96, 96);
+  return node;
+}
+
+// --- corrections -----------------------------------------------------------------------------
+
+function choose(digit) {
+  selected = digit;
+  if (current && !digit) showDigits();
+  mark();
+  if (!digit) return;
+  $("pad").firstChild.replaceWith(crop(digit.box));
+  if (!isNarrow()) digit.node?.scrollIntoView({ block: "nearest" });
+  digit.chips?.at(-1)?.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
+function mark() {
+  for (const node of document.querySelectorAll(".selected")) node.classList.remove("selected");
+  for (const node of [selected?.node, ...(selected?.chips ?? [])]) node?.classList.add("selected");
+  $("pad").hidden = !selected;
+}
+
+function correct(char) {
+  const order = byDoubt(current), others = order.filter((digit) => digit !== selected);
+  const next = others.slice(order.indexOf(selected)).find(isDoubtful) ?? others.find(isDoubtful);
+  if (char === null) current.tokens = current.tokens.filter((token) => token !== selected);
+  else {
+    if (selected.char !== char) selected.corrected_from ??= selected.char;
+    Object.assign(selected, { char, reason: null, checked: true });
+  }
+  current.saved = false;
+  unsaved = true;
+  selected = next ?? null;
+  say("");
+  showDigits();
+  if (selected) choose(selected);
+}
+
+$("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
+  make("button", { onclick: () => correct(char) }, char)),
+  make("button", { onclick: () => correct(null), title: "Delete" }, "not a digit"),
+  make("button", { onclick: explain, title: "What carried this answer" }, "why?"),
+  make("button", { onclick: () => choose(null), title: "Escape", ariaLabel: "Close" }, "×"));
+
+addEventListener("keydown", (event) => {
+  if (!current || $("pictures").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (selected && /^[0-9]$/.test(event.key)) correct(event.key);
+  else if (selected && /^(Delete|Backspace)$/.test(event.key)) correct(null);
+  else if (event.key === "Escape") choose(null);
+  else if (event.key === "Enter" && !event.target.closest("button, a") && !$("confirm").hidden)
+    confirm();
+  else if (/^Arrow(Left|Right)$/.test(event.key) && digitsOf(current).length) {
+    const digits = digitsOf(current), step = event.key === "ArrowRight" ? 1 : -1;
+    choose(digits[(digits.indexOf(selected) + step + digits.length) % digits.length]);
+  } else return;
+  event.preventDefault();
+});
+
+// A box that is drawn by hand is a digit that was missed; it stands beside the nearest one.
+$("stage").onpointerdown = (event) => {
+  const { size } = current.record, stage = $("stage"), edge = stage.getBoundingClientRect();
+  if (event.target !== $("picture") || event.button || event.pointerType === "touch") return;
+  const within = (share) => Math.min(Math.max(share, 0), 1);
+  const at = ({ clientX, clientY }) => [within((clientX - edge.left) / edge.width) * size[0],
+    within((clientY - edge.top) / edge.height) * size[1]];
+  const from = at(event), frame = make("span", { className: "box drawn" });
+  let box = [0, 0, 0, 0];
+  stage.onpointermove = (to) => {
+    const [x, y] = at(to);
+    box = [Math.min(x, from[0]), Math.min(y, from[1]), Math.abs(x - from[0]),
+      Math.abs(y - from[1])].map(Math.round);
+    place(frame, box, size);
+  };
+  stage.onpointerup = stage.onpointercancel = () => {
+    stage.onpointermove = stage.onpointerup = stage.onpointercancel = null;
+    frame.remove();
+    if (Math.min(box[2], box[3]) * edge.width > 6 * size[0]) insert(box);
+    else choose(null);
+  };
+  stage.setPointerCapture(event.pointerId);
+  stage.append(frame);
+};
+
+function insert(box) {
+  const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2], [x, y] = middle(box);
+  const far = (digit) => Math.hypot(middle(digit.box)[0] - x, 3 * (middle(digit.box)[1] - y));
+  const near = digitsOf(current).sort((a, b) => far(a) - far(b))[0];
+  const digit = { char: "?", p: 0, margin: 0, box, reason: "added by hand" };
+  const behind = near && middle(near.box)[0] < x ? 1 : 0;
+  current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit);
+  showDigits();
+  choose(digit);
+}
+
+// A line with a record, then the picture.
+const withRecord = (record, page) => new Blob([JSON.stringify(record), "\n", page.file]);
+
+async function explain() {
+  const { page, turn } = current.record, { char, box } = selected, image = $("why").lastChild;
+  say("Looking inside ...");
+  try {
+    const record = { text: char, page, turn, digits: [{ char, box }] };
+    const png = await (await ask("api/explain", withRecord(record, current))).blob();
+    URL.revokeObjectURL(image.src);
+    image.src = URL.createObjectURL(png);
+    $("why").showModal();
+    say("");
+  } catch (error) {
+    say(`It cannot be explained: ${error.message}`, true);
+  }
+}
+
+export function corrected(page) {
+  const digits = digitsOf(page).map(({ node, chips, checked, ...digit }) => digit);
+  const { lines, ...record } = page.record, text = textOf(page);
+  return { ...record, ...(text === record.text && { lines }), text, digits };
+}
+
+async function confirm() {
+  const page = current;
+  if (textOf(page).includes("?")) {
+    choose(digitsOf(page).find((digit) => digit.char === "?"));
+    say("Say first what each ? is, or that it is not a digit.", true);
+    return;
+  }
+  try {
+    const answer = await ask("api/corrections", withRecord(corrected(page), page));
+    const kept = (await answer.json()).pages;
+    page.saved = true;
+    unsaved = false;
+    for (const digit of digitsOf(page)) digit.checked = true;
+    showItem(page);
+    if (page !== current) return;
+    const next = pages.slice(pages.indexOf(page)).find((one) => !one.saved && !one.record.error);
+    open(next ?? page);
+    say(`${nameOf(page)} is saved; ${kept} ${kept === 1 ? "page" : "pages"} by now.`);
+  } catch (error) {
+    say(`Not saved: ${error.message}`, true);
+  }
+}
+$("confirm").onclick = confirm;
+
+for (const button of $("downloads").querySelectorAll("button"))
+  button.onclick = () => {
+    downloads[button.dataset.form](pages);
+    unsaved = false;
+  };
+
+addEventListener("beforeunload", (event) => unsaved && event.preventDefault());

@@ -1,0 +1,76 @@
+// What the pictures and the camera share: asking the server, and boxes over a picture.
+
+export const $ = (id) => document.getElementById(id);
+export const about = await (await fetch("api")).json();
+
+export function make(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
+
+const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
+
+// Send a body; while the server is busy, wait as long as it says.
+export async function ask(address, body) {
+  for (;;) {
+    let answer;
+    try {
+      answer = await fetch(address, { method: "POST", body });
+    } catch {
+      throw new Error("could not be sent; is neocog serve still running?");
+    }
+    if (answer.status === 503) {
+      await pause(answer.headers.get("Retry-After") || 1);
+      continue;
+    }
+    if (!answer.ok) throw new Error((await answer.json()).error);
+    return answer;
+  }
+}
+
+export async function read(file, name, more = "") {
+  const most = about.max_bytes;
+  if (!file.size) throw new Error("is empty");
+  if (file.size > most) {
+    const mega = (bytes) => `${Math.round(bytes / 2 ** 20)} MB`;
+    throw new Error(`has ${mega(file.size)}, at most ${mega(most)} are taken; make it smaller`);
+  }
+  return (await ask(`api/read?name=${encodeURIComponent(name)}${more}`, file)).json();
+}
+
+export const isDoubtful = (digit) =>
+  !digit.checked && (digit.char === "?" || digit.p < about.sure_p);
+
+export function shade(digit) {
+  if (digit.checked) return "right";
+  return digit.char === "?" ? "no" : isDoubtful(digit) ? "unsure" : "sure";
+}
+
+// Lay a node over a picture of so many pixels.
+export function place(node, box, size) {
+  ["left", "top", "width", "height"].forEach((side, n) => {
+    node.style[side] = `${(100 * box[n]) / size[n % 2]}%`;
+  });
+}
+
+export function drawBoxes(stage, digits, size, pick) {
+  for (const box of stage.querySelectorAll(".box")) box.remove();
+  for (const digit of digits) {
+    const box = make(pick ? "button" : "span", { className: `box ${shade(digit)}` });
+    box.dataset.char = digit.char;
+    place(box, digit.box, size);
+    if (pick) {
+      box.onclick = () => pick(digit);
+      box.title = describe(digit);
+      digit.node = box;
+    }
+    stage.append(box);
+  }
+}
+
+export function describe(digit) {
+  if (digit.checked) return `${digit.char}, corrected by you`;
+  const sure = `p ${digit.p.toFixed(2)}`;
+  return digit.reason ? `${digit.reason}, ${sure}` : sure;
+}

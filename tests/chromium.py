@@ -1,0 +1,135 @@
+"""A headless Chromium, driven by chromedriver over the WebDriver protocol."""
+
+import base64
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2 as httpx
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+INSTALLED = CHROMIUM is not None and DRIVER is not None
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key that the protocol gives to elements
+
+
+class Chromium:
+    """A browser window; a context manager."""
+
+    def __init__(self, *arguments: str, mobile: bool = False) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._driver = subprocess.Popen(
+            [str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        options: dict[str, Any] = {
+            "binary": CHROMIUM,
+            "args": ["--headless=new", "--no-sandbox", "--window-size=1280,860", *arguments],
+        }
+        if mobile:
+            metrics = {"width": 390, "height": 844, "pixelRatio": 2, "touch": True}
+            options["mobileEmulation"] = {"deviceMetrics": metrics}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120)
+        self._session = ""
+        until(self._is_ready)
+        answer = self._call("POST", "/session", capabilities={"alwaysMatch": wanted})
+        self._session = f"/session/{answer['sessionId']}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call("DELETE", "")
+        self._driver.terminate()
+        self._driver.wait()
+
+    def open(self, address: str) -> None:
+        self._call("POST", "/url", url=address)
+
+    def run(self, script: str, *args: Any) -> Any:
+        """Run JavaScript; a promise is waited for."""
+        return self._call("POST", "/execute/sync", script=script, args=args)
+
+    def click(self, css: str) -> None:
+        self._call("POST", f"/element/{self._find(css)}/click")
+
+    def type(self, css: str, words: str) -> None:
+        """Type; for a file input, the files' names, one a line."""
+        self._call("POST", f"/element/{self._find(css)}/value", text=words)
+
+    def keys(self, words: str) -> None:
+        self.type("body", words)
+
+    def wait_for(self, script: str, seconds: float = 60) -> Any:
+        """Wait until a JavaScript expression is true, and return it."""
+        return until(lambda: self.run(f"return {script}"), seconds)
+
+    def new_tab(self) -> str:
+        handle: str = self._call("POST", "/window/new", type="tab")["handle"]
+        self.switch(handle)
+        return handle
+
+    def switch(self, handle: str) -> None:
+        self._call("POST", "/window", handle=handle)
+
+    @property
+    def tab(self) -> str:
+        handle: str = self._call("GET", "/window")
+        return handle
+
+    def devtools(self, command: str, **params: Any) -> Any:
+        return self._call("POST", "/goog/cdp/execute", cmd=command, params=params)
+
+    def complaints(self) -> list[str]:
+        """What the console has said since it was asked before."""
+        return [entry["message"] for entry in self._call("POST", "/se/log", type="browser")]
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self._call("GET", "/screenshot")))
+
+    def drop(self, css: str, files: Sequence[tuple[str, bytes]]) -> None:
+        """Drop files on an element as a person would."""
+        self.run(
+            """
+            const [target, files] = arguments, data = new DataTransfer();
+            for (const [name, text] of files) data.items.add(new File(
+              [Uint8Array.from(atob(text), (char) => char.charCodeAt(0))], name));
+            document.querySelector(target).dispatchEvent(new DragEvent("drop",
+              { dataTransfer: data, bubbles: true, cancelable: true }));
+            """,
+            css,
+            [[name, base64.b64encode(data).decode()] for name, data in files],
+        )
+
+    def _find(self, css: str) -> str:
+        found = self._call("POST", "/element", using="css selector", value=css)
+        return str(found[ELEMENT])
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self._call("GET", "/status")["ready"])
+        except httpx.TransportError:
+            return False
+
+    def _call(self, method: str, address: str, **what: Any) -> Any:
+        content = what if method == "POST" else None
+        value = self._http.request(method, self._session + address, json=content).json()["value"]
+        if isinstance(value, dict) and "error" in value:
+            raise RuntimeError(f"{value['error']}: {value['message']}")
+        return value
+
+
+def until(done: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait until something is true, and return it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := done():
+            return value
+        time.sleep(0.1)
+    raise TimeoutError(f"still not so after {seconds} s")

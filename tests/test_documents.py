@@ -1,0 +1,306 @@
+"""Documents: words and columns, hOCR and ALTO, PDF, HEIC and AVIF, pictures at addresses."""
+
+import io
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from PIL import Image, features
+from typer.testing import CliRunner
+
+from neocog.batch import addresses
+from neocog.batch.formats import Format, kind_of
+from neocog.batch.output import open_sink
+from neocog.batch.reader import Reader
+from neocog.batch.records import DigitReading, PageReading, SignReading
+from neocog.batch.words import cells, into_words, one_each, upright
+from neocog.cli import app
+from neocog.errors import InputError, UsageError
+from neocog.vision import documents
+from neocog.vision.decode import decode, is_light
+from neocog.vision.header import headers
+from neocog.vision.page import _turned_back
+from tests.support import page, run
+
+SIZE = (400, 300)
+
+
+def line(row: int, *words: tuple[int, str]) -> tuple[list[DigitReading], list[SignReading]]:
+    """Words of digits 10 pixels apart, 20 high, and ``:`` and ``-`` between them."""
+    digits, signs = [], []
+    for left, text in words:
+        for k, char in enumerate(text):
+            box = (left + 12 * k, row, 10, 20)
+            if char.isdigit():
+                digits.append(DigitReading(char, 0.9, 0.5, box))
+            else:
+                signs.append(SignReading(char, 0.8, box))
+    return digits, signs
+
+
+def read(*rows: tuple[list[DigitReading], list[SignReading]], turn: int = 0) -> PageReading:
+    lines = into_words(rows, turn=turn, size=SIZE)
+    digits = tuple(digit for row, _ in rows for digit in row)
+    text = "\n".join(one.text for one in lines)
+    return PageReading("a.png", 0, text, digits, "m", turn=turn, finder="f", size=SIZE, lines=lines)
+
+
+TABLE = (
+    line(10, (20, "123"), (140, "45"), (300, "6")),
+    line(60, (20, "7"), (302, "89")),
+    line(110, (22, "11"), (134, "222"), (290, "3333")),
+)
+
+
+def test_wide_gaps_are_spaces_and_words_have_boxes() -> None:
+    reading = read(*TABLE)
+    assert reading.text == "123 45 6\n7 89\n11 222 3333"
+    assert reading.plain == "123456\n789\n112223333"
+    record = reading.to_dict()
+    assert record["size"] == [400, 300]
+    assert record["lines"][1] == {
+        "text": "7 89", "box": [20, 60, 304, 20],
+        "words": [{"text": "7", "box": [20, 60, 10, 20], "digits": [6, 6]},
+                  {"text": "89", "box": [302, 60, 22, 20], "digits": [7, 8]}],
+    }  # fmt: skip
+
+
+def test_cells_of_a_form_are_no_words() -> None:
+    far = line(10, *((20 + 36 * k, char) for k, char in enumerate("31415926")))
+    assert read(far).text == "31415926", "one digit in each cell: the gaps are usual"
+
+
+def test_signs_are_in_the_text_where_they_are_sure() -> None:
+    rows = [line(10, (20, "12:30"), (200, "4-5"))]
+    assert read(*rows).text == "12:30 45", "of - the finder is never so sure"
+    (only,) = into_words(rows, turn=0, size=SIZE, digits_only=True)
+    assert (only.text, [word.text for word in only.words]) == ("123045", ["1230", "45"])
+
+
+def test_two_dots_are_a_colon_and_a_sign_is_told_once() -> None:
+    low, high = SignReading(".", 0.7, (50, 30, 4, 4)), SignReading(".", 0.6, (51, 15, 4, 4))
+    dash, again = SignReading("-", 0.9, (80, 20, 12, 3)), SignReading("-", 0.5, (82, 21, 12, 3))
+    found = one_each([again, high, low, dash], 0, SIZE)
+    assert [(sign.char, sign.p) for sign in found] == [(":", 0.6), ("-", 0.9)]
+    assert found[0].box == (50, 15, 5, 19)
+
+
+def test_columns_are_tabs_and_empty_cells_stay(tmp_path: Path) -> None:
+    reading = read(*TABLE)
+    rows = [["123", "45", "6"], ["7", "", "89"], ["11", "222", "3333"]]
+    assert cells(reading) == rows
+    with open_sink(Format("tsv", names=False), tmp_path / "a.tsv") as sink:
+        sink.write(reading)
+        sink.write(PageReading("b.png", error="broken"))
+    text = (tmp_path / "a.tsv").read_text()
+    assert text == "".join("\t".join(row) + "\n" for row in rows)
+    assert Format("tsv").render(reading).startswith("a.png\t0\t123\t45\t6\n")
+    assert Format("tsv", names=False).render(PageReading("a", 0, "7\n1")) == "7\n1\n"
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_a_page_on_its_side_has_the_same_words(turn: int) -> None:
+    wide, high = SIZE if turn in (0, 180) else SIZE[::-1]
+    rows = []
+    for digits, signs in TABLE:
+        assert not signs
+        boxes = [_turned_back(digit.box, turn, wide, high) for digit in digits]
+        assert [upright(box, turn, (wide, high)) for box in boxes] == [d.box for d in digits]
+        rows.append(([DigitReading(d.char, d.p, d.margin, box)
+                      for d, box in zip(digits, boxes, strict=True)], []))  # fmt: skip
+    lines = into_words(rows, turn=turn, size=(wide, high))
+    assert [one.text for one in lines] == ["123 45 6", "7 89", "11 222 3333"]
+
+
+def test_hocr_and_alto_are_well_formed(tmp_path: Path) -> None:
+    reading, odd = read(*TABLE), PageReading('a"<\x1b>.png', 1, error="broken")
+    with open_sink(Format("hocr"), tmp_path / "a.hocr") as sink:
+        sink.write(reading)
+        sink.write(odd)
+    root = ET.parse(tmp_path / "a.hocr").getroot()
+    words = [e for e in root.iter() if e.get("class") == "ocrx_word"]
+    assert [word.text for word in words[:3]] == ["123", "45", "6"]
+    assert words[0].get("title") == "bbox 20 10 54 30; x_wconf 73"
+    with open_sink(Format("alto", names=False, source='a"<\x1b>.png'), tmp_path / "a.xml") as sink:
+        sink.write(reading)
+    space = "{http://www.loc.gov/standards/alto/ns-v4#}"
+    root = ET.parse(tmp_path / "a.xml").getroot()
+    assert root.findtext(f".//{space}fileName") == 'a"<\\x1b>.png'
+    strings = [e.attrib for e in root.iter(f"{space}String")]
+    assert [one["CONTENT"] for one in strings[:3]] == ["123", "45", "6"]
+    assert (strings[0]["HPOS"], strings[0]["WIDTH"], strings[0]["WC"]) == ("20", "34", "0.73")
+    with open_sink(Format("hocr"), tmp_path / "none.hocr"):
+        pass
+    ET.parse(tmp_path / "none.hocr")
+    with pytest.raises(UsageError, match="one file"):
+        Format("alto")
+    kinds = [kind_of(name) for name in ("a.TSV", "a.hocr", "a.alto.xml", "a.json", "a", None)]
+    assert kinds == ["tsv", "hocr", "alto", "json", "text", "text"]
+
+
+def saved(image: Image.Image, form: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, form, **options)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+@pytest.fixture
+def pdf() -> bytes:
+    pytest.importorskip("pypdfium2")
+    pages = [Image.fromarray(page(text)).convert("RGB") for text in ("07", "946")]
+    return saved(pages[0], "PDF", save_all=True, append_images=pages[1:], resolution=100)
+
+
+@pytest.fixture
+def heic() -> bytes:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.register_heif_opener()
+    return saved(Image.fromarray(page("07946")), "HEIF", quality=90)
+
+
+def test_pages_of_a_pdf(pdf: bytes) -> None:
+    pages = list(decode(pdf, long_side=300))
+    assert [one.index for one in pages] == [0, 1]
+    high, wide = page("07").shape
+    assert max(pages[0].grey.shape) == 300
+    # the picture lies in the file with 100 pixels an inch, and boxes count 200
+    assert pages[0].scale == pytest.approx(300 / (2 * max(high, wide)), rel=0.01)
+    whole = next(decode(pdf)).grey
+    assert np.abs(np.array(whole.shape) - (2 * high, 2 * wide)).max() <= 1
+    same = np.asarray(Image.fromarray(whole).resize((wide, high)), float)
+    assert np.abs(same - page("07")).mean() < 4
+    assert not is_light(pdf), "it is decoded in a process that can be ended"
+
+
+@pytest.mark.parametrize("cut", [5, 60, 400, -300])
+def test_damaged_pdfs_have_a_record(pdf: bytes, model: str, cut: int) -> None:
+    reader = Reader(model, device="cpu")
+    *_, last = reader.read_many([pdf[:cut]])  # pdfium mends what it can
+    assert last.error is None or "please report" not in last.error
+
+
+def test_limits_of_pdfs(pdf: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = saved(Image.new("L", (9000, 9000)), "PDF", resolution=20)
+    with pytest.raises(InputError, match="90000 x 90000 pixels"):
+        next(decode(large, long_side=1024))
+    monkeypatch.setattr(documents, "MAX_PAGES", 1)
+    pages = decode(pdf)
+    next(pages)
+    with pytest.raises(InputError, match="more than 1 pages"):
+        next(pages)
+
+
+def test_a_missing_extra_is_named(pdf: bytes, heic: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    for data in (pdf, heic):
+        with pytest.raises(InputError, match=r"pip install 'neocog\[documents\]'"):
+            next(decode(data))
+
+
+def test_heic_and_avif(heic: bytes) -> None:
+    (found,) = decode(heic)
+    assert np.abs(found.grey.astype(int) - page("07946")).mean() < 4
+    (header,) = headers(io.BytesIO(heic))
+    assert (header.kind, header.height, header.width) == ("HEIF", *page("07946").shape)
+    assert not is_light(heic)
+    for cut in (20, 60, 300, len(heic) - 100):
+        with pytest.raises(InputError):
+            list(decode(heic[:cut]))
+    if features.check("avif"):
+        data = saved(Image.fromarray(page("07")).convert("RGB"), "AVIF", quality=90)
+        assert np.abs(next(decode(data)).grey.astype(int) - page("07")).mean() < 4
+
+
+def test_heic_is_refused_by_its_header(heic: bytes) -> None:
+    at = heic.index(b"ispe") + 8
+    huge = heic[:at] + (60_000).to_bytes(4) * 2 + heic[at + 8 :]
+    with pytest.raises(InputError, match="60000 x 60000"):
+        next(decode(huge))
+    boxes = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0\0\0\x08free" * 9000
+    with pytest.raises(InputError, match="more boxes"):
+        next(decode(boxes))
+
+
+def test_documents_are_read_in_archives_and_on_stdin(
+    tmp_path: Path, model: str, pdf: bytes, heic: bytes
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("in/form.pdf", pdf)
+        archive.writestr("b.HEIC", heic)
+    done = run("read", tmp_path / "a.zip", "--model", model, "--format", "csv", "--ordered")
+    assert done.exit_code == 0, done.output
+    rows = [row.split(",")[:2] for row in done.stdout.splitlines()[1:]]
+    root = f"{tmp_path}/a.zip"
+    assert rows == [[f"{root}/in/form.pdf", "0"], [f"{root}/in/form.pdf", "1"],
+                    [f"{root}/b.HEIC", "0"]]  # fmt: skip
+
+
+class _Handler(BaseHTTPRequestHandler):
+    pictures: dict[str, bytes] = {}  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            time.sleep(1.5)
+        if self.path.startswith("/to"):
+            self.send_response(302)
+            self.send_header("Location", {"/to_a": "/a.png", "/to_file": "file:///etc/passwd",
+                                          "/to_self": "/to_self"}[self.path])  # fmt: skip
+            self.end_headers()
+            return
+        data = self.pictures.get(self.path)
+        self.send_response(200 if data else 404)
+        self.end_headers()
+        self.wfile.write(data or b"")
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    _Handler.pictures = {"/a.png": saved(Image.fromarray(page("07")), "PNG"), "/slow": b"7"}
+    http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{http.server_address[1]}"
+    http.shutdown()
+    http.server_close()
+
+
+def test_a_picture_at_an_address(server: str, model: str) -> None:
+    plain = addresses.fetch(f"{server}/a.png")
+    assert addresses.fetch(f"{server}/to_a") == plain == _Handler.pictures["/a.png"]
+    done = run(f"{server}/a.png", f"{server}/none.png", "--model", model, "--format", "csv")
+    assert done.exit_code == 1
+    assert f"{server}/a.png,0," in done.stdout
+    assert "cannot be fetched: 404" in done.stderr
+
+
+def test_limits_of_addresses(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, why in (("/to_file", "cannot be fetched"), ("/to_self", "cannot be fetched")):
+        with pytest.raises(InputError, match=why) as failure:
+            addresses.fetch(server + path)
+        assert "\n" not in str(failure.value)
+    monkeypatch.setattr(addresses, "MAX_BYTES", 100)
+    with pytest.raises(InputError, match="more than 100 bytes"):
+        addresses.fetch(f"{server}/a.png")
+    monkeypatch.setattr(addresses, "MAX_SECONDS", 0.2)
+    with pytest.raises(InputError, match=r"within 0\.2 seconds"):
+        addresses.fetch(f"{server}/slow")
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def complete(words: str) -> list[str]:
+        asked = {"_NEOCOG_COMPLETE": "complete_bash", "COMP_WORDS": words,
+                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
+        return CliRunner().invoke(app, [], env=asked, prog_name="neocog").stdout.split()
+
+    assert complete("neocog re") == ["read"]
+    assert complete("neocog read --digits") == ["--digits-only"]

@@ -1,0 +1,100 @@
+"""ONNX files: whole, and the same in onnxruntime as in the equations."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neocog.errors import UsageError
+from neocog.evaluation.timing import digit_boxes, made_page
+from neocog.network.decision import answers
+from neocog.network.export import model_to_onnx
+from neocog.network.model import Model, load_model
+from neocog.network.reference import respond
+from neocog.network.registry import find_model
+from neocog.network.u0 import u0_from_digits
+from neocog.vision import finder
+from neocog.vision.finder_export import finder_to_onnx
+from neocog.vision.finder_model import OpenCV, load_finder
+from tests.support import digits_of, run, tiny_model
+
+ROOT = Path(__file__).parent.parent
+
+onnx = pytest.importorskip("onnx", reason="needs neocog[onnx]")
+ort = pytest.importorskip("onnxruntime", reason="needs neocog[onnx]")
+
+
+def session(data: bytes) -> "ort.InferenceSession":
+    onnx.checker.check_model(onnx.load_from_string(data), full_check=True)
+    return ort.InferenceSession(data, providers=["CPUExecutionProvider"])
+
+
+def rejecting() -> Model:
+    labels = np.arange(10)
+    labels[3] = 10
+    return replace(tiny_model(), labels=labels, psi="ratio")
+
+
+@pytest.mark.parametrize("model", [tiny_model(), rejecting()], ids=["sqrt", "ratio, rejecting"])
+def test_every_layer_and_the_answers(model: Model) -> None:
+    digits = np.concatenate([digits_of("0123456789"), np.zeros((1, 28, 28), np.uint8)])
+    network = session(model_to_onnx(model, maps=True))
+    names = [value.name for value in network.get_outputs()]
+    got = dict(zip(names, network.run(None, {"digits": digits}), strict=True))
+    want = respond(u0_from_digits(digits), model)
+    assert set(got) == {*want, "label", "p", "scores"}
+    for layer, maps in want.items():
+        assert got[layer].shape == maps.shape
+        assert np.abs(got[layer] - maps).max() <= 2e-5 * np.abs(maps).max(), layer
+    answer = answers(want["UC4"][:, :, 0, 0], temperature=model.temperature)
+    np.testing.assert_array_equal(got["label"], answer.label)
+    np.testing.assert_allclose(got["p"], answer.p, atol=1e-4)
+
+
+def test_shipped_model() -> None:
+    model, digits = load_model("neocog-small"), digits_of("0123456789")
+    label, _, scores = session(model_to_onnx(model)).run(None, {"digits": digits})
+    want = respond(u0_from_digits(digits), model)["UC4"][:, :, 0, 0]
+    assert np.abs(scores - want).max() <= 2e-5 * want.max()
+    np.testing.assert_array_equal(label, answers(want, temperature=model.temperature).label)
+
+
+def test_other_rules_are_refused() -> None:
+    with pytest.raises(UsageError, match="rule 'pairs'"):
+        model_to_onnx(replace(tiny_model(), rule="pairs"))
+
+
+def test_finder() -> None:
+    page = made_page(digits_of("0123456789"))[:, :-7]  # a side that is no multiple of 16
+    model, settings = load_finder(find_model("finder")), finder.FinderSettings()
+    boxes, scores, kinds = session(finder_to_onnx(model)).run(None, {"grey": page})
+    padded = np.zeros([-(-side // 16) * 16 for side in page.shape], np.float32)
+    padded[: page.shape[0], : page.shape[1]] = finder.normalised(page)
+    want = finder.decode(OpenCV(model)(padded), settings)
+    want = finder.merged(want[want.scores >= settings.score], settings)
+    assert len(want) >= 10
+    np.testing.assert_allclose(boxes, want.boxes, atol=0.01)
+    np.testing.assert_allclose(scores, want.scores, atol=1e-4)
+    np.testing.assert_array_equal(kinds, want.kinds)
+    assert (finder.overlaps(boxes, digit_boxes(10))[1].max(axis=0) > 0.9).all()
+
+
+def test_command_and_the_example_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "opset 13" in run("export", "neocog-small", "-o", "neocog.onnx").stdout
+    assert run("export", "finder").exit_code == 0
+    again = run("export", "finder")
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    assert run("export", "finder", "--force").exit_code == 0
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "photo.jpg", tmp_path / "docs")
+    page = (ROOT / "docs" / "look-inside.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(import numpy.*?onnxruntime.*?)```", page, re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out == "20619\n7384\n055192\n"

@@ -1,0 +1,215 @@
+"""The page in a real browser, as people use it: drop, camera, correct, download."""
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.chromium import INSTALLED, Chromium, until
+from tests.support import page, save_page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver"),
+]
+
+
+@dataclass
+class Server:
+    """A running ``neocog serve``."""
+
+    process: subprocess.Popen[str]
+    address: str
+    kept: Path
+
+    @property
+    def memory(self) -> float:
+        """Megabytes of it and of its workers, what they share counted once."""
+        numbers = [self.process.pid]
+        for number in numbers:
+            for task in Path(f"/proc/{number}/task").iterdir():
+                numbers += map(int, (task / "children").read_text().split())
+        shares = (Path(f"/proc/{number}/smaps_rollup").read_text() for number in numbers)
+        return sum(int(re.search(r"^Pss: +(\d+)", share, re.M)[1]) for share in shares) / 1024
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    kept = tmp_path / "kept"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "neocog", "serve", "--port", "0", "--corrections", str(kept)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = process.stderr.readline()
+    yield Server(process, re.search(r"http://\S+", said)[0], kept)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert process.stderr.read() == "neocog: interrupted\n"
+
+
+def visit(browser: Chromium, address: str) -> None:
+    browser.open(address)
+    browser.wait_for("document.querySelector('#pad').children.length > 0")  # its script has run
+
+
+def digits_shown(browser: Chromium) -> str:
+    return str(browser.run("return document.getElementById('text').textContent"))
+
+
+def items(count: int) -> str:
+    return f"document.querySelectorAll('#list li').length === {count}"
+
+
+def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
+    save_page(tmp_path / "a.png", "07946\n12")
+    with Chromium() as browser:
+        browser.devtools(
+            "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+        )
+        visit(browser, server.address)
+        browser.drop(".drop", [("a.png", (tmp_path / "a.png").read_bytes()), ("bad.png", b"bad")])
+        browser.wait_for(items(2))
+        browser.run("[...document.querySelectorAll('#list button')].at(-1).click()")
+        browser.wait_for("document.querySelectorAll('#stage .box').length === 7")
+        assert digits_shown(browser) == "07946\n12"
+        browser.click("#stage .box")
+        browser.keys("8")
+        assert digits_shown(browser) == "87946\n12"
+        browser.click("#text button:last-child")
+        browser.click("#pad [title=Delete]")
+        assert digits_shown(browser) == "87946\n1"
+        browser.click("#stage .box")
+        browser.click("#pad [title^=What]")
+        browser.wait_for("document.getElementById('why').open")
+        browser.click("#why button")
+        browser.click("#confirm")
+        browser.wait_for("document.getElementById('said').textContent.includes('is saved')")
+        for form in ("csv", "jsonl", "labels"):
+            browser.click(f"[data-form={form}]")
+        until(lambda: (tmp_path / "labels.csv").exists())
+        assert browser.complaints() == []
+    with (tmp_path / "digits.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["text"] for row in rows] == ["87946\n1", ""]
+    assert "not a picture" in rows[1]["error"]
+    records = [json.loads(line) for line in (tmp_path / "digits.jsonl").read_text().splitlines()]
+    assert records[0]["digits"][0]["corrected_from"] == "0"
+    assert (tmp_path / "labels.csv").read_text() == 'file,text\na.png,"87946\n1"\n'
+    labels = (server.kept / "pages" / "labels.csv").read_text()
+    assert labels.endswith('.png,"87946\n1"\n')
+    writers = (server.kept / "digits" / "train-writers.txt").read_text().split()
+    assert len(writers) == 6
+
+
+def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
+    frame = Image.fromarray(page("3846")).resize((640, 480)).convert("RGB")
+    stream = io.BytesIO()
+    frame.save(stream, "JPEG", quality=95)
+    (tmp_path / "clip.mjpeg").write_bytes(stream.getvalue() * 10)
+    with Chromium(
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-video-capture={tmp_path / 'clip.mjpeg'}",
+    ) as browser:
+        visit(browser, server.address)
+        browser.click("#show-camera")
+        browser.wait_for("document.getElementById('number').textContent === '3846'")
+        browser.click("#take")
+        browser.wait_for(items(1))
+        browser.wait_for("document.getElementById('text').textContent === '3846'")
+        assert browser.complaints() == []
+
+
+def test_many_large_and_broken_files_in_two_tabs(server: Server, tmp_path: Path) -> None:
+    before = server.memory
+    names = []
+    for number in range(100):
+        names.append(save_page(tmp_path / f"{number:03d}.png", f"{number:03d}\n{number:05d}"))
+    with (tmp_path / "large.jpg").open("wb") as large:
+        large.truncate(300 * 2**20)
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
+    names += [tmp_path / "large.jpg", tmp_path / "broken.jpg"]
+    with Chromium() as browser:
+        tabs = [browser.tab, browser.new_tab()]
+        for tab in tabs:
+            browser.switch(tab)
+            visit(browser, server.address)
+            browser.type("#files", "\n".join(map(str, names)))
+        for tab in tabs:
+            browser.switch(tab)
+            browser.wait_for(items(102), seconds=240)
+            said = browser.run("return document.getElementById('list').innerText")
+            assert all(f"{number:03d} · {number:05d}" in said for number in range(100))
+            assert "at most 64 MB are taken" in said
+            assert browser.complaints() == []
+    grown = server.memory - before
+    print(f"memory grew by {grown:.0f} MB from {before:.0f} MB")
+    assert grown < 300
+
+
+def test_requests_at_once_and_clients_that_leave(server: Server, tmp_path: Path) -> None:
+    bodies = {}
+    for number in range(20):
+        place = save_page(tmp_path / f"{number}.png", f"{number:02d}")
+        bodies[f"{number:02d}"] = place.read_bytes()
+
+    def ask(text: str) -> str:
+        answer = httpx.post(f"{server.address}api/read", content=bodies[text], timeout=60)
+        return str(answer.json()[0]["text"])
+
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(ask, bodies)) == list(bodies)
+    for _ in range(5):
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(f"{server.address}api/read", content=bodies["07"], timeout=0.001)
+    assert ask("07") == "07"
+    noise = np.random.default_rng(0).integers(0, 255, (3000, 4000), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    answer = httpx.post(
+        f"{server.address}api/read", content=(tmp_path / "noise.png").read_bytes(), timeout=120
+    )
+    assert answer.json()[0]["error"] is None
+
+
+def test_a_telephone_needs_the_token(tmp_path: Path, model: str) -> None:
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
+    if which("openssl"):
+        command.append("--tls")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "neocog", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    try:
+        address = re.search(r"https?://\S+", process.stderr.readline())[0]
+        bare = address.rsplit("/", 2)[0] + "/"
+        with Chromium("--ignore-certificate-errors", mobile=True) as browser:
+            browser.open(bare)
+            assert "nothing is here" in browser.run("return document.body.textContent")
+            browser.complaints()  # of the 404
+            visit(browser, address)
+            browser.type("#photo", str(save_page(tmp_path / "a.png", "12")))
+            browser.wait_for("document.getElementById('text').textContent === '12'")
+            assert browser.run("return Boolean(navigator.mediaDevices)") is address.startswith(
+                "https"
+            )
+            assert browser.complaints() == []
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
