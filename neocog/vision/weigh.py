@@ -53,13 +53,13 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.17, 1.99, -0.1, 0.91, -0.5, -0.57, -0.53, -0.18, 0.93)
-    network: tuple[float, ...] = (-0.06, 0.28, 0.27)
-    around: tuple[float, ...] = (0.45, 0.88, 0.87)
-    link: tuple[float, ...] = (0.27, -1.43)
-    trust: float = 0.9
-    guess: float = 0.7
-    share: float = 0.513
+    own: tuple[float, ...] = (-0.53, 2.13, 0.13, 0.68, -0.64, -0.33, -0.51, -0.32, 0.9)
+    network: tuple[float, ...] = (-0.04, 0.29, 0.13)
+    around: tuple[float, ...] = (0.44, 0.9, 0.89)
+    link: tuple[float, ...] = (-0.74, -1.25)
+    trust: float = 0.8
+    guess: float = 0.8
+    share: float = 0.497
 
 
 def log_odds(p: float) -> float:
