@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "experiments"
 #: Experiments whose pages are filled here; ``neocog bench report`` fills those of the papers.
-OWN = ("accuracy", "attacks", "batch", "gpu", "learning", "live", "reading")
+OWN = ("accuracy", "attacks", "batch", "documents", "gpu", "learning", "live", "reading")
 PART = re.compile(r"(<!-- table ([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neocog.cuda.kernel import Layout
-from neocog.network import fields
+from neocog.network import fields, reference
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from tests.support import tiny_model
@@ -61,6 +61,25 @@ def read(array: Any, layout: Layout) -> Any:
     inside(whole, layout)[...] = 0
     assert not whole.any()
     return maps
+
+
+def s_wanted(model: Model, layer: int, maps: Any) -> Any:
+    """What the equations of an S-layer make of maps."""
+    weights = model.s[layer]
+    return reference.s_response(
+        maps,
+        weights.reference.astype(np.float64),
+        weights.c.astype(np.float64),
+        threshold=weights.threshold,
+        q=weights.q,
+        padding=model.spec.s[layer].padding,
+    )
+
+
+def c_wanted(model: Model, layer: int, maps: Any) -> Any:
+    """What the equations of a C-layer make of maps."""
+    blur = model.blurs[layer].astype(np.float64)
+    return reference.c_response(maps, blur, padding=model.spec.c[layer].padding, kind=model.psi)
 
 
 def inside(array: Any, layout: Layout) -> Any:

@@ -34,6 +34,12 @@ def thinned(cases: Iterable[tuple[Any, ...]], quick: Callable[..., bool]) -> lis
     return [case if quick(*case) else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
+def first(count: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return cases of a test, slow those after the first."""
+    slow = pytest.mark.slow
+    return [pytest.param(*case, marks=[slow] * (at >= count)) for at, case in enumerate(cases)]
+
+
 _EMULATOR_NEEDS = "needs g++: the emulator builds kernels with it"
 
 #: A test that asks for no fixture but runs kernels on the CPU.

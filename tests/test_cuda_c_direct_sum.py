@@ -12,10 +12,10 @@ from experiments.emulator import Emulator
 from neocog.cuda.c_direct_sum import VERSIONS, DirectSumC, Tiling
 from neocog.cuda.steps import Precision, layouts
 from neocog.errors import UsageError
-from neocog.network import fields, reference
+from neocog.network import fields
 from neocog.network.model import Model
 from neocog.network.spec import preset
-from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.cuda_maps import c_wanted, poisoned, read, sparse, stored
 from tests.cuda_support import thinned
 from tests.support import tiny_model
 
@@ -49,12 +49,7 @@ def crooked(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def check(step: DirectSumC, machine: Any, model: Model, layer: int, lay: Any, bound: float) -> None:
     source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
     held = stored(sparse((2, source.planes, source.size, source.size)), source)
-    wanted = reference.c_response(
-        read(held, source),
-        model.blurs[layer].astype(np.float64),
-        padding=model.spec.c[layer].padding,
-        kind=model.psi,
-    )
+    wanted = c_wanted(model, layer, read(held, source))
     out = poisoned(target, 2)
     for launch in step.launches(2, machine.xp.asarray(held), out, {}):
         machine.launch(launch)

@@ -12,8 +12,7 @@ from neocog.cuda.c_tensor import TensorC, Tiling, candidates, choose, pack
 from neocog.cuda.plan import versions
 from neocog.cuda.steps import PRECISIONS, Precision, layouts
 from neocog.errors import UsageError
-from neocog.network import reference
-from tests.cuda_maps import poisoned, read, sparse, stored
+from tests.cuda_maps import c_wanted, poisoned, read, sparse, stored
 from tests.cuda_support import thinned
 from tests.test_cuda_c_direct_sum import crooked, model_of
 
@@ -51,12 +50,7 @@ def error_of(
     source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
     shape = (2, source.planes, source.size, source.size)
     held = stored(sparse(shape, active=0.03), source)
-    wanted = reference.c_response(
-        read(held, source),
-        model.blurs[layer].astype(np.float64),
-        padding=model.spec.c[layer].padding,
-        kind=model.psi,
-    )
+    wanted = c_wanted(model, layer, read(held, source))
     out = poisoned(target, 2)
     step = TensorC(machine, model, layer, lay, precision, **more)
     for launch in step.launches(2, held, out, {}):

@@ -179,6 +179,7 @@ def test_a_large_batch_goes_in_parts_up_to_uc3() -> None:
     assert len(list(Pass(machine, steps, layouts, 10).launches)) == 9
 
 
+@pytest.mark.slow
 def test_the_engine_on_a_fake_device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy = cuda_fake.install(monkeypatch, emulator)
     model, digits = tiny_model(), some_digits(4)[1:]

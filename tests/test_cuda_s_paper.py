@@ -11,9 +11,8 @@ from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
 from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area, paper_layouts
 from neocog.cuda.compiler import build
 from neocog.errors import UsageError
-from neocog.network import reference
 from neocog.network.made import made_digits
-from tests.cuda_maps import excitable_model, poisoned, read, sparse, stored
+from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
 from tests.cuda_support import ARCHITECTURES, emulator, machine, nvrtc, thinned
 
 __all__ = ["emulator", "nvrtc"]  # fixtures
@@ -25,15 +24,7 @@ def check(model: Any, layer: int, version: str, places: int | None, on: Any, bat
     step = ladder.step(stage, version)
     source, target = ladder.layouts[step.reads], ladder.layouts[step.writes]
     held = stored(sparse((batch, source.planes, source.size, source.size)), source)
-    weights = model.s[layer]
-    wanted = reference.s_response(
-        read(held, source),
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=model.spec.s[layer].padding,
-    )
+    wanted = s_wanted(model, layer, read(held, source))
     assert (wanted > 0).any()
     out = poisoned(target, batch)
     scratch = {name: np.full(*given) for name, given in _filled(step.scratch(batch)).items()}

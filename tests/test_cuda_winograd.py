@@ -29,9 +29,9 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests import cuda_fake
-from tests.cuda_maps import excitable_model, read, sparse, stored, uncleared
+from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
 from tests.cuda_maps import poisoned as maps_poisoned
-from tests.cuda_support import ARCHITECTURES, SHARED, emulated, thinned
+from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first, thinned
 from tests.cuda_support import nvrtc as nvrtc
 
 
@@ -134,15 +134,18 @@ def test_ways_that_do_not_go_together_are_refused(m, operand, planes):
 @emulated
 @pytest.mark.parametrize(
     ("sizes", "m", "size", "channels", "planes", "batch"),
-    [
-        ((3, 3), 3, 7, 16, 40, 1),
-        ((4, 3), 4, 9, 10, 24, 3),
-        ((3, 3, 1), 2, 5, 8, 70, 2),
-        ((3, 3, 3), 5, 5, 78, 16, 3),
-        ((4, 4), 4, 13, 5, 8, 1),
-        ((2, 2), 5, 7, 3, 9, 1),
-        ((4, 4), 3, 5, 3, 9, 1),
-    ],
+    first(
+        4,
+        [
+            ((3, 3), 3, 7, 16, 40, 1),
+            ((4, 3), 4, 9, 10, 24, 3),
+            ((3, 3, 1), 2, 5, 8, 70, 2),
+            ((3, 3, 3), 5, 5, 78, 16, 3),
+            ((4, 4), 4, 13, 5, 8, 1),
+            ((2, 2), 5, 7, 3, 9, 1),
+            ((4, 4), 3, 5, 3, 9, 1),
+        ],
+    ),
 )
 def test_cuda_cores(sizes, m, size, channels, planes, batch, rng):
     plan, x, w = layer(
@@ -188,14 +191,17 @@ def test_tensor_cores(operand, channels, planes, rng):
 @emulated
 @pytest.mark.parametrize(
     ("sizes", "m", "size", "channels", "planes", "block"),
-    [
-        ((4, 4), 4, 14, 40, 72, (16, 128)),  # longer sums than are left to the tensor cores
-        ((4, 3), 4, 9, 10, 24, (64, 32)),
-        ((4, 3), 2, 9, 24, 40, (32, 64)),
-        ((3, 3, 1), 2, 8, 8, 96, (64, 96)),
-        ((3, 3), 3, 24, 16, 64, (128, 64)),
-        ((4, 4), 4, 12, 32, 128, (64, 128)),
-    ],
+    first(
+        3,
+        [
+            ((4, 4), 4, 14, 40, 72, (16, 128)),  # longer sums than are left to the tensor cores
+            ((4, 3), 4, 9, 10, 24, (64, 32)),
+            ((3, 3), 3, 24, 16, 64, (128, 64)),
+            ((4, 3), 2, 9, 24, 40, (32, 64)),
+            ((3, 3, 1), 2, 8, 8, 96, (64, 96)),
+            ((4, 4), 4, 12, 32, 128, (64, 128)),
+        ],
+    ),
 )
 def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
     plan, x, w = layer(
@@ -286,15 +292,7 @@ def respond(step, layer, model, lay, batch, silent=0):
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
-    weights = model.s[layer]
-    wanted = reference.s_response(
-        read(held, source),
-        weights.reference.astype(np.float64),
-        weights.c.astype(np.float64),
-        threshold=weights.threshold,
-        q=weights.q,
-        padding=model.spec.s[layer].padding,
-    )
+    wanted = s_wanted(model, layer, read(held, source))
     assert 0.02 < (wanted > 0).mean() < 0.98
     out = maps_poisoned(target, batch)
     scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}
@@ -329,6 +327,21 @@ def test_low_precisions(precision, arch, operand):
     assert step.convolution.operand == operand
     y, wanted = respond(step, layer, model, lay, batch=2)
     assert np.abs(y - wanted).max() <= 2e-2 * wanted.max()
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("layer", "processors"),
+    [(2, 132), *(pytest.param(i, 1, marks=pytest.mark.slow) for i in (1, 2))],
+)
+def test_a_layer_in_one_kernel(layer, processors):
+    model, machine = excitable_model("neocog", (17, 20, 30)), Emulator()
+    machine.processors = processors  # the fewer, the more rows of tiles a block takes
+    lay = layouts(model.spec, model.planes, "fp16")
+    step = WinogradS(machine, model, layer, lay, "fp16")
+    assert len(step.launches(2, None, None, {"v": None})) == 2
+    y, wanted = respond(step, layer, model, lay, batch=2, silent=5)
+    assert np.abs(y - wanted).max() <= 2e-3 * wanted.max()
 
 
 @emulated
@@ -388,9 +401,9 @@ def test_conv2d_winograd(batch, channels, height, width, planes, kernel, padding
 @pytest.mark.parametrize(
     ("x", "w", "more", "words"),
     [
-        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "float64 came; give float32"),
-        ((2, 8, 8), (3, 2, 7, 7), {}, r"shape \(2, 8, 8\) came; give \(B, C, H, W\)"),
-        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "7x5 came; give 3x3 to 51x51"),
+        (np.zeros((1, 2, 8, 8)), (3, 2, 7, 7), {}, "got float64, expected float32"),
+        ((2, 8, 8), (3, 2, 7, 7), {}, r"got shape \(2, 8, 8\), expected \(B, C, H, W\)"),
+        ((1, 2, 8, 8), (3, 2, 7, 5), {}, "got filters of 7x5, expected 3x3 to 51x51"),
         ((1, 2, 8, 8), (3, 4, 7, 7), {}, "x has 2 channels, w is for 4"),
         ((1, 2, 8, 8), (3, 2, 7, 7), {"padding": -1}, "padding: got -1"),
         ((1, 2, 4, 8), (3, 2, 7, 7), {"padding": 1}, "smaller than the 7x7 filters"),

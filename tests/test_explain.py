@@ -40,6 +40,8 @@ def test_what_is_named_is_what_the_equations_say() -> None:
     model, digit = tiny_model(), digits_of("7")
     found = explain_digit(digit[0], Engine(model), count=3)
     assert (found.label, found.digit.shape) == (7, (28, 28))
+    assert repr(found).startswith("<Explanation: read as 7")
+    assert found._repr_png_().startswith(b"\x89PNG")
     maps = reference.respond(u0_from_digits(digit), model)
     u = maps["US3"].copy()
     for piece in found.pieces["US3"]:
@@ -76,7 +78,7 @@ def test_named_before_random(layer: str) -> None:
 
 
 def test_the_runner_up_wins_with_what_it_lacked() -> None:
-    found = explain_digit(digits_of("1")[0], Engine(tiny_model()), count=60)
+    found = explain_digit(digits_of("1")[0], Engine(tiny_model()), count=1)
     assert found.needed[-1].left <= 0
     assert found.needed[-1].answer == found.runner_up != found.label
 
@@ -100,6 +102,10 @@ def test_pictures_and_words(tmp_path: Path) -> None:
 def test_what_cannot_be_explained(tmp_path: Path) -> None:
     page = save_page(tmp_path / "page.png", "38")
     Image.new("L", (200, 200), 230).save(tmp_path / "empty.png")
+    absent = run("explain", tmp_path / "absent.png")
+    assert absent.exit_code == 1
+    assert "absent.png: cannot be opened" in absent.stderr
+    assert run("explain", tmp_path / "empty.png").exit_code == 3
     assert neocog.explain is explain
     with pytest.raises(UsageError, match="digit 3: the page has 2"):
         explain(page, digit=3)

@@ -1,6 +1,5 @@
 """What a stranger meets first: the wheel, the start-up time, the README and its commands."""
 
-import ast
 import importlib.util
 import os
 import re
@@ -9,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -163,8 +163,9 @@ def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
     for page in (README, (ROOT / "docs" / "python.md").read_text()):
         for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
             exec(block, names)
-    lines, place, sure, difference, result = capsys.readouterr().out.splitlines()
-    read = "\n".join(ast.literal_eval(lines))
+    *lines, place, sure, word, difference, result = capsys.readouterr().out.splitlines()
+    read = "\n".join(lines)
+    assert word == lines[1] == (tmp_path / "photo.tsv").read_text().split()[1]
     assert f"$ neocog read docs/photo.jpg\n{read}\n```" in README
     assert f"page.text  # {read!r}" in README
     assert (place[0], sure) == ("2", "True")
@@ -178,6 +179,7 @@ def test_what_the_docs_show_from_python(tmp_path, monkeypatch, capsys):
 def test_wheel_finds_its_model_outside_the_checkout(tmp_path):
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("neocog-*.whl")
+    assert "neocog/serve/static/app.js" in zipfile.ZipFile(wheel).namelist()
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
     python = tmp_path / "venv" / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel)

@@ -294,6 +294,21 @@ def test_corrections_are_kept_only_where_it_was_asked_for(service: Service) -> N
     assert "--corrections" in error_of(client.post("/api/corrections", content=b"{}\n"), 409)
 
 
+def test_a_digit_is_explained(client: TestClient) -> None:
+    data = png("7")
+    (record,) = client.post("/api/read", content=data).json()
+    line = json.dumps(record).encode()
+    answer = client.post("/api/explain", content=line + b"\n" + data)
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        assert picture.format == "PNG"
+    blank = io.BytesIO()
+    Image.new("L", (400, 400), 255).save(blank, "PNG")
+    bare = client.post("/api/explain", content=line + b"\n" + blank.getvalue())
+    assert "nothing to explain" in error_of(bare, 422)
+    none = json.dumps(record | {"digits": []}).encode()
+    assert "expected one" in error_of(client.post("/api/explain", content=none + b"\n" + data), 400)
+
+
 def test_digits_are_cut_out_as_the_reader_does(service: Service) -> None:
     data = png("472")
     reader = Reader(tiny_model())

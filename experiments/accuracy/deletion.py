@@ -8,13 +8,13 @@ weaker, one at a time); by the gradient of the input around the piece's place (2
 fainter); at random. Nothing is chosen here: the digits are evenly spaced ones of the test set.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.evaluation.explain import LAYERS, Cells, changed, on_u0, split, taken_away
 from neocog.learning.datasets import Digits, open_dataset
@@ -141,9 +141,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Parse, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--model", default="neocog")
     parser.add_argument("--digits", type=int, default=500)
     parser.add_argument("--plot", type=Path)

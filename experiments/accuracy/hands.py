@@ -9,7 +9,6 @@ the answer at odds of 300 to 1 only, and then a wrong one. --what says what thes
 ("ships", "before", "seed"): tables are made by it. Rows of other models stay in the file.
 """
 
-import argparse
 import json
 import sys
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.harness.spread import spread
 from experiments.learning.ship import LEARNED
@@ -106,12 +106,8 @@ def leading(confusion: np.ndarray, count: int = 3) -> str:
 
 def main() -> None:
     """Parse, read, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--what", default="ships", choices=("ships", "before", "seed"))
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--gpu", action="store_true")

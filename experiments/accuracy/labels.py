@@ -5,12 +5,10 @@
 A label is doubted where all models read the same other digit, each with at least --p.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 
 from experiments.accuracy.hands import read
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
 from neocog.network.model import load_model
@@ -21,12 +19,8 @@ FORMATS = {"labels": ".2%"}
 
 def main() -> None:
     """Parse, read, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--p", type=float, default=0.99)
     args = parser.parse_args()
     digits = open_digits(args.data, split="test")

@@ -7,7 +7,6 @@ fed the reference's input, and every digit whose decision differs from the refer
 float64 rule on its own maps), with its margin.
 """
 
-import argparse
 import os
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
@@ -75,9 +75,7 @@ def compare(job: tuple[str, np.ndarray]) -> dict[str, Any]:
 
 def main() -> None:
     """Parse, compare in several processes, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()

@@ -9,13 +9,12 @@ that nothing was learned from (``neocog/learning/marks/held.py``; matplotlib's f
 made with pieces of validation digits. --quick reads a tenth.
 """
 
-import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.harness.spread import spread
 from neocog.errors import UsageError
@@ -84,12 +83,8 @@ def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("models", nargs="*", default=["neocog", "neocog-small"])
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=cores(), help="models at a time, on a CPU")

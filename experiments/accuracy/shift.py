@@ -10,15 +10,14 @@ digits: once as they are, once with the changes that fine-tuning uses (shifts of
 among them). They need PyTorch; a GPU takes a minute for each.
 """
 
-import argparse
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.batch.device import open_engine
 from neocog.learning.datasets import Digits, open_digits
@@ -122,11 +121,7 @@ def lost(digits: Digits, shift: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--models", nargs="+", default=["neocog"])
     parser.add_argument("--device", default="cpu", help="of the models")
     parser.add_argument("--lenet-device", help="cpu or cuda [default: cuda if it is there]")

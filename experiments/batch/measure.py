@@ -34,6 +34,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.batch.malformed import write_malformed
+from experiments.harness.arguments import data_and_output
 from experiments.harness.processes import Memory, end_one
 from experiments.harness.record import machine, write_results
 from neocog.batch.formats import Format
@@ -399,11 +400,7 @@ def row(section: str, what: str, found: str, wanted: str, met: bool | None, **mo
 
 def main() -> None:
     """Parse, measure, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--model", default="neocog")
     parser.add_argument("--device", default="auto")

@@ -18,7 +18,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -26,6 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.gpu.steps import Run, c_layers, errors, failed, s_versions
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import commit, without_places, write_results
 from experiments.network.gpu import PEERS, compare_on_gpu
 from neocog.network.engine import Engine
@@ -194,12 +194,8 @@ def _short(value: Any) -> str:
 
 def parse() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
         "--models", nargs="+", default=["neocog-small", "neocog", "fukushima"],
         help="all are checked, the first is timed",

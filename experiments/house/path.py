@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 import neocog
 
@@ -40,7 +40,7 @@ def counted() -> Iterator[Files]:
         yield found
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(cast(Any, None))
         for code in seen:
             path = Path(code.co_filename)
             named = code.co_flags & CO_NEWLOCALS and not code.co_name.startswith("<")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.learning.calibrate import calibrated
 from neocog.learning.datasets import open_digits
@@ -130,9 +131,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Parse, run, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--gpu", action="store_true", help="learn on CuPy arrays")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--only", help=argparse.SUPPRESS)

@@ -11,8 +11,7 @@ far by validation or, with ``last=1``, the last. Variants and marks lie in OUT a
 each choice of them. The same command again goes on: with what a kill left, or, where the slice
 ended, with another cycle from there; with --cycle 24 one cycle takes several slices, each of which
 leaves a model. --minutes is the time of the whole command, starts and last measurement among it.
---starts makes
-the starts alone (no GPU needed). --test reads the test digits too, --speed times a few steps.
+--starts makes the starts alone (no GPU needed). --test reads the test digits too.
 """
 
 import argparse
@@ -26,12 +25,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from experiments.harness.arguments import data_and_output
 from neocog.errors import NeocogError, UsageError
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 
 _VARIANTS = 2000  # that are measured with
 _RESERVE = 14.0  # seconds at the end for the last measurement and files
 _CHANGED = ("geometry", "pages", "none,blur=2")
+#: Settings that are options for all jobs as well.
+_OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "varied", "guided",
+            "precision", "save_every")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,28 +62,12 @@ class Job:
 def settings_of(job: Job, args: argparse.Namespace) -> Any:
     """Settings from the command, then from the job: fields of Settings, or strengths.
 
-    Raises
-    ------
-    UsageError
-        If a value is none of that setting, or makes no sense.
+    UsageError if a value is none of that setting, or makes no sense.
     """
     settings = Settings(
-        seed=job.seed,
-        minutes=args.cycle or args.minutes,
-        batch=args.batch,
-        rate=args.rate,
-        marks=args.marks,
-        guided=args.guided,
-        variants=args.variants,
-        lean=args.lean,
-        smoothing=args.smoothing,
-        varied=args.varied,
-        pool=args.pool,
-        last=args.last,
-        precision=args.precision,
-        save_every=args.save_every,
-        compiled=args.compile,
-    )
+        seed=job.seed, minutes=args.cycle or args.minutes, last=args.last, compiled=args.compile,
+        **{name: getattr(args, name) for name in _OPTIONS},
+    )  # fmt: skip
     how, strengths = args.augmentation, []
     for change in filter(None, job.changes.split(",")):
         key, _, value = change.partition("=")
@@ -113,10 +100,7 @@ def value_of(name: str, words: str) -> Any:
 def start_of(job: Job, folder: Path, args: argparse.Namespace) -> Any:
     """Learn the start, or read it where it was learned before.
 
-    Raises
-    ------
-    UsageError
-        If the one there is of other planes, digits, seed or ``--reject``.
+    UsageError if the one there is of other planes, digits, seed or ``--reject``.
     """
     from neocog.learning.start import check_start, described, recipe_of, start_model
     from neocog.network.model import load_model
@@ -149,7 +133,6 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
     """One job in this process."""
     from experiments.learning.guide_network import load_guide
     from experiments.learning.pools import load_pools, pools_of
-    from neocog.learning.datasets import open_digits
     from neocog.learning.finetune import Finetuner
     from neocog.network.spec import LABELS
 
@@ -177,64 +160,46 @@ def learn(job: Job, args: argparse.Namespace, begun: float) -> None:
             told[0] = time.monotonic()
             print(f"{job.name}: {_words(figures)}", flush=True)
 
-    run = Finetuner(
-        start,
-        mix,
-        kept,
-        settings,
-        device=args.device,
-        folder=folder,
-        report=report,
-        pools=drawn,
-        another=True,
-    )
+    run = Finetuner(start, mix, kept, settings, device=args.device, folder=folder, report=report,
+                    pools=drawn, another=True)  # fmt: skip
     if settings.guided and args.guide:
         report({})
     first, ready = run.position.step, time.monotonic()
     end = begun + 60 * args.minutes - _RESERVE
     model = run.run(stop=end) if args.cycle else run.run(end=end)
-    steps = run.position.step - first
+    pace = (run.position.step - first) / max(time.monotonic() - ready, 1e-9)
     saved = model.save(folder / "model.safetensors")
     result = {
         "model": saved.id,
         "job": job.words(),
         "steps": run.position.step,
-        "steps_per_second": round(steps / max(time.monotonic() - ready, 1e-9), 1),
+        "steps_per_second": round(pace, 1),
         "validation": model.card["validation_accuracy"],
-        "sets": by_set(model, kept, args.device),
         **{k: v for k, v in run.curves[-1].items() if k in ("passed_marks", "rejected_digits")},
-        **{
-            f"validation_{how}": changed(model, kept.hands[0].digits, how, args.device)
-            for how in _CHANGED
-        },
-        **as_variants(model, kept, args.device),
+        **measured(model, kept, args),
     }
-    if args.test:
-        test = open_digits(args.data / "mnist", split="test")
-        result["test"] = changed(model, test, "none", args.device)["right"]
     (folder / "result.json").write_text(json.dumps(result))
     print(json.dumps(result), flush=True)
 
 
-def by_set(model: Any, kept: Any, device: str) -> dict[str, Any]:
-    """Figures of each set of digits kept apart."""
-    return {
-        hand.digits.name: figures(model, hand.digits.images, hand.digits.labels, "none", device)
-        for hand in kept.hands
-    }
-
-
-def changed(model: Any, digits: Any, how: str, device: str) -> dict[str, float]:
-    """Figures of digits after changes, always the same ones."""
-    return figures(model, digits.images, digits.labels, how, device)
-
-
-def as_variants(model: Any, digits: Any, device: str) -> dict[str, Any]:
-    """Figures of digits as coarse scanners and cameras hand them over."""
+def measured(model: Any, kept: Any, args: argparse.Namespace) -> dict[str, Any]:
+    """Figures of digits kept apart: of each set, after changes, as scanners hand them over."""
+    from neocog.learning.datasets import open_digits
     from neocog.learning.variants import variants
 
-    seen, labels = variants(_VARIANTS, digits, seed=1)
-    return {"variants": figures(model, seen, labels, "none", device)}
+    def read(digits: Any, how: str = "none") -> dict[str, float]:
+        return figures(model, digits.images, digits.labels, how, args.device)
+
+    first = kept.hands[0].digits
+    seen, labels = variants(_VARIANTS, kept, seed=1)
+    found: dict[str, Any] = {
+        "sets": {hand.digits.name: read(hand.digits) for hand in kept.hands},
+        **{f"validation_{how}": read(first, how) for how in _CHANGED},
+        "variants": figures(model, seen, labels, "none", args.device),
+    }
+    if args.test:
+        found["test"] = read(open_digits(args.data / "mnist", split="test"))["right"]
+    return found
 
 
 def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict[str, float]:
@@ -267,68 +232,17 @@ def _words(figures: dict[str, float]) -> str:
     return "  ".join(f"{key} {value:.5g}" for key, value in figures.items())
 
 
-def speed(job: Job, args: argparse.Namespace) -> None:
-    """Time steps by precision, compiled or not, alone on the GPU."""
-    from neocog.learning.finetune import Finetuner
-
-    folder = args.output / job.name
-    folder.mkdir(parents=True, exist_ok=True)
-    start = start_of(job, folder, args)
-    digits = mix_of(args, "learning").first(5000)
-    kept = digits.first(100)
-    for precision in ("fp32", "tf32", "bf16"):
-        for compiled in (False, True):
-            settings = replace(
-                settings_of(job, args), precision=precision, compiled=compiled, pool=600
-            )
-            run = Finetuner(start, digits, kept, settings, device=args.device)
-            words = "compiled" if compiled else "as it is"
-            times = step_times(run, 30)
-            print(f"{job.planes} batch {args.batch} {precision} {words}: {times}", flush=True)
-
-
-def step_times(run: Any, count: int) -> str:
-    """Milliseconds of a step and of its batch, and the memory held; the run is used up by it."""
-    import torch
-
-    times, on_gpu = {}, run.device.type == "cuda"
-    for name, work in (("step", run._step), ("batch", lambda _: run.batches.batch(0))):
-        for turn in range(count + 5):
-            if turn == 5:
-                torch.cuda.synchronize() if on_gpu else None
-                begun = time.perf_counter()
-            work(0.5)
-            run.position.step = turn % run.batches.epoch_steps
-        torch.cuda.synchronize() if on_gpu else None
-        times[name] = 1e3 * (time.perf_counter() - begun) / count
-    held = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0
-    return ", ".join(f"{n} {t:.2f} ms" for n, t in times.items()) + f", {held:.1f} GiB"
-
-
-def main() -> int:
-    """Parse, start a process for each job, wait, print a table."""
-    begun = time.monotonic()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = data_and_output(__doc__)
     parser.add_argument("--jobs", nargs="+", type=Job.parse, default=[Job("40/160/100", 0)])
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--cycle", type=float, help="minutes of a cycle longer than one slice")
-    usually = Settings()
-    parser.add_argument("--batch", type=int, default=usually.batch)
-    parser.add_argument("--rate", type=float, default=usually.rate)
+    for name in _OPTIONS:
+        usual = getattr(Settings(), name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=usual)
     parser.add_argument("--reject", type=int, default=REJECTING, help="planes for what is no digit")
-    parser.add_argument("--marks", type=float, default=usually.marks, help="share of a batch")
-    parser.add_argument("--variants", type=float, default=usually.variants, help="share of a batch")
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
-    parser.add_argument("--pool", type=int, default=usually.pool)
-    parser.add_argument("--lean", type=float, default=usually.lean)
-    parser.add_argument("--smoothing", type=float, default=usually.smoothing)
-    parser.add_argument("--varied", type=float, default=usually.varied,
-                        help="how much of the changes variants and marks get")  # fmt: skip
-    parser.add_argument("--guided", type=float, default=usually.guided, help="share of the loss")
     parser.add_argument("--guide", type=Path, nargs="+", default=[],
                         help="networks that guide, from when they are there")  # fmt: skip
     parser.add_argument("--pools", type=Path, help="what is shown, drawn by --draw")
@@ -340,16 +254,19 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=12_000)
     parser.add_argument("--last", action="store_true", help="keep the network at the end")
     parser.add_argument("--augmentation", default=USUAL)
-    parser.add_argument("--precision", default=usually.precision)
-    parser.add_argument("--save-every", type=int, default=usually.save_every)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--starts", action="store_true")
-    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--gpus", type=int, default=1, help="over which the jobs are dealt")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="all jobs together")
     parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> int:
+    """Parse, start a process for each job, wait."""
+    begun, parser = time.monotonic(), options()
     args = parser.parse_args()
     try:
         for job in args.jobs:
@@ -363,10 +280,6 @@ def main() -> int:
         if args.begun is not None:
             learn(args.jobs[0], args, args.begun)
             return 0
-        if args.speed:
-            for job in args.jobs:
-                speed(job, args)
-            return 0
     except NeocogError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return error.exit_code
@@ -375,13 +288,10 @@ def main() -> int:
 
 def _all(jobs: list[Job], begun: float, gpus: int, cores: int) -> int:
     """Run this command once for each job, all at the same time."""
-    words, others = sys.argv[1:], []
-    if "--jobs" in words:
-        at = words.index("--jobs")
-        end = at + 1 + len(jobs)
-        others = words[:at] + words[end:]
-    else:
-        others = words
+    others = sys.argv[1:]
+    if "--jobs" in others:
+        at = others.index("--jobs")
+        del others[at : at + 1 + len(jobs)]
     threads = str(max(1, cores // len(jobs)))
     command = [
         sys.executable,

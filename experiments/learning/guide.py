@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
+from experiments.harness.arguments import data_and_output
 from experiments.learning.finetune import mix_of
 from experiments.learning.guide_network import Convolutional, Guide, save_network
 from experiments.learning.pools import load_pools
@@ -102,9 +103,7 @@ def cycle(
 
 def main() -> int:
     """Parse, learn each cycle, write its network."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser = data_and_output(__doc__)
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--pools", type=Path, required=True)
     parser.add_argument("--cycles", type=float, nargs="+", default=[150.0, 300.0], help="seconds")

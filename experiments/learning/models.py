@@ -6,11 +6,11 @@ DATA holds mnist/, hands/free/ and usps/. Weights are those of the command that 
 the card says of accuracy is measured on the file as it is shipped (``accuracy/cards.py``).
 """
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 
 from experiments.accuracy.cards import write_card
+from experiments.harness.arguments import data_and_output
 from experiments.learning.ship import LEARNED, LEARNED_FROM, write_sums
 from neocog.evaluation.report import find_sets
 from neocog.learning.mix import open_mix
@@ -44,12 +44,8 @@ def make(name: str, data: Path, *, gpu: bool) -> Model:
 
 def main() -> None:
     """Parse, make, save, measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("names", nargs="*", default=list(SHIPPED))
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,11 @@ learned from (DATA/mnist and those of DATA/hands/free), with the numbers that th
 into its SHA256SUMS, with which ``neocog models verify`` compares.
 """
 
-import argparse
 import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from experiments.harness.arguments import data_and_output
 from neocog.files import atomic_write
 from neocog.learning.calibrate import calibrated
 from neocog.learning.mix import open_mix
@@ -43,12 +43,8 @@ def write_sums(folder: Path) -> None:
 
 def main() -> None:
     """Parse, round, calibrate, save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = data_and_output(__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--command", required=True, help="what makes the model again")
     parser.add_argument("--gpu", action="store_true")

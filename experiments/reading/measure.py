@@ -91,7 +91,7 @@ def look(task: Task) -> Row:
             "p": round(min((mark.p for mark in reading.digits), default=0.0), 5),
             "ms": sum(reading.ms.values()) - reading.ms["decode"]}  # fmt: skip
     if task.set == "turned":
-        row["as_upright"] = reading.text == upright.text
+        row["as_upright"] = reading.plain == upright.plain
     if task.set not in ("letters", "blank"):
         row |= faults(read, one.text)
     if one.marks is not None:

@@ -1,5 +1,6 @@
 """Words, lines and columns of a page: what a wide gap parts, and which signs stand in the text."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
@@ -66,7 +67,7 @@ def into_words(
     """Part the lines of a page into words.
 
     A gap parts two words if one more digit would fit in, as far from both neighbours as digits of
-    the page usually are.
+    the page usually are, or if columns end there.
 
     Parameters
     ----------
@@ -88,14 +89,17 @@ def into_words(
             if sign.p >= SURE.get(sign.char, np.inf) and not digits_only:
                 row.append((upright(sign.box, turn, size), sign.box, sign.char, None))
         rows.append(sorted(row, key=lambda mark: 2 * mark[0][0] + mark[0][2]))
-    wide, apart = _usual(rows)
+    slope, parts_at = _columns(rows)
+    wide, apart = _usual(rows, 0.5)
     between = "" if digits_only else " "
     read = []
     for row in rows:
         least = _height(row) * (wide + 2 * apart)
         words = [[row[0]]]
         for before, mark in pairwise(row):
-            if mark[0][0] - before[0][0] - before[0][2] > least:
+            gap = mark[0][0] - before[0][0] - before[0][2]
+            columns = [bisect(parts_at, _middle(one[0], slope)) for one in (before, mark)]
+            if gap > least or columns[0] != columns[1]:
                 words.append([])
             words[-1].append(mark)
         parts = tuple(map(_word, words))
@@ -107,37 +111,67 @@ def into_words(
 def cells(reading: PageReading) -> list[list[str]]:
     """Return the words of a page as a table: a row for each line, words below others in a column.
 
-    Lines of several words make the columns; what stands in two places of one column is one cell.
+    Two words of a line that stand in one column are one cell.
     """
-    if not reading.lines or reading.size is None:
+    size = reading.size
+    if not reading.lines or size is None:
         return [[line] for line in reading.text.split("\n")] if reading.text else []
-    boxes = np.array([upright(digit.box, reading.turn, reading.size) for digit in reading.digits])
-    slope = settled_skew(boxes.astype(np.float64))
-    rows = [[_extent(word, reading, slope) for word in line.words] for line in reading.lines]
-    columns: list[tuple[float, float]] = []
-    for low, high in sorted(extent for row in rows if len(row) > 1 for extent in row):
-        if columns and low < columns[-1][1]:
-            columns[-1] = (columns[-1][0], max(high, columns[-1][1]))
-        else:
-            columns.append((low, high))
+    rows: list[list[Mark]] = []
+    for line in reading.lines:
+        spans = [word.digits for word in line.words if word.digits]
+        own = reading.digits[spans[0][0] : spans[-1][1] + 1]
+        rows.append([(upright(d.box, reading.turn, size), d.box, d.char, 0) for d in own])
+    slope, parts_at = _columns(rows)
     table = []
-    for line, row in zip(reading.lines, rows, strict=True):
-        texts: list[list[str]] = [[] for _ in range(max(1, len(columns)))]
-        for word, (low, high) in zip(line.words, row, strict=True):
-            shared = [min(high, c[1]) - max(low, c[0]) for c in columns]
-            texts[int(np.argmax(shared)) if shared else 0].append(word.text)
+    for line in reading.lines:
+        texts: list[list[str]] = [[] for _ in range(len(parts_at) + 1)]
+        for word in line.words:
+            middle = _middle(upright(word.box, reading.turn, size), slope)
+            texts[bisect(parts_at, middle)].append(word.text)
         table.append([" ".join(some) for some in texts])
     return table
 
 
-def _usual(rows: list[list[Mark]]) -> tuple[float, float]:
-    """How wide a digit usually is and how far from the next one, in heights."""
+def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
+    """The skew of a page, and where its columns end: in corridors that no digit stands in.
+
+    A corridor parts a quarter of the lines or more, and of these one in ten may have a digit in it.
+    It is as wide as two usual gaps and an n-th of a digit, if it parts n lines: that of one line is
+    a space.
+    """
+    boxes = [[mark[0] for mark in row if mark[3] is not None] for row in rows]
+    all_boxes = np.array([box for row in boxes for box in row], np.float64)
+    if not len(all_boxes):
+        return 0.0, []
+    slope = settled_skew(all_boxes)
+    spans = [[(_middle(b, slope) - b[2] / 2, _middle(b, slope) + b[2] / 2) for b in row]
+             for row in boxes]  # fmt: skip
+    low = min(left for row in spans for left, _ in row)
+    length = int(max(right for row in spans for _, right in row) - low) + 2
+    parted, filled = np.zeros(length), np.zeros(length)
+    for row in spans:
+        parted[int(row[0][0] - low) : int(row[-1][1] - low) + 1] += 1
+        for left, right in row:
+            filled[int(left - low) : int(right - low) + 1] += 1
+    free = (filled <= parted / 10) & (parted >= len(rows) / 4) & (parted > 0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], free, [0]])))
+    wide, apart = _usual(rows, 0.25)  # in a table half of the gaps may lie between columns
+    high = float(np.median(all_boxes[:, 3]))
+    ends = []
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        if last - first > high * (2 * apart + wide / parted[first:last].max()):
+            ends.append(low + (first + last) / 2)
+    return slope, ends
+
+
+def _usual(rows: list[list[Mark]], share: float) -> tuple[float, float]:
+    """How wide a digit usually is and how far from the next a share of them is, in heights."""
     widths, gaps = [0.0], [_WIDEST]
     for row in rows:
         high = _height(row)
         widths += [mark[0][2] / high for mark in row if mark[3] is not None]
         gaps += [(b[0][0] - a[0][0] - a[0][2]) / high for a, b in pairwise(row)]
-    return median(widths), min(max(median(gaps), 0.0), _WIDEST)
+    return median(widths), min(max(float(np.quantile(gaps, share)), 0.0), _WIDEST)
 
 
 def _height(row: list[Mark]) -> float:
@@ -159,8 +193,7 @@ def _around(boxes: Sequence[Box]) -> Box:
     return x, y, right - x, bottom - y
 
 
-def _extent(word: WordReading, reading: PageReading, slope: float) -> tuple[float, float]:
-    """Where a word begins and ends in its row, with the page's skew taken out."""
-    x, y, w, h = upright(word.box, reading.turn, reading.size or (0, 0))
-    left = x + slope * (y + h / 2)
-    return left, left + w
+def _middle(box: Box, slope: float) -> float:
+    """Where the middle of a box lies in its row, with the page's skew taken out."""
+    x, y, w, h = box
+    return x + w / 2 + slope * (y + h / 2)

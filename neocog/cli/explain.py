@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
+from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
 
 _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
@@ -43,7 +44,10 @@ def explain(
             formats[path] = _FORMATS.get(Path(path).suffix.lower())
             if formats[path] is None:
                 raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")
-    found = explained(picture, digit=digit, model=model)
+    try:
+        found = explained(picture, digit=digit, model=model)
+    except (InputError, NothingToRead) as error:
+        raise type(error)(f"{picture}: {error}") from None
     print(to_json(found.to_dict()) if as_json else found)
     for path, draw in ((output, found.plot), (maps, found.plot_maps)):
         if path is not None:

@@ -68,7 +68,6 @@ Timings = Annotated[
 Isolated = Annotated[
     bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Name each file that is skipped, and why.")
 ]
@@ -132,7 +131,7 @@ def read(
     timings: Timings = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
-    force: Force = False,
+    force: options.Force = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
@@ -159,6 +158,10 @@ def read(
         )
     if isolated and rotate != "auto":
         raise UsageError("--rotate is for pages, but --isolated turns nothing; leave one out")
+    if isolated and form in ("hocr", "alto"):
+        raise UsageError(
+            f"--format {form} is for pages, but --isolated reads digits; leave one out"
+        )
     if output == "-":
         output = None
     request = Request(

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine
+from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, shared_limit, up
 from neocog.cuda.steps import Forms, LayerStep, Precision
 from neocog.cuda.winograd import Convolution, Operand, Response, Shape
-from neocog.cuda.winograd_transforms import Split, best_tile, uniform
+from neocog.cuda.winograd_transforms import Split, best_tile, transform_filters, uniform
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
 
@@ -55,12 +55,55 @@ class Inhibition:
         return Launch(kernel, grid, (source, self._c, v))
 
 
+class Fused:
+    """One S-layer in one kernel (``winograd_fused.cu``): parts as large as tiles, half operands."""
+
+    def __init__(self, machine: Machine, convolution: Convolution, a: Array) -> None:
+        self._machine, self._convolution = machine, convolution
+        shape, split, m = convolution.shape, convolution.split, convolution.m
+        parts, points, self._depth = len(split.sizes), 2 * m - 1, up(shape.channels, 16)
+        pitch = 2 * self._depth + 16
+        self._halo = parts - 1
+        self._per_row = points**2 * (convolution.tiles + self._halo) * pitch
+        w = np.zeros((shape.kernel, shape.kernel, up(len(a), 16), self._depth))
+        w[:, :, : len(a), : a.shape[1]] = a.transpose(2, 3, 0, 1)
+        u = transform_filters(w, split, m).astype(np.float16)
+        # planes as (16s, 8s, lane / 4), channels as (16s, 8s, lane % 4, pairs)
+        u = u.reshape(points**2, parts**2, -1, 2, 8, self._depth // 16, 2, 4, 2)
+        u = np.ascontiguousarray(u.transpose(2, 0, 1, 5, 4, 7, 3, 6, 8))
+        self._u = machine.xp.asarray(u)
+
+    @staticmethod
+    def takes(convolution: Convolution) -> bool:
+        """Whether it can compute a layer."""
+        types = (convolution.shape.source, convolution.shape.target)
+        sizes = set(convolution.split.sizes)
+        return convolution.operand == "fp16" and types == (1, 1) and sizes == {convolution.m}
+
+    def launch(self, batch: int, source: Array, target: Array, response: Response) -> Launch:
+        """Return the launch for a batch, with a block for every multiprocessor if it is small."""
+        # two blocks to a multiprocessor, one loads while the other multiplies; where filters are
+        # larger than tiles a block of twice the threads, which reads the filters once a digit
+        tiles, most = self._convolution.tiles, shared_limit(self._machine.arch)
+        several = self._u.nbytes <= (tiles + self._halo) * self._per_row
+        held = max(1, (most // 2 - 1024 if several else most) // self._per_row - self._halo)
+        rows = min(held, -(-tiles // max(1, self._machine.processors // batch)))
+        bands = -(-tiles // rows)
+        rows = -(-tiles // bands)  # as even as can be
+        threads = 256 if several else 512
+        more = {"CV": self._depth, "ROWS": rows, "MAP": 1, "THREADS": threads}
+        defines = tuple((dict(self._convolution.geometry()) | more).items())
+        shared = (rows + self._halo) * self._per_row
+        kernel = Kernel("winograd_fused.cu", "s_winograd", defines, threads, shared, 80, 128)
+        return Launch(kernel, (bands, batch, 1), (source, self._u, *response, target))
+
+
 class WinogradS(LayerStep):
     """US1 .. US4 by decomposed Winograd convolution.
 
     On tensor cores in ``tf32``, ``fp16`` and ``bf16`` (with TF32 operands) from compute capability
-    8.0 on, else on CUDA cores. The filters are split into 3x3 parts and tiles are chosen by the
-    count of multiplications, where ``split`` and ``m`` are not given.
+    8.0 on, else on CUDA cores. Parts and tiles are those of :func:`way` where ``split`` and ``m``
+    are not given.
     """
 
     kind = "S"
@@ -79,12 +122,11 @@ class WinogradS(LayerStep):
         super().__init__(machine, model, layer, layouts, precision)
         source, target = self.source, self.target
         kernel = model.spec.s[layer].kernel
-        split, operand = split or uniform(kernel), _operand_of(precision, machine.arch)
-        # larger tiles lose digits that rounded operands do not have
-        tile = best_tile(split, target.size, most=5 if operand == "fp32" else 2)
+        operand = _operand_of(precision, machine.arch)
+        parts, tile = way(kernel, target.size, operand)
         self.convolution = Convolution(
             Shape(kernel, source.width, source.channels, target.channels, source.code, target.code),
-            split,
+            split or parts,
             m or tile,
             operand,
         )
@@ -93,8 +135,11 @@ class WinogradS(LayerStep):
         padded[: target.planes] = silence
         self._theta = np.float32(theta)
         self._silence = machine.xp.asarray(padded)
-        self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))
         self._inhibition = Inhibition(machine, model, layer, source, target.size)
+        one = Fused.takes(self.convolution)
+        self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
+        if not one:
+            self._u = machine.xp.asarray(self.convolution.filters(np.asarray(a)))
 
     @property
     def taps(self) -> int:
@@ -104,17 +149,17 @@ class WinogradS(LayerStep):
     def scratch(self, batch: int) -> Forms:
         """The inhibition, and the Winograd domain of some digits."""
         size = self.target.size
-        return {
-            "v": ((batch, size, size), np.float32),
-            **self.convolution.scratch(batch, S_BYTES),
-        }
+        domain = {} if self._fused else self.convolution.scratch(batch, S_BYTES)
+        return {"v": ((batch, size, size), np.float32), **domain}
 
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
-        """Inhibition, then the convolution for as many digits at a time as the cache holds."""
+        """Inhibition, then the convolution: in one kernel, or in pieces that the cache holds."""
         first = self._inhibition.launch(batch, source, scratch["v"])
         response = Response(scratch["v"], self._silence, self._theta)
+        if self._fused:
+            return [first, self._fused.launch(batch, source, target, response)]
         processors = self.machine.processors
         return [
             first,
@@ -122,6 +167,21 @@ class WinogradS(LayerStep):
                 batch, source, self._u, target, scratch, processors, response, most=S_BYTES
             ),
         ]
+
+
+def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:
+    """Return parts and tiles of a layer of size x size cells.
+
+    On CUDA cores those of least multiplications. On tensor cores products are nearly free, and
+    parts as large as the tiles share their inputs, so that least is moved: 2x2 in US2 and US3,
+    whose transforms only add and subtract what a cell sees itself; 3x3 in US4, whose windows are
+    never nearly silent (in US2 its error is 9e-2 of the strongest response, in US4 5e-4).
+    """
+    if operand == "fp32":
+        split = uniform(kernel)
+        return split, best_tile(split, size)
+    side = 2 if kernel % 2 == 0 else 3
+    return uniform(kernel, side), side
 
 
 def _operand_of(precision: Precision, arch: int) -> Operand:

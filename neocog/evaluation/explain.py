@@ -37,6 +37,8 @@ LAYERS = ("US4", "US3", "US2")
 REACH = 2
 #: Pieces named for each layer.
 COUNT = 8
+#: Pieces that are raised at most until the runner-up wins.
+MOST = 24
 #: Pieces that are tried again after one was taken away: those that mattered most before. The
 #: answer of all of them would take seconds.
 TRIED = 16
@@ -99,7 +101,7 @@ class Explanation:
     heat : dict of ndarray, shape (65, 65)
         For each of these layers, and for ``"needed"``, where on U0 that is.
     needed : tuple of Piece
-        Pieces of UC3 that the runner-up lacked: with all of them it would have won, or come nearer.
+        Pieces of UC3 that the runner-up lacked: with all of them it wins, or comes nearer.
     maps : dict of ndarray, shape (1, K, H, W)
         Every layer's responses.
     """
@@ -115,8 +117,14 @@ class Explanation:
     needed: tuple[Piece, ...]
     maps: dict[str, Floats]
 
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.lines()[0]}>"
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_png_(self) -> bytes | None:  # in a notebook
+        return self.plot()._repr_png_()
 
     def lines(self) -> list[str]:
         """Say it in words."""
@@ -210,8 +218,11 @@ def explain_digit(digit: NDArray[np.uint8], engine: Engine, *, count: int = COUN
         pieces[layer], alone = taken_away(engine, layer, u, label, count=count)
         heat[layer] = _heat(spec, layer, alone)
     heat["US4"] = _heard(engine, maps["UC3"][0].transpose(1, 2, 0), label)
-    needed, raised = _needed(engine, maps, label, runner_up, count)
-    heat["needed"] = _heat(spec, "UC3", raised)
+    needed = _needed(engine, maps, label, runner_up)
+    lacked = np.zeros(maps["UC3"].shape[2:], np.float32)
+    for piece in needed:
+        lacked[piece.row, piece.column] += max(piece.alone, 0)
+    heat["needed"] = _heat(spec, "UC3", lacked)
     p = float(answers(scores, temperature=engine.model.temperature).p[0])
     return Explanation(
         digit, engine.model.id, label, runner_up, p, scores[0], pieces, heat, needed, maps
@@ -312,8 +323,8 @@ def _one_by_one(
 
 
 def _needed(
-    engine: Engine, maps: dict[str, Floats], label: int, runner_up: int, count: int
-) -> tuple[tuple[Piece, ...], Floats]:
+    engine: Engine, maps: dict[str, Floats], label: int, runner_up: int
+) -> tuple[Piece, ...]:
     """Raise pieces of UC3 to what the runner-up's strongest plane has learned, until it wins."""
     own = np.flatnonzero(engine.model.labels == runner_up)
     u = maps["UC3"][0].transpose(1, 2, 0)
@@ -334,7 +345,7 @@ def _needed(
     def lead(scores: Floats) -> Floats:
         return scores[:, label] - scores[:, runner_up]
 
-    return _one_by_one(engine, "UC3", u, wanted, lead, count)
+    return _one_by_one(engine, "UC3", u, wanted, lead, MOST)[0]
 
 
 def _heard(engine: Engine, u: Floats, label: int) -> Floats:

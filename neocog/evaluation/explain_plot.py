@@ -39,7 +39,7 @@ def overview(found: Explanation) -> Image.Image:
 
 
 def all_maps(maps: Mapping[str, NDArray[np.float32]]) -> Image.Image:
-    """Draw every plane of every layer, each layer as bright as its strongest response."""
+    """Draw every plane of every layer, square roots of shares of its strongest response."""
     bands = [_band(layer, own[0]) for layer, own in maps.items() if layer != "UC4"]
     out = Image.new("RGB", (_WIDTH, sum(band.height for band in bands)), "black")
     top = 0
@@ -117,7 +117,7 @@ def _band(layer: str, response: NDArray[np.float32]) -> Image.Image:
     words = f"{layer}   {planes} x {size} x {size}, strongest response {strongest:.3f}"
     draw.text((2, 14), words, fill="white", font=_font(17))
     for plane, values in enumerate(response):
-        grey = (255 * values / strongest).astype(np.uint8)
+        grey = (255 * np.sqrt(values / strongest)).astype(np.uint8)
         large = cv2.resize(grey, (tile, tile), interpolation=cv2.INTER_NEAREST)
         colours = np.asarray(cv2.applyColorMap(large, cv2.COLORMAP_INFERNO))[..., ::-1]
         left, top = plane % across * (tile + 2), _HEAD + plane // across * (tile + 2)

@@ -157,11 +157,12 @@ class Finetuner:
         Parameters
         ----------
         until : int, optional
-            Step at which to stop before, without writing a checkpoint, as a kill would.
+            Step after which to return without writing a checkpoint, as if the process were killed.
         end : float, optional
-            Time (of ``time.monotonic``) at which a cycle in minutes is to end, if it began late.
+            Time (of ``time.monotonic``) at which a cycle in minutes ends at the latest.
         stop : float, optional
-            Time at which to write a checkpoint and stop, in the middle of a cycle if need be.
+            Time (of ``time.monotonic``) at which to write a checkpoint and return, within a cycle
+            if it has not ended by then.
         """
         place, settings = self.position, self.settings
         if place.finished:

@@ -63,6 +63,7 @@ class Api:
             Route("/api", self.describe),
             Route("/api/read", self.read, methods=["POST"]),
             Route("/api/page", self.page, methods=["POST"]),
+            Route("/api/explain", self.explain, methods=["POST"]),
             Route("/api/corrections", self.correct, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
         ]
@@ -94,6 +95,16 @@ class Api:
             jpeg = await self._ask(request, picture, what="page", page=number)
         return Response(jpeg, media_type="image/jpeg")
 
+    async def explain(self, request: Request) -> Response:
+        """Why a digit was read so, as a picture: a line with its record, then the picture."""
+        async with self._taken(request) as body:
+            line, _, picture = body.partition(b"\n")
+            _, chars, marks = _checked(line)
+            if len(chars) != 1:
+                raise HTTPException(400, f"got {len(chars)} digits, expected one")
+            png = await self._ask(request, picture, what="explain", marks=marks)
+        return Response(png, media_type="image/png")
+
     async def correct(self, request: Request) -> Response:
         """Keep a corrected page: a line with its record, then the picture."""
         if self.corrections is None:
@@ -101,6 +112,8 @@ class Api:
         async with self._taken(request) as body:
             line, _, picture = body.partition(b"\n")
             text, chars, marks = _checked(line)
+            if not set(chars) <= set("0123456789") or "?" in text:
+                raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
             png, digits = await self._ask(request, picture, what="cut", marks=marks)
             try:
                 count = await asyncio.to_thread(
@@ -212,8 +225,8 @@ def _number(request: Request, name: str) -> int:
     return int(words)
 
 
-def _checked(line: bytes) -> tuple[str, str, dict[str, Any]]:
-    """Text, digits and places of a corrected record; HTTPException if it is none."""
+def _checked(line: bytes) -> tuple[str, list[str], dict[str, Any]]:
+    """Text, digits and places of a record; HTTPException if it is none."""
     try:
         record = json.loads(line)
         chars = [digit["char"] for digit in record["digits"]]
@@ -223,9 +236,8 @@ def _checked(line: bytes) -> tuple[str, str, dict[str, Any]]:
         raise HTTPException(
             400, "expected a line of JSON with text, page and digits, then the picture"
         ) from None
-    if any(char not in tuple("0123456789") for char in chars) or "?" in text:
-        raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
-    sound = all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
+    sound = all(isinstance(char, str) and len(char) == 1 for char in chars)
+    sound &= all(len(b) == 4 and all(abs(v) < 1e6 for v in b) and min(b[2:]) >= 1 for b in boxes)
     if not (sound and 0 <= page < 10**5 and turn in (0, 90, 180, 270) and len(text) < 10**5):
         raise HTTPException(400, "expected boxes [x, y, width, height], a page from 0 and a turn")
-    return text, "".join(chars), {"page": page, "turn": turn, "boxes": boxes}
+    return text, chars, {"page": page, "turn": turn, "boxes": boxes}

@@ -11,6 +11,7 @@ import hashlib
 import io
 import struct
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -31,10 +32,17 @@ class Corrections:
         self.folder = Path(folder)
         for place in ("pages", "digits"):
             check_output(self.folder / place, "--corrections", folder=True, make=True)
+        self.labels = self.folder / "pages" / "labels.csv"
         self._lock = threading.Lock()
 
     def save(
-        self, source: bytes, page: int, png: bytes, text: str, digits: NDArray[np.uint8], chars: str
+        self,
+        source: bytes,
+        page: int,
+        png: bytes,
+        text: str,
+        digits: NDArray[np.uint8],
+        chars: Sequence[str],
     ) -> int:
         """Save a page, and return how many pages there are.
 
@@ -50,28 +58,27 @@ class Corrections:
             What stands on it.
         digits : ndarray of uint8, shape (N, 28, 28)
             Its digits in MNIST's form.
-        chars : str
-            N digits: what they are.
+        chars : sequence of str
+            What these N digits are.
         """
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         with self._lock:
             with atomic_write(self.folder / "pages" / f"{name}.png") as stream:
                 stream.write(png)
             count = self._label(f"{name}.png", text)
-            inked = np.flatnonzero(digits.any(axis=(1, 2)))
+            inked = np.flatnonzero(digits.any(axis=(1, 2))).tolist()
             self._learn(name, digits[inked], [chars[place] for place in inked])
         return count
 
     def _label(self, file: str, text: str) -> int:
-        place = self.folder / "pages" / "labels.csv"
         rows = {}
-        if place.exists():
-            with place.open(newline="", encoding="utf-8") as stream:
+        if self.labels.exists():
+            with self.labels.open(newline="", encoding="utf-8") as stream:
                 rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
         rows[file] = text
         table = io.StringIO(newline="")
         csv.writer(table, lineterminator="\n").writerows([_COLUMNS, *rows.items()])
-        with atomic_write(place) as out:
+        with atomic_write(self.labels) as out:
             out.write(table.getvalue().encode())
         return len(rows)
 

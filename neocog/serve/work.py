@@ -20,8 +20,9 @@ from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.run import reading, usual_workers
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
-from neocog.errors import InputError
+from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
+from neocog.vision.finder import LONG_SIDE
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -32,7 +33,7 @@ MAX_PAGES = 100
 
 _SHOWN = 1600  # long side of a page that is shown where the browser cannot decode the file
 _QUALITY = 85  # of its JPEG
-_ENDS = 5.0  # seconds that are left to what is being read when the server ends
+_ENDS = 2.0  # seconds that are left to what is being read when the server ends
 
 
 @dataclass(slots=True)
@@ -61,9 +62,22 @@ class ServeJob(Job):
                 answer.value = _jpeg(item, asked["page"])
             else:
                 answer.value = _cut(item, **asked["marks"])
+                if asked["what"] == "explain":
+                    answer.value = self._explained(answer.value[1][0])
         except Exception as error:
             answer.error = what_went_wrong(error)
         return answer
+
+    def _explained(self, digit: NDArray[np.uint8]) -> bytes:
+        """Why a digit is read so, as a PNG."""
+        from neocog.evaluation.explain import explain_digit
+        from neocog.network.engine import Engine
+
+        try:
+            found = explain_digit(digit, Engine(self.reader.model, threads=1))
+        except NothingToRead as error:
+            raise InputError(str(error)) from None
+        return _encoded(np.asarray(found.plot()), "PNG")
 
     def _records(
         self, item: Item, live: bool, beat: Callable[[], None]
@@ -126,6 +140,15 @@ class Service:
             self._items.put(Item(source, to_json(asked), data=picture))
         return future
 
+    def warm(self) -> None:
+        """Load all that is needed, in every worker, so that no answer waits for it."""
+        pixels = np.full((LONG_SIDE, LONG_SIDE), 200, np.uint8)
+        pixels[480:540, 500:508] = 40
+        page = _encoded(pixels, "PNG")
+        asked = [self.ask("", page, what="read", live=True) for _ in range(max(1, self.workers))]
+        for future in asked:
+            future.result()
+
     def check(self) -> None:
         """Raise what stopped it, if anything did."""
         if self._error is not None:
@@ -177,7 +200,7 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
 
 def _jpeg(item: Item, number: int) -> bytes:
     """A page for a browser that does not know the file's format."""
-    return _encoded(_page(item, number, _SHOWN).grey, "JPEG", quality=_QUALITY)
+    return _encoded(_page(item, number, _SHOWN).pixels, "JPEG", quality=_QUALITY)
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
@@ -193,7 +216,6 @@ def _cut(
 ) -> tuple[bytes, NDArray[np.uint8]]:
     """A page as it is searched, as a PNG, and its digits (N, 28, 28) as the reader cuts them."""
     from neocog.vision.crop import digit_of_box
-    from neocog.vision.finder import LONG_SIDE
 
     found = _page(item, page, LONG_SIDE)
     digits = np.zeros((len(boxes), 28, 28), np.uint8)

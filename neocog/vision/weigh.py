@@ -53,13 +53,13 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.53, 2.13, 0.13, 0.68, -0.64, -0.33, -0.51, -0.32, 0.9)
-    network: tuple[float, ...] = (-0.04, 0.29, 0.13)
-    around: tuple[float, ...] = (0.44, 0.9, 0.89)
-    link: tuple[float, ...] = (-0.74, -1.25)
-    trust: float = 0.8
-    guess: float = 0.8
-    share: float = 0.497
+    own: tuple[float, ...] = (-0.27, 2.18, -0.36, 0.92, -0.14, -0.17, -0.61, -0.17, 0.59)
+    network: tuple[float, ...] = (0.0, 0.22, 0.25)
+    around: tuple[float, ...] = (0.64, 0.91, 0.71)
+    link: tuple[float, ...] = (0.3, -1.06)
+    trust: float = 0.9
+    guess: float = 0.7
+    share: float = 0.538
 
 
 def log_odds(p: float) -> float:

@@ -6,7 +6,7 @@ import { downloads } from "./download.js";
 const pages = [];
 const queue = [];
 let running = 0, finished = 0, skipped = 0;
-let current = null, selected = null, drawn = 0;
+let current = null, selected = null, unsaved = false;
 
 // --- pictures in -----------------------------------------------------------------------------
 
@@ -252,6 +252,7 @@ function correct(char) {
     Object.assign(selected, { char, reason: null, checked: true });
   }
   current.saved = false;
+  unsaved = true;
   selected = next ?? null;
   say("");
   showDigits();
@@ -261,6 +262,7 @@ function correct(char) {
 $("pad").append(make("canvas"), ...[..."0123456789"].map((char) =>
   make("button", { onclick: () => correct(char) }, char)),
   make("button", { onclick: () => correct(null), title: "Delete" }, "not a digit"),
+  make("button", { onclick: explain, title: "What carried this answer" }, "why?"),
   make("button", { onclick: () => choose(null), title: "Escape", ariaLabel: "Close" }, "×"));
 
 addEventListener("keydown", (event) => {
@@ -313,6 +315,24 @@ function insert(box) {
   choose(digit);
 }
 
+// A line with a record, then the picture.
+const withRecord = (record, page) => new Blob([JSON.stringify(record), "\n", page.file]);
+
+async function explain() {
+  const { page, turn } = current.record, { char, box } = selected, image = $("why").lastChild;
+  say("Looking inside ...");
+  try {
+    const record = { text: char, page, turn, digits: [{ char, box }] };
+    const png = await (await ask("api/explain", withRecord(record, current))).blob();
+    URL.revokeObjectURL(image.src);
+    image.src = URL.createObjectURL(png);
+    $("why").showModal();
+    say("");
+  } catch (error) {
+    say(`It cannot be explained: ${error.message}`, true);
+  }
+}
+
 export function corrected(page) {
   const digits = digitsOf(page).map(({ node, chips, checked, ...digit }) => digit);
   const { lines, ...record } = page.record, text = textOf(page);
@@ -327,10 +347,10 @@ async function confirm() {
     return;
   }
   try {
-    const record = JSON.stringify(corrected(page));
-    const answer = await ask("api/corrections", new Blob([record, "\n", page.file]));
+    const answer = await ask("api/corrections", withRecord(corrected(page), page));
     const kept = (await answer.json()).pages;
     page.saved = true;
+    unsaved = false;
     for (const digit of digitsOf(page)) digit.checked = true;
     showItem(page);
     if (page !== current) return;
@@ -344,4 +364,9 @@ async function confirm() {
 $("confirm").onclick = confirm;
 
 for (const button of $("downloads").querySelectorAll("button"))
-  button.onclick = () => downloads[button.dataset.form](pages);
+  button.onclick = () => {
+    downloads[button.dataset.form](pages);
+    unsaved = false;
+  };
+
+addEventListener("beforeunload", (event) => unsaved && event.preventDefault());

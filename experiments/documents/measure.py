@@ -1,0 +1,122 @@
+"""Measures how made documents are read: digits, and which cells of a row they stand in.
+
+    python -m experiments.documents.measure DATA -o experiments/documents/results/documents.json
+
+Fifty documents, written with MNIST's test digits and, every second one, with those of
+hands/measure/crohme. The character error rate counts digits and ``?`` of all lines in reading
+order. Lines that were read are brought beside those that were written where that costs the fewest
+edits. Columns of a row are right if the row has as many cells as were written, empty ones included,
+and the filled ones are the same. ``--develop``: others, with validation digits, to look at.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.documents.made import KINDS, Document, make
+from experiments.harness.record import write_results
+from experiments.reading.sets import digits_of, hands
+from neocog.batch.reader import Reader
+from neocog.batch.words import cells
+from neocog.edit_distance import edit_distance
+from neocog.learning.datasets import open_digits
+
+COUNT, SEED = 50, 41
+Row = dict[str, Any]
+Lines = Sequence[Sequence[str]]
+COLUMNS = {
+    "kind": "documents", "documents": "number", "digits": "digits", "cer": "character error rate",
+    "rows": "rows", "columns": "columns right", "exact": "rows read exactly",
+}  # fmt: skip
+
+
+def compared(read: Lines, written: Lines) -> Row:
+    """Rows that are right, each read line beside the written one that it is nearest to."""
+    pairs = aligned(["".join(row) for row in read], ["".join(row) for row in written])
+    same = [(read[i], written[j]) for i, j in pairs]
+    return {
+        "rows": len(written),
+        "columns": sum(list(map(bool, a)) == list(map(bool, b)) for a, b in same),
+        "exact": sum(list(a) == list(b) for a, b in same),
+    }
+
+
+def aligned(read: Sequence[str], written: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of lines in order, with the fewest edits of all lines together."""
+    cost = np.zeros((len(read) + 1, len(written) + 1))
+    cost[1:, 0] = np.cumsum([len(line) for line in read])
+    cost[0, 1:] = np.cumsum([len(line) for line in written])
+    for i, a in enumerate(read):
+        for j, b in enumerate(written):
+            drop = min(cost[i, j + 1] + len(a), cost[i + 1, j] + len(b))
+            cost[i + 1, j + 1] = min(drop, cost[i, j] + edit_distance(a, b))
+    pairs, i, j = [], len(read), len(written)
+    while i and j:
+        if cost[i, j] == cost[i - 1, j - 1] + edit_distance(read[i - 1], written[j - 1]):
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+        elif cost[i, j] == cost[i - 1, j] + len(read[i - 1]):
+            i -= 1
+        else:
+            j -= 1
+    return pairs[::-1]
+
+
+def documents(data: Path, develop: bool) -> list[tuple[str, Document]]:
+    """All documents, the same each time."""
+    out = []
+    for number in range(COUNT):
+        kind = KINDS[number % len(KINDS)]
+        rng = np.random.default_rng([SEED + develop, number])
+        digits = hands(data, number // len(KINDS))
+        if develop:
+            digits = open_digits(data / "mnist", split="train")[-5000:]
+        out.append((kind, make(kind, digits.images, digits.labels, rng)))
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--finder")
+    parser.add_argument("--develop", action="store_true")
+    parser.add_argument("--save", type=Path, help="a folder for the documents")
+    args = parser.parse_args()
+    reader, found = Reader(device="cpu", finder=args.finder), list[Row]()
+    for number, (kind, document) in enumerate(documents(args.data, args.develop)):
+        if args.save:
+            end = {"note": "heic", "receipt": "jpg"}.get(kind, "pdf")
+            args.save.mkdir(parents=True, exist_ok=True)
+            (args.save / f"{number:02d}_{kind}.{end}").write_bytes(document.data)
+        page = reader.read(document.data)
+        read = [[digits_of(cell) for cell in row] for row in cells(page)]
+        written = [[digits_of(cell) for cell in row] for row in document.rows]
+        text = "".join(map("".join, written))
+        wrong = edit_distance(page.plain.replace("\n", ""), text)
+        row = {"kind": kind, "digits": len(text), "wrong": wrong, **compared(read, written)}
+        found.append(row)
+        print(number, *row.values(), flush=True)
+        if args.develop:
+            print(written, read, sep="\n")
+    rows = []
+    for kind in (*KINDS, "all"):
+        some = [row for row in found if kind in (row["kind"], "all")]
+        total = {key: sum(row[key] for row in some) for key in list(found[0])[1:]}
+        cer = total.pop("wrong") / total["digits"]
+        rows.append({"kind": kind, "documents": len(some), **total, "cer": cer})
+        print(rows[-1])
+    if args.output:
+        write_results(
+            args.output, rows, columns=COLUMNS, formats={"cer": ".1%"},
+            model=reader.model.id, finder=reader.finder.model.id,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
