@@ -8,6 +8,7 @@ weaker, one at a time); by the gradient of the input around the piece's place (2
 fainter); at random. Nothing is chosen here: the digits are evenly spaced ones of the test set.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ ORDERS = ("named", "gradient", "input gradient", "random")
 FAINTER = 0.05  # share that is taken off for a gradient
 BLOCK = 2  # pixels
 SHOWN = (1, 2, 4, 8)
-COLUMNS = {"layer": "layer", "pieces": "pieces", "order": "order"}
+OFTEN = 50  # digits, after which the results so far are written
+COLUMNS = {"layer": "layer", "digits": "digits", "pieces": "pieces", "order": "order"}
 COLUMNS |= {f"left{k}": f"score left without {k}" for k in SHOWN}
 COLUMNS |= {f"changed{SHOWN[-1]}": f"answer changed without {SHOWN[-1]}"}
-FORMATS = {key: ".1%" for key in COLUMNS if key not in ("layer", "pieces", "order")}
+FORMATS = {key: ".1%" for key in COLUMNS if key not in ("layer", "digits", "pieces", "order")}
 FORMATS["pieces"] = ".0f"
 
 Floats = NDArray[np.float32]
@@ -87,13 +89,13 @@ def orders(
     }
 
 
-def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
-    """Rows of the table, and the whole curves in them."""
+def measure(engine: Engine, digits: Digits) -> Iterator[list[dict[str, Any]]]:
+    """Yield the table's rows, with the whole curves, after every few digits and at the end."""
     random = np.random.default_rng(0)
     left: dict[tuple[str, str], list[list[float]]] = {}
     other: dict[tuple[str, str], list[list[bool]]] = {}
     count: dict[str, list[int]] = {}
-    for number, digit in enumerate(digits.images):
+    for number, digit in enumerate(digits.images, start=1):
         maps = engine.maps(u0_from_digits(digit[None]))
         label = int(maps["UC4"][0].argmax())
         faded = input_gradient(engine, digit, label)
@@ -104,16 +106,21 @@ def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
                 shares, changes = curve(engine, layer, u, pieces, label)
                 left.setdefault((layer, order), []).append(shares)
                 other.setdefault((layer, order), []).append(changes)
-        if number % 50 == 49:
-            print(number + 1, flush=True)
+        if number % OFTEN == 0 or number == len(digits):
+            yield summary(left, other, count)
+
+
+def summary(
+    left: dict[tuple[str, str], list[list[float]]],
+    other: dict[tuple[str, str], list[list[bool]]],
+    count: dict[str, list[int]],
+) -> list[dict[str, Any]]:
+    """Return a row for each layer and order: the means of all digits."""
     rows = []
     for (layer, order), found in left.items():
         mean, moved = np.mean(found, axis=0), np.mean(other[layer, order], axis=0)
-        row: dict[str, Any] = {
-            "layer": layer,
-            "pieces": float(np.mean(count[layer])),
-            "order": order,
-        }
+        row: dict[str, Any] = {"layer": layer, "order": order, "digits": len(found)}
+        row["pieces"] = float(np.mean(count[layer]))
         row |= {f"left{k}": float(mean[k - 1]) for k in SHOWN}
         row |= {f"changed{k}": float(moved[k - 1]) for k in SHOWN}
         rows.append(row | {"left": mean.tolist(), "changed": moved.tolist()})
@@ -149,13 +156,11 @@ def main() -> None:
     engine = Engine(load_model(args.model))
     digits = open_dataset(str(args.data / "mnist"), split="test")
     assert isinstance(digits, Digits)
-    rows = measure(engine, digits[:: len(digits) // args.digits][: args.digits])
-    write_results(
-        args.output, rows, columns=COLUMNS, formats=FORMATS,
-        model=engine.model.id, digits=args.digits,
-    )  # fmt: skip
-    if args.plot:
-        plot(rows, args.plot)
+    chosen = digits[:: len(digits) // args.digits][: args.digits]
+    for rows in measure(engine, chosen):
+        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, model=engine.model.id)
+        if args.plot:
+            plot(rows, args.plot)
 
 
 if __name__ == "__main__":
