@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 import neocog
 
