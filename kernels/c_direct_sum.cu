@@ -6,7 +6,8 @@
 //                (or GROUPS threads a row): a row of sums goes into registers once and serves all
 //                outputs of the thread, 17 x 17. Right for blurs of any form; of blurs that are
 //                their own mirror image from left to right two taps share a weight.
-//   c_separable  kernels of rank 1 (Gaussians): down the columns, then along the rows: 36.
+//   c_separable  blurs of rank 1 (Gaussians): box sums of two rows, down the columns; box sums of two
+//                columns, along the rows: 34.
 // Beside them stood one thread an output from global memory (324, each with its own load), and rows
 // mirrored from top to bottom added first (138): slower where both are measured.
 #include "platform.cuh"
@@ -164,16 +165,24 @@ KERNEL(THREADS) c_direct(const map_t* us, map_t* uc, const float* weights) {
 #endif
 
 #ifdef SEPARABLE
-// Down the columns: four channels of column x, ROWS sums. Each input is read once.
+#define RAW (HELD_COLUMNS + 1)  // columns of the layer below the box sums
+
+// Down the columns: four channels of column x, ROWS sums of box sums of two rows. Each input is read
+// once.
 DEVICE void down(float* held, const map_t* column, const float (&w)[TAPS], int top, int pitch) {
-    Float4 sum[ROWS];
-    UNROLL for (int n = 0; n < ROWS; n++) sum[n] = Float4{{0.0f, 0.0f, 0.0f, 0.0f}};
+    const Float4 silence = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    auto row = [&](int y) {
+        return y >= 0 && y < SIZE ? read_4(column + y * SIZE * CHANNELS) : silence;
+    };
+    Float4 sum[ROWS], before = row(top - 1);
+    UNROLL for (int n = 0; n < ROWS; n++) sum[n] = silence;
     UNROLL for (int y = 0; y < SEEN_ROWS; y++) {
-        if (top + y < 0 || top + y >= SIZE) continue;
-        Float4 u = read_4(column + (top + y) * SIZE * CHANNELS);
+        const Float4 u = row(top + y);
+        UNROLL for (int i = 0; i < 4; i++) before.v[i] += u.v[i];
         UNROLL for (int n = 0; n < ROWS; n++)
             if (y - 2 * n >= 0 && y - 2 * n < TAPS)
-                UNROLL for (int i = 0; i < 4; i++) sum[n].v[i] += w[y - 2 * n] * u.v[i];
+                UNROLL for (int i = 0; i < 4; i++) sum[n].v[i] += w[y - 2 * n] * before.v[i];
+        before = u;
     }
     UNROLL for (int n = 0; n < ROWS; n++) *(Float4*)(held + n * pitch) = sum[n];
 }
@@ -183,14 +192,14 @@ KERNEL(THREADS) c_separable(const map_t* us, map_t* uc, const float* weights) {
     DYNAMIC_SHARED(memory);
     float* held = (float*)memory;
     // rows of cells lie SLAB banks apart here
-    const int pitch = (HELD_COLUMNS * SLAB + 31) / 32 * 32 + SLAB, parts = SLAB / 4;
+    const int pitch = (RAW * SLAB + 31) / 32 * 32 + SLAB, parts = SLAB / 4;
     float w[TAPS];
     UNROLL for (int i = 0; i < TAPS; i++) w[i] = weights[i];
     wait_for_previous();
     start_next();
     const map_t* digit = us + (u64)blockIdx.z * SIZE * SIZE * CHANNELS + blockIdx.y * SLAB;
-    for (int item = threadIdx.x; item < HELD_COLUMNS * parts; item += THREADS) {
-        int part = item % parts, column = item / parts, x = WHOLE ? column : column + LEFT;
+    for (int item = threadIdx.x; item < RAW * parts; item += THREADS) {
+        int part = item % parts, column = item / parts, x = column - 1 + (WHOLE ? 0 : LEFT);
         float* to = held + column * SLAB + 4 * part;
         if (x >= 0 && x < SIZE && blockIdx.y * SLAB + 4 * part < CHANNELS) {
             down(to, digit + x * CHANNELS + 4 * part, w, 2 * (int)(blockIdx.x * ROWS) + LEFT, pitch);
@@ -207,7 +216,12 @@ KERNEL(THREADS) c_separable(const map_t* us, map_t* uc, const float* weights) {
     float seen[SPAN], sum[NX];
     UNROLL for (int n = 0; n < NX; n++) sum[n] = 0.0f;
     const float* line = held + row * pitch + group * 2 * NX * SLAB + channel;
-    UNROLL for (int x = 0; x < SPAN; x++) seen[x] = line[x * SLAB];
+    float before = line[0];
+    UNROLL for (int x = 0; x < SPAN; x++) {
+        const float next = line[(x + 1) * SLAB];
+        seen[x] = before + next;
+        before = next;
+    }
     UNROLL for (int j = 0; j < TAPS; j++) multiply_tap(sum, seen, w[j], j);
     respond(uc, sum, blockIdx.x * ROWS + row, group, blockIdx.y * SLAB + channel);
 }

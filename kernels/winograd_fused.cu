@@ -3,7 +3,7 @@
 // their inputs. winograd.cu has the ladder; there V and W go through the L2 cache, which takes longer
 // than the products.
 //
-// A block takes ROWS rows of tiles of one digit. It transforms their input into shared memory,
+// A block of THREADS threads takes ROWS rows of tiles of one digit. It transforms their input into shared memory,
 // V[point] (starts of rows, starts of columns, CV channels). A part's operand is the same rows of V,
 // some starts on, so that ldmatrix gathers it. A warp makes 16 tiles x 16 planes, a row of points at a
 // time: sums of one tile and plane at all points lie in one register each of the same lane, which
@@ -16,7 +16,7 @@ constexpr int PITCH = 2 * CV + 16;  // bytes from a start to the next: ldmatrix 
 constexpr int PLANE = SY * SX * PITCH, STEPS = CV / 16, PARTS = P0 * P0;
 
 DEVICE void transform_into(u8* shared, const u16* __restrict__ maps, int first) {
-    for (int i = threadIdx.x; i < SY * SX * (CV / 2); i += 256) {
+    for (int i = threadIdx.x; i < SY * SX * (CV / 2); i += THREADS) {
         int c = i % (CV / 2) * 2, start = i / (CV / 2);
         int top = (first + start / SX) * M, left = start % SX * M;
         u32 d[N0][N0];
@@ -36,7 +36,7 @@ DEVICE void transform_into(u8* shared, const u16* __restrict__ maps, int first) 
     }
 }
 
-#define BOUNDS 256, 2
+#define BOUNDS THREADS, 512 / THREADS  // 128 registers a thread
 // u: for 16 planes, point, part, 16 channels: what each lane multiplies. v (batch, OUT, OUT).
 KERNEL(BOUNDS) s_winograd(const u16* __restrict__ maps, const uint4* __restrict__ u,
                           const float* __restrict__ v, const float* __restrict__ silence,
@@ -50,7 +50,7 @@ KERNEL(BOUNDS) s_winograd(const u16* __restrict__ maps, const uint4* __restrict_
     __syncthreads();
 
     const int along = (count + 15) / 16;  // warps that share planes read the same u
-    NO_UNROLL for (int unit = threadIdx.x / 32; unit < along * ((KM + 15) / 16); unit += 8) {
+    NO_UNROLL for (int unit = threadIdx.x / 32; unit < along * ((KM + 15) / 16); unit += THREADS / 32) {
         const int base = unit % along * 16, group = unit / along;
         const int tile = min(base + lane % 16, count - 1);
         const u8* a_from = shared + (tile / TILES * SX + tile % TILES) * PITCH + lane / 16 * 16;

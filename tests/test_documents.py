@@ -15,6 +15,8 @@ import pytest
 from PIL import Image, features
 from typer.testing import CliRunner
 
+from experiments.documents.made import KINDS, make
+from experiments.documents.measure import compared
 from neocog.batch import addresses
 from neocog.batch.formats import Format, kind_of
 from neocog.batch.output import open_sink
@@ -26,8 +28,9 @@ from neocog.errors import InputError, UsageError
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
 from neocog.vision.header import headers
+from neocog.vision.normalise import normalise
 from neocog.vision.page import _turned_back
-from tests.support import page, run
+from tests.support import glyph, page, run
 
 SIZE = (400, 300)
 
@@ -151,14 +154,14 @@ def saved(image: Image.Image, form: str, **options: object) -> bytes:
     return stream.getvalue()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pdf() -> bytes:
     pytest.importorskip("pypdfium2")
     pages = [Image.fromarray(page(text)).convert("RGB") for text in ("07", "946")]
     return saved(pages[0], "PDF", save_all=True, append_images=pages[1:], resolution=100)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def heic() -> bytes:
     pillow_heif = pytest.importorskip("pillow_heif")
     pillow_heif.register_heif_opener()
@@ -304,3 +307,15 @@ def test_the_shell_completes_commands_and_options() -> None:
 
     assert complete("neocog re") == ["read"]
     assert complete("neocog read --digits") == ["--digits-only"]
+
+
+def test_made_documents_are_compared_row_by_row() -> None:
+    written = [["12", ""], ["3", "45"], ["6", "78"]]
+    assert compared(written, written) == {"rows": 3, "columns": 3, "exact": 3}
+    read = [["8"], ["12", ""], ["9", "45"], ["678"]]
+    assert compared(read, written) == {"rows": 3, "columns": 2, "exact": 1}
+    digits = np.stack([normalise(glyph(int(label))) for label in "0123456789"])
+    for kind in KINDS[:-1]:  # a photograph takes long to be packed as HEIC
+        both = [make(kind, digits, np.arange(10), np.random.default_rng(3)) for _ in range(2)]
+        assert both[0] == both[1]
+        assert all(any(row) for row in both[0].rows)

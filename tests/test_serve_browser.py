@@ -87,7 +87,7 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
         browser.run("[...document.querySelectorAll('#list button')].at(-1).click()")
         browser.wait_for("document.querySelectorAll('#stage .box').length === 7")
         assert digits_shown(browser) == "07946\n12"
-        browser.click("#stage .box")
+        browser.click("#text button")
         browser.keys("8")
         assert digits_shown(browser) == "87946\n12"
         browser.click("#text button:last-child")
@@ -114,6 +114,21 @@ def test_drop_correct_save_download(server: Server, tmp_path: Path) -> None:
     assert labels.endswith('.png,"87946\n1"\n')
     writers = (server.kept / "digits" / "train-writers.txt").read_text().split()
     assert len(writers) == 6
+
+
+def test_a_folder_is_read_without_what_is_no_picture(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "top" / "below").mkdir(parents=True)
+    save_page(tmp_path / "top" / "a.png", "12")
+    save_page(tmp_path / "top" / "below" / "b.png", "34")
+    (tmp_path / "top" / "notes.txt").write_text("no picture")
+    with Chromium() as browser:
+        visit(browser, server.address)
+        browser.type("#folder", str(tmp_path / "top"))
+        browser.wait_for(items(2))
+        said = browser.run("return document.querySelector('.side').innerText")
+        assert "top/below/b.png" in said
+        assert "1 skipped" in said
+        assert browser.complaints() == []
 
 
 def test_the_camera_reads_a_clip(server: Server, tmp_path: Path) -> None:
@@ -186,10 +201,11 @@ def test_requests_at_once_and_clients_that_leave(server: Server, tmp_path: Path)
     assert answer.json()[0]["error"] is None
 
 
-def test_a_telephone_needs_the_token(tmp_path: Path, model: str) -> None:
-    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model]
-    if which("openssl"):
-        command.append("--tls")
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_telephone_needs_the_token(tmp_path: Path, model: str, tls: bool) -> None:
+    if tls and not which("openssl"):
+        pytest.skip("needs openssl")
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--model", model, *["--tls"] * tls]
     process = subprocess.Popen(
         [sys.executable, "-m", "neocog", *command],
         stderr=subprocess.PIPE,
@@ -198,17 +214,18 @@ def test_a_telephone_needs_the_token(tmp_path: Path, model: str) -> None:
     )
     try:
         address = re.search(r"https?://\S+", process.stderr.readline())[0]
-        bare = address.rsplit("/", 2)[0] + "/"
+        assert address.startswith("https") is tls
         with Chromium("--ignore-certificate-errors", mobile=True) as browser:
-            browser.open(bare)
+            browser.open(address.rsplit("/", 2)[0] + "/")
             assert "nothing is here" in browser.run("return document.body.textContent")
             browser.complaints()  # of the 404
             visit(browser, address)
             browser.type("#photo", str(save_page(tmp_path / "a.png", "12")))
             browser.wait_for("document.getElementById('text').textContent === '12'")
-            assert browser.run("return Boolean(navigator.mediaDevices)") is address.startswith(
-                "https"
-            )
+            assert browser.run("return Boolean(navigator.mediaDevices)") is tls
+            browser.click("#show-camera")
+            if not tls:
+                browser.wait_for("document.getElementById('camera').innerText.includes('--tls')")
             assert browser.complaints() == []
     finally:
         process.send_signal(signal.SIGINT)

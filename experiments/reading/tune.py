@@ -13,7 +13,8 @@ that are written (but for the teacher's, many of which nobody can read); `own` a
 logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
 the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
 network's answer decides anything. Of all ``told`` for which at most one page in twenty
-without digits gives one, that wins at which most pictures of the others are read exactly. With
+without digits gives one (or as few as can be), that wins at which most pictures of the others are
+read exactly. With
 ``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and
 larger, one after the other, and what comes of it is listed. What is printed goes into
 `neocog.vision.weigh` and `neocog.vision.settings`.
@@ -358,9 +359,11 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     some = fit(reader, pages)
     told = [page for page in pages if page.text or page.set in ("blank", "empty")]
     tried = {value: rates(reader, told, SearchSettings(told=value)) for value in TOLD}
-    few = {way: row for way, row in tried.items() if row.get("blank", 0) <= ALLOWED}
+    invented = {way: (row["blank"] + row["empty"]) / 2 for way, row in tried.items()}
+    allowed = max(ALLOWED, min(invented.values()))
+    few = [way for way, share in invented.items() if share <= allowed]
     names = [name for name in ("photos", "strings", "made") if name in some.sets]
-    best = max(few or tried, key=lambda way: sum(tried[way][f"{name} exact"] for name in names))
+    best = max(few, key=lambda way: sum(tried[way][f"{name} exact"] for name in names))
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},

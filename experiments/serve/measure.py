@@ -5,6 +5,7 @@ python -m experiments.serve.measure -o experiments/serve/results/serve.json
 
 import argparse
 import io
+import os
 import re
 import signal
 import statistics
@@ -25,15 +26,16 @@ PHOTO = Path(__file__).resolve().parents[2] / "docs" / "photo.jpg"
 COLUMNS = {"what": "what", "found": "measured"}
 
 
-def memory(process: int) -> float:
-    """Megabytes of a process and its children, what they share counted once."""
-    numbers, total = [process], 0
+def used(process: int) -> tuple[float, float]:
+    """Megabytes of a process and its children, shared ones once; their processor seconds."""
+    numbers, memory, ticks = [process], 0, 0
     for number in numbers:
         for task in Path(f"/proc/{number}/task").iterdir():
             numbers += map(int, (task / "children").read_text().split())
         share = Path(f"/proc/{number}/smaps_rollup").read_text()
-        total += sum(map(int, re.findall(r"^Pss: +(\d+)", share, re.MULTILINE)))
-    return total / 1024
+        memory += sum(map(int, re.findall(r"^Pss: +(\d+)", share, re.MULTILINE)))
+        ticks += sum(map(int, Path(f"/proc/{number}/stat").read_text().split()[13:15]))
+    return memory / 1024, ticks / os.sysconf("SC_CLK_TCK")
 
 
 def ask(address: str, body: bytes) -> tuple[float, str]:
@@ -52,20 +54,20 @@ def measure(address: str, process: int) -> list[dict[str, Any]]:
     photo, frame = PHOTO.read_bytes(), io.BytesIO()
     with Image.open(PHOTO) as picture:
         picture.resize((640, 480)).save(frame, "JPEG", quality=90)
-    read, before = f"{address}api/read", memory(process)
+    read, (before, _) = f"{address}api/read", used(process)
     first, text = ask(read, photo)
     expected = re.findall(r'"text":"[^"]*"', text)[:1]
     frames = [ask(f"{read}?live=1", frame.getvalue())[0] for _ in range(50)]
     with ThreadPoolExecutor(20) as pool:
         many = list(pool.map(lambda _: ask(read, photo), range(20)))
     right = sum(re.findall(r'"text":"[^"]*"', text)[:1] == expected for _, text in many)
-    start = time.perf_counter()
+    (_, busy), start = used(process), time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: ask(read, photo), range(100)))
-    rate = 100 / (time.perf_counter() - start)
+    rate, busy = 100 / (time.perf_counter() - start), used(process)[1] - busy
     _, large = ask(read, bytes(66 * 2**20))
     _, broken = ask(read, photo[: len(photo) // 3])
-    grown = memory(process) - before
+    grown = used(process)[0] - before
     middle, last = 1e3 * statistics.median(frames), max(seconds for seconds, _ in many)
     found = {
         "first answer, s": f"{first:.2f}",
@@ -73,6 +75,7 @@ def measure(address: str, process: int) -> list[dict[str, Any]]:
         "right answers to 20 requests at once, of 20": str(right),
         "the last of them, s": f"{last:.2f}",
         "photographs a second, 100 in a row": f"{rate:.1f}",
+        "processor time of one of them, ms": f"{10 * busy:.0f}",
         "a picture that is too large": _said(large),
         "one that is cut short": _said(broken),
         "memory at the start, MB": f"{before:.0f}",

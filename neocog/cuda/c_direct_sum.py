@@ -144,25 +144,24 @@ class DirectSumC(LayerStep):
 
 
 class SeparableC(DirectSumC):
-    """Down the columns, then along the rows; a UsageError if the blur is no outer product."""
+    """Box sums, down the columns, then along the rows; a UsageError if the blur has not rank 1."""
 
     version: ClassVar[str] = "separable"
     function: ClassVar[str] = "c_separable"
     most_rows: ClassVar[int] = 13
 
     def _weights(self, blur: NDArray[np.float64]) -> NDArray[np.float64]:
-        a = combined(blur)
-        u, sigma, vt = np.linalg.svd(a)
-        if sigma[1] > _RANK_1 * sigma[0] or a.min() < 0:
+        u, sigma, vt = np.linalg.svd(blur / 4)
+        if sigma[1] > _RANK_1 * sigma[0] or blur.min() < 0:
             raise UsageError(f"C version 'separable' does not fit the blur of {self.writes}")
         return np.stack([np.abs(u[:, 0]) * sigma[0], np.abs(vt[0])])
 
     def _specialised(self) -> dict[str, int]:
-        return {"SEPARABLE": 1}
+        return {"SEPARABLE": 1, "BOX": 1}
 
     def _shared(self, tiling: Tiling) -> int:
-        columns = self.source.size if tiling.groups == 1 else self._seen_columns(tiling)
-        return 4 * tiling.rows * (up(columns * _SLAB, 32) + _SLAB)
+        columns = self.source.size + 1 if tiling.groups == 1 else self._seen_columns(tiling)
+        return 4 * tiling.rows * (up((columns + 1) * _SLAB, 32) + _SLAB)
 
 
 def combined(blur: NDArray[Any]) -> NDArray[np.float64]:

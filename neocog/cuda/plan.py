@@ -40,7 +40,7 @@ _MODULES = {
 #: Plans with a name: versions in order of preference, by stage or kind of stage. ``card``: direct
 #: sums and, in the large layers, Winograd; without tensor cores (7.5) in all of them.
 NAMED: dict[str, dict[str, tuple[str, ...]]] = {
-    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("box",)},
+    "card": {"US1": ("tensor", "winograd"), "US": ("winograd",), "UC": ("separable", "box")},
 }
 
 

@@ -81,18 +81,20 @@ class Fused:
         return convolution.operand == "fp16" and types == (1, 1) and sizes == {convolution.m}
 
     def launch(self, batch: int, source: Array, target: Array, response: Response) -> Launch:
-        """Return the launch for a batch, with enough blocks for every multiprocessor."""
-        # two blocks to a multiprocessor: one loads while the other multiplies
-        most = shared_limit(self._machine.arch) // 2 - 1024
-        tiles = self._convolution.tiles
-        held = max(1, most // self._per_row - self._halo)
-        rows = min(held, -(-tiles // min(tiles, -(-self._machine.processors // batch))))
+        """Return the launch for a batch, with a block for every multiprocessor if it is small."""
+        # two blocks to a multiprocessor, one loads while the other multiplies; where filters are
+        # larger than tiles a block of twice the threads, which reads the filters once a digit
+        tiles, most = self._convolution.tiles, shared_limit(self._machine.arch)
+        several = self._u.nbytes <= (tiles + self._halo) * self._per_row
+        held = max(1, (most // 2 - 1024 if several else most) // self._per_row - self._halo)
+        rows = min(held, -(-tiles // max(1, self._machine.processors // batch)))
         bands = -(-tiles // rows)
         rows = -(-tiles // bands)  # as even as can be
-        more = {"CV": self._depth, "ROWS": rows, "MAP": 1}
+        threads = 256 if several else 512
+        more = {"CV": self._depth, "ROWS": rows, "MAP": 1, "THREADS": threads}
         defines = tuple((dict(self._convolution.geometry()) | more).items())
         shared = (rows + self._halo) * self._per_row
-        kernel = Kernel("winograd_fused.cu", "s_winograd", defines, 256, shared, 80, 128)
+        kernel = Kernel("winograd_fused.cu", "s_winograd", defines, threads, shared, 80, 128)
         return Launch(kernel, (bands, batch, 1), (source, self._u, *response, target))
 
 

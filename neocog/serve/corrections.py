@@ -32,6 +32,7 @@ class Corrections:
         self.folder = Path(folder)
         for place in ("pages", "digits"):
             check_output(self.folder / place, "--corrections", folder=True, make=True)
+        self.labels = self.folder / "pages" / "labels.csv"
         self._lock = threading.Lock()
 
     def save(
@@ -70,15 +71,14 @@ class Corrections:
         return count
 
     def _label(self, file: str, text: str) -> int:
-        place = self.folder / "pages" / "labels.csv"
         rows = {}
-        if place.exists():
-            with place.open(newline="", encoding="utf-8") as stream:
+        if self.labels.exists():
+            with self.labels.open(newline="", encoding="utf-8") as stream:
                 rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
         rows[file] = text
         table = io.StringIO(newline="")
         csv.writer(table, lineterminator="\n").writerows([_COLUMNS, *rows.items()])
-        with atomic_write(place) as out:
+        with atomic_write(self.labels) as out:
             out.write(table.getvalue().encode())
         return len(rows)
 

@@ -27,7 +27,6 @@ POLICY = (
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",  # an address may hold the token
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from neocog.errors import UsageError
+from neocog.files import file_lock
 from neocog.messages import tell
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ def serve(
     token = secrets.token_urlsafe(9) if open_to_others else None
     certificate, key = make_certificate(host) if tls else (None, None)
     machine = socket.gethostname()
-    with Service(reader) as service:
+    with (
+        file_lock(None if kept is None else kept.labels, "--corrections"),
+        Service(reader) as service,
+    ):
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         app = make_app(api, token=token, names=(machine, f"{machine}.local"))
         config = uvicorn.Config(

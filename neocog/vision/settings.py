@@ -57,9 +57,9 @@ class SearchSettings:
 
     least: float = 0.15
     alike: float = 0.8
-    told: float = 0.5
+    told: float = 0.6
     sure: float = 0.95
-    asked: tuple[float, float] = (-2.2, 3.5)
+    asked: tuple[float, float] = (-2.1, 3.8)
     beside: float = 1.6
     level: float = 0.6
     like: float = 0.35
@@ -73,7 +73,7 @@ class SearchSettings:
     part: float = 0.35
     slack: float = 0.06
     speck: float = 0.04
-    upright: float = 5.9
-    lying: float = 6.5
+    upright: float = 6.0
+    lying: float = 7.9
     many: int = 12
     most: int = 128

@@ -53,13 +53,13 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.17, 1.99, -0.1, 0.91, -0.5, -0.57, -0.53, -0.18, 0.93)
-    network: tuple[float, ...] = (-0.06, 0.28, 0.27)
-    around: tuple[float, ...] = (0.45, 0.88, 0.87)
-    link: tuple[float, ...] = (0.27, -1.43)
+    own: tuple[float, ...] = (-0.27, 2.18, -0.36, 0.92, -0.14, -0.17, -0.61, -0.17, 0.59)
+    network: tuple[float, ...] = (0.0, 0.22, 0.25)
+    around: tuple[float, ...] = (0.64, 0.91, 0.71)
+    link: tuple[float, ...] = (0.3, -1.06)
     trust: float = 0.9
     guess: float = 0.7
-    share: float = 0.513
+    share: float = 0.538
 
 
 def log_odds(p: float) -> float:

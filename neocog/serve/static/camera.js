@@ -22,8 +22,8 @@ function show(camera) {
 
 async function start() {
   if (!navigator.mediaDevices) {
-    $("camera-said").textContent = "The browser gives the camera to https and to this computer " +
-      "alone: start neocog serve with --tls, or take a photograph under Pictures.";
+    $("camera-said").textContent = "Browsers give the camera only to https, and to the computer " +
+      "that runs neocog: start neocog serve with --tls, or take a photograph under Pictures.";
     return;
   }
   try {
@@ -38,7 +38,7 @@ async function start() {
   if ($("camera").hidden) return stop();
   video.srcObject = stream;
   await video.play();
-  $("take").disabled = false;
+  $("take").hidden = false;
   watch(stream);
 }
 
@@ -46,7 +46,7 @@ function stop() {
   for (const track of stream?.getTracks() ?? []) track.stop();
   stream = null;
   recent = [];
-  $("take").disabled = true;
+  $("take").hidden = true;
 }
 
 function frame(side) {
