@@ -154,7 +154,7 @@ def lay_out(
     if turn is None and best.may_be_turned(settings):
         others = [(degrees, *turned(degrees)) for degrees in TURNS[1:]]
         other = searched(*max(others, key=lambda one: seen(one[2])))
-        if other.is_surely_upright(settings) and other.worth > best.worth:
+        if other.is_surely_upright(settings):
             best = other
     high, wide = grey.shape
     lines = [_line(line, best.turn, wide, high) for line in best.lines]
@@ -190,7 +190,7 @@ class Reading:
         """Whether so much is seen, and is so doubtful, that the page may lie on its side."""
         digits = self.digits
         seen = len(digits) + self.left_out
-        return seen >= settings.many / 2 and self.worth <= settings.lying * len(digits)
+        return seen >= settings.many / 2 and self.worth <= settings.upright * len(digits)
 
     def is_surely_upright(self, settings: SearchSettings) -> bool:
         """Whether enough digits are read, and as surely as only an upright page's are."""
