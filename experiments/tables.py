@@ -209,7 +209,7 @@ def gpu_speed(result: dict[str, Any]) -> dict[str, Any]:
     """The network beside PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
-    columns = result["columns"] | {"ratio": "default", "card_ratio": "card"}
+    columns = result["columns"] | {"ratio": "default", "card_ratio": "card", "commit": "commit"}
     times = {key: f"{columns[key]}, times as fast as the better" for key in ("ratio", "card_ratio")}
     last = {"difference": columns.pop("difference")}
     return result | {"columns": columns | times | last,

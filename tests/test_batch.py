@@ -16,6 +16,7 @@ from neocog.batch.device import choose_device, learning_module
 from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.records import PageReading
 from neocog.errors import DeviceError, InputError, ModelError, NothingToRead, UsageError
+from neocog.vision.finder import overlaps
 from tests.support import page, save_page, tiny_model
 
 
@@ -55,8 +56,9 @@ def test_boxes_count_in_pixels_of_the_picture(reader: Reader, tmp_path: Path) ->
     large = small.resize((small.width * 9, small.height * 9), Image.Resampling.BICUBIC)
     large.save(tmp_path / "large.png")
     boxes = [digit.box for digit in reader.read(small).digits]
-    for box, nine in zip(boxes, reader.read(tmp_path / "large.png").digits, strict=True):
-        np.testing.assert_allclose(np.array(nine.box) / 9, box, atol=6)
+    nine = [digit.box for digit in reader.read(tmp_path / "large.png").digits]
+    union, _, _ = overlaps(np.float32(boxes), np.float32(nine) / 9)
+    assert (np.diag(union) > 0.7).all()
 
 
 def test_pixels_are_reduced_as_a_file_is(reader: Reader, tmp_path: Path) -> None:
