@@ -58,7 +58,7 @@ class SearchSettings:
     alike: float = 0.8
     told: float = 0.6
     sure: float = 0.95
-    asked: tuple[float, float] = (-2.1, 3.8)
+    asked: tuple[float, float] = (-2.2, 4.0)
     beside: float = 1.6
     level: float = 0.6
     like: float = 0.35
@@ -72,6 +72,6 @@ class SearchSettings:
     part: float = 0.35
     slack: float = 0.06
     speck: float = 0.04
-    upright: float = 5.3
+    upright: float = 5.0
     many: int = 12
     most: int = 128

@@ -53,13 +53,13 @@ class Weights:
         Of the finder's marks that are digits, usually.
     """
 
-    own: tuple[float, ...] = (-0.27, 2.18, -0.36, 0.92, -0.14, -0.17, -0.61, -0.17, 0.59)
-    network: tuple[float, ...] = (0.0, 0.22, 0.25)
-    around: tuple[float, ...] = (0.64, 0.91, 0.71)
-    link: tuple[float, ...] = (0.3, -1.06)
+    own: tuple[float, ...] = (-0.15, 2.25, -0.3, 0.95, -0.43, -0.1, -0.56, -0.15, 0.49)
+    network: tuple[float, ...] = (-0.03, 0.27, 0.25)
+    around: tuple[float, ...] = (0.58, 0.87, 0.74)
+    link: tuple[float, ...] = (1.0, -0.86)
     trust: float = 0.9
     guess: float = 0.7
-    share: float = 0.538
+    share: float = 0.539
 
 
 def log_odds(p: float) -> float:
