@@ -19,7 +19,7 @@ export function add(files, { all = true } = {}) {
     if (all || (isPicture(file) && !file.name.startsWith("."))) queue.push({ file, name });
     else skipped += 1;
   }
-  while (running < Math.min(about.workers, queue.length)) work();
+  while (running < about.workers && queue.length) work();
   showProgress();
 }
 
