@@ -342,6 +342,12 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, model: s
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
     result = run("serve", "--model", model)
     assert result.exit_code == 2
+        ({"text": "7\r\n"}, "a text of digits"),
+        ({"text": "7\ud800"}, "a text of digits"),
+        ({"text": "=CMD(7)"}, "a text of digits"),
+        ({"text": "٧7"}, "a text of digits"),
+        ({"text": "77"}, "the same digits"),
+        ({"text": ""}, "the same digits"),
     assert 'pip install "neocog[web]"' in result.stderr
 
 
@@ -353,6 +359,17 @@ def test_a_certificate_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     certificate, key = server.make_certificate("192.168.1.5")
     assert Path(key).stat().st_mode & 0o077 == 0
+def test_the_labels_hold_no_formula(client: TestClient, api: Api, tmp_path: Path) -> None:
+    api.signs += "€"  # of a pattern
+    record = {"page": 0, "digits": [{"char": "7", "box": [0, 0, 9, 9]}]}
+    for number, text in enumerate(("=7", "-7", "€ 7")):
+        data = tiff("7", "7", "7")
+        line = json.dumps(record | {"text": text, "page": number}).encode()
+        assert client.post("/api/corrections", content=line + b"\n" + data).is_success
+    with (tmp_path / "kept" / "pages" / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        assert [row["text"] for row in csv.DictReader(stream)] == ["'=7", "-7", "€ 7"]
+
+
     ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     assert server.make_certificate("192.168.1.5") == (certificate, key)
     assert len(list((tmp_path / "neocog" / "tls").iterdir())) == 2

@@ -24,6 +24,7 @@ from neocog.messages import tell
 from neocog.serve.corrections import Corrections
 from neocog.serve.guard import Guard, failure
 from neocog.serve.work import Service
+from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
 
 MAX_BYTES = 2**26
@@ -47,11 +48,15 @@ _LONGEST = 255  # letters of a name
 
 @dataclass
 class Api:
-    """Answers requests for one service; ``corrections`` is where corrected pages are kept."""
+    """Answers requests for one service; ``corrections`` is where corrected pages are kept.
+
+    Their text may have ``signs`` beside digits, spaces and line ends.
+    """
 
     service: Service
     corrections: Corrections | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    signs: str = SIGNS
     _waiting: int = 0
     _held: int = 0
 
@@ -114,6 +119,10 @@ class Api:
             text, chars, marks = _checked(line)
             if not set(chars) <= set("0123456789") or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
+            if not set(text) <= set(f"0123456789 \n{self.signs}"):
+                raise HTTPException(400, f"expected a text of digits, spaces and {self.signs}")
+            if [char for char in text if char in "0123456789"] != chars:
+                raise HTTPException(400, "expected the same digits in the text as in digits")
             png, digits = await self._ask(request, picture, what="cut", marks=marks)
             try:
                 count = await asyncio.to_thread(

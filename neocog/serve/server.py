@@ -85,6 +85,8 @@ def serve(
     ):
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         app = make_app(api, token=token, names=(machine, f"{machine}.local"))
+        if reader.pattern is not None:
+            api.signs += reader.pattern.form
         config = uvicorn.Config(
             app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical",
             access_log=False, server_header=False, limit_concurrency=CONNECTIONS,
