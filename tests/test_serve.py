@@ -172,6 +172,8 @@ def test_no_other_file_is_served(client: TestClient, path: str) -> None:
 def test_requests_that_make_no_sense(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "use POST" in error_of(client.get("/api/read"), 405)
     assert "nothing came" in error_of(client.post("/api/read"), 400)
+    assert "use GET" in error_of(client.post("/api"), 405)
+    assert "use GET" in error_of(client.post("/static/app.js"), 405)
     assert "--data-binary" in error_of(client.post("/api/read", files={"f": b"x"}), 415)
     assert "expected a number" in error_of(client.post("/api/page?page=-1", content=b"x"), 400)
     monkeypatch.setattr(app, "MAX_BYTES", 10)

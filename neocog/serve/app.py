@@ -210,7 +210,11 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "nothing is here; open the address that neocog printed", 405: "use POST"}
+    allowed = (error.headers or {}).get("Allow", "GET")
+    words = {
+        404: "nothing is here; open the address that neocog printed",
+        405: f"use {'POST' if 'POST' in allowed else 'GET'}",
+    }
     wait = 1 if error.status_code == 503 else None
     return failure(error.status_code, words.get(error.status_code, error.detail), wait=wait)
 
