@@ -102,8 +102,8 @@ class Api:
 
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
-        async with self._taken(request) as body:
-            line, _, picture = body.partition(b"\n")
+        async with self._taken(request) as picture:
+            line, _, picture = picture.partition(b"\n")
             _, chars, marks = _checked(line)
             if len(chars) != 1:
                 raise HTTPException(400, f"got {len(chars)} digits, expected one")
@@ -114,8 +114,8 @@ class Api:
         """Keep a corrected page: a line with its record, then the picture."""
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
-        async with self._taken(request) as body:
-            line, _, picture = body.partition(b"\n")
+        async with self._taken(request) as picture:
+            line, _, picture = picture.partition(b"\n")
             text, chars, marks = _checked(line)
             if not set(chars) <= set("0123456789") or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
@@ -139,41 +139,46 @@ class Api:
     async def _taken(self, request: Request) -> AsyncIterator[bytes]:
         """Take the body of a request, as far as there is room for it, and hold it in the block.
 
+        Room is kept from the start for what was stated, so that none is turned away on the way.
         What is refused is read to its end all the same: who is cut off hears no answer.
         """
         body, size = bytearray(), 0
-        stated = request.headers.get("content-length", "0")
-        refused = self._refusal(int(stated) if stated.isdigit() else 0)
+        refused = self._refusal(_stated(request))
+        room = _stated(request) if refused is None else 0
         self._waiting += 1
+        self._held += room
         try:
             async with asyncio.timeout(UPLOAD):
                 async for chunk in request.stream():
                     size += len(chunk)
-                    self._held += len(chunk)
-                    body += chunk
-                    refused = refused or self._refusal(size)
-                    if refused is not None:
-                        self._held -= len(body)
+                    if size > MAX_BYTES:
+                        refused = refused or _too_large(size)
+                    if refused is None:
+                        body += chunk
+                    else:
                         body.clear()
             if refused is not None:
                 raise refused
             if not body:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
-            yield bytes(body)
+            picture = [bytes(body)]
+            body.clear()
+            self._held += size - room
+            room = size
+            yield picture.pop()  # whoever takes it alone holds it
         except TimeoutError:
             raise HTTPException(408, f"the picture took longer than {UPLOAD:.0f} s") from None
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed") from None
         finally:
             self._waiting -= 1
-            self._held -= len(body)
+            self._held -= room
 
     def _refusal(self, size: int) -> HTTPException | None:
-        """Why no more of a body of at least ``size`` bytes is taken, if so."""
+        """Why a body of ``size`` bytes is not taken, if so."""
         if size > MAX_BYTES:
-            most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
-            return HTTPException(413, f"got {size:,} bytes, {most}")
-        if self._waiting > MAX_WAITING or self._held > MAX_HELD:
+            return _too_large(size)
+        if self._waiting >= MAX_WAITING or self._held + size > MAX_HELD:
             return HTTPException(503, "busy; ask again in a second")
         return None
 
@@ -225,6 +230,19 @@ async def _error(request: Request, error: Exception) -> Response:
 
 async def _fault(request: Request, error: Exception) -> Response:
     return failure(500, "the server failed; its messages say why")
+
+
+def _stated(request: Request) -> int:
+    """How many bytes will come; the most that may if that is not said."""
+    if "transfer-encoding" in request.headers:
+        return MAX_BYTES
+    stated = request.headers.get("content-length", "0")
+    return int(stated[:20]) if stated.isdecimal() else 0
+
+
+def _too_large(size: int) -> HTTPException:
+    most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
+    return HTTPException(413, f"got {size:,} bytes, {most}")
 
 
 def _json(value: Any) -> Response:
