@@ -314,11 +314,10 @@ def asked(reader: Reader, pages: list[Sample]) -> tuple[float, float]:
     return round(least - 0.05, 1), round(most + 0.05, 1)
 
 
-def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict[str, float]:
+def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> float:
     """Mean worth of digits that parts best pages that lie as they should from others.
 
     Made pages of at least twelve digits lie so; on their side they do not, nor do pages without.
-    ``lying`` is what four of five of the pages that lie as they should have.
     """
     right, wrong = [], []
     for page in pages:
@@ -334,10 +333,7 @@ def upright(reader: Reader, pages: list[Sample], settings: SearchSettings) -> di
                 (right if many and not turn else wrong).append(float(np.mean(worth)))
     tried = np.arange(0, 12, 0.1).round(1)
     errors = (np.array(right) < tried[:, None]).sum(1) + (np.array(wrong) >= tried[:, None]).sum(1)
-    return {
-        "upright": float(np.median(tried[errors == errors.min()]).round(1)),
-        "lying": float(np.quantile(right, 0.2).round(1)),
-    }
+    return float(np.median(tried[errors == errors.min()]).round(1))
 
 
 def varied(reader: Reader, pages: list[Sample], told: float) -> list[dict[str, Any]]:
@@ -368,7 +364,7 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},
         "weights": asdict(reader.weights), "told": best, "asked": asked(reader, told),
-        **upright(reader, told, SearchSettings(told=best)),
+        "upright": upright(reader, told, SearchSettings(told=best)),
         "places": len(some.right), "digits": int(some.right.sum()),
         "rows": [{"setting": "told", "value": way} | row for way, row in tried.items()]
         + (varied(reader, told, best) if vary else []),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from neocog.vision.finder import FinderSettings, Finding, Network, find, merged
 from neocog.vision.search import Hypothesis, Known, Search
 from neocog.vision.settings import SearchSettings
-from neocog.vision.weigh import Weights, log_odds
+from neocog.vision.weigh import Weights
 
 TURNS = (0, 90, 180, 270)
 
@@ -153,19 +153,20 @@ def lay_out(
     best = searched(turn or 0, *turned(turn or 0))
     if turn is None and best.may_be_turned(settings):
         others = [(degrees, *turned(degrees)) for degrees in TURNS[1:]]
-        other = searched(*max(others, key=lambda one: seen(one[2])))
-        if other.is_surely_upright(settings) and other.worth > best.worth:
+        many = settings.many
+        other = searched(*max(others, key=lambda one: seen(one[2], many)))
+        if other.is_surely_upright(settings):
             best = other
     high, wide = grey.shape
     lines = [_line(line, best.turn, wide, high) for line in best.lines]
     return Layout(tuple(line for line in lines if line.digits), best.left_out, best.turn)
 
 
-def seen(found: Finding) -> float:
-    """How surely the finder sees digits, in log odds above those of a digit, all together."""
+def seen(found: Finding, many: int) -> float:
+    """How surely the finder sees at least so many digits, on average; 0 if it does not."""
     settings = FinderSettings()
     sure = merged(found[found.digits & (found.scores >= settings.score)], settings).scores
-    return float(np.log(sure / (1 - sure)).sum() - len(sure) * log_odds(settings.score))
+    return float(sure.mean()) if len(sure) >= many else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class Reading:
         """Whether so much is seen, and is so doubtful, that the page may lie on its side."""
         digits = self.digits
         seen = len(digits) + self.left_out
-        return seen >= settings.many / 2 and self.worth <= settings.lying * len(digits)
+        return seen >= settings.many / 2 and self.worth <= settings.upright * len(digits)
 
     def is_surely_upright(self, settings: SearchSettings) -> bool:
         """Whether enough digits are read, and as surely as only an upright page's are."""

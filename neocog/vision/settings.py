@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class SearchSettings:
     """How a page's boxes are searched, chosen by ``experiments/reading/tune.py``.
 
-    It chooses ``told``, ``asked``, ``upright`` and ``lying``, and lists what comes of the others
+    It chooses ``told``, ``asked`` and ``upright``, and lists what comes of the others
     when they are a fifth smaller or larger.
 
     Attributes
@@ -45,9 +45,8 @@ class SearchSettings:
     speck : float
         Least area of a part of a digit, of the largest one's.
     upright : float
-        Mean worth of a page's digits from which it surely lies as it should.
-    lying : float
-        Mean worth of a page's digits from which no other turn is looked at.
+        Mean worth of a page's digits from which it surely lies as it should, and no other turn is
+        looked at.
     many : int
         Least digits of a page that is turned, if half as many are seen as it lies.
     most : int
@@ -73,7 +72,6 @@ class SearchSettings:
     part: float = 0.35
     slack: float = 0.06
     speck: float = 0.04
-    upright: float = 6.0
-    lying: float = 7.9
+    upright: float = 5.3
     many: int = 12
     most: int = 128
