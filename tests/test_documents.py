@@ -254,8 +254,10 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(1.5)
         if self.path.startswith("/to"):
             self.send_response(302)
-            self.send_header("Location", {"/to_a": "/a.png", "/to_file": "file:///etc/passwd",
-                                          "/to_self": "/to_self"}[self.path])  # fmt: skip
+            to = {"/to_a": "/a.png", "/to_file": "file:///etc/passwd", "/to_much": "a.png"}
+            self.send_header("Location", to.get(self.path, self.path))
+            if self.path == "/to_much":  # what comes with a redirect is not read
+                self.send_header("Content-Length", str(10**12))
             self.end_headers()
             return
         data = self.pictures.get(self.path)
@@ -280,6 +282,7 @@ def server() -> Iterator[str]:
 def test_a_picture_at_an_address(server: str, model: str) -> None:
     plain = addresses.fetch(f"{server}/a.png")
     assert addresses.fetch(f"{server}/to_a") == plain == _Handler.pictures["/a.png"]
+    assert addresses.fetch(f"{server}/to_much") == plain
     done = run(f"{server}/a.png", f"{server}/none.png", "--model", model, "--format", "csv")
     assert done.exit_code == 1
     assert f"{server}/a.png,0," in done.stdout

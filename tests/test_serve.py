@@ -26,7 +26,7 @@ from neocog import Reader
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Item
 from neocog.batch.tasks import Task
-from neocog.serve import app, server
+from neocog.serve import app, guard, server
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import ServeJob, Service
@@ -138,6 +138,7 @@ def test_what_reads_here_and_how_much(client: TestClient) -> None:
         ({"Origin": "http://evil.example"}, "another site"),
         ({"Origin": "http://127.0.0.1:9000"}, "another site"),
         ({"Origin": "null"}, "another site"),
+        ({"Origin": "http://["}, "another site"),
     ],
 )
 def test_other_sites_are_refused(client: TestClient, headers: dict[str, str], words: str) -> None:
@@ -171,6 +172,8 @@ def test_no_other_file_is_served(client: TestClient, path: str) -> None:
 
 def test_requests_that_make_no_sense(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "use POST" in error_of(client.get("/api/read"), 405)
+    assert "use GET" in error_of(client.post("/api"), 405)
+    assert "use GET" in error_of(client.post("/static/app.js"), 405)
     assert "nothing came" in error_of(client.post("/api/read"), 400)
     assert "--data-binary" in error_of(client.post("/api/read", files={"f": b"x"}), 415)
     assert "expected a number" in error_of(client.post("/api/page?page=-1", content=b"x"), 400)
@@ -195,6 +198,81 @@ def test_a_busy_server_says_when_to_come_again(
     assert (api._waiting, api._held) == (0, 0)
 
 
+def answers(client: TestClient, receive: Any, *headers: tuple[bytes, bytes]) -> Any:
+    """What the application sends for a picture that ``receive`` gives."""
+    sent = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/read", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1:8000"), *headers], "root_path": "",
+    }  # fmt: skip
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    return sent
+
+
+def test_who_was_let_in_is_not_turned_away_on_the_way(client: TestClient, api: Api) -> None:
+    data, room = png("12"), []
+    chunks = [data[:100], data[100:]]
+
+    async def receive() -> dict[str, Any]:
+        room.append(api._held)
+        api._waiting += app.MAX_WAITING  # others come
+        api._held += app.MAX_HELD
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    sent = answers(client, receive, (b"content-length", str(len(data)).encode()))
+    assert sent[0]["status"] == 200
+    assert room[0] == len(data)  # kept before any of it came
+    assert (api._waiting, api._held) == (2 * app.MAX_WAITING, 2 * app.MAX_HELD)
+
+
+def test_a_body_without_a_size_takes_the_room_of_the_largest(
+    client: TestClient, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "MAX_HELD", app.MAX_BYTES)
+    assert client.post("/api/read", content=iter([png("1")])).status_code == 200
+    api._held = 1
+    assert "busy" in error_of(client.post("/api/read", content=iter([png("1")])), 503)
+    assert client.post("/api/read", content=png("1")).status_code == 200
+    assert (api._waiting, api._held) == (0, 1)
+
+
+def test_who_sends_no_whole_header_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr(guard, "HEADER", 0.2)
+
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        head = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    async def heard(*parts: bytes) -> bytes:
+        config, state = uvicorn.Config(echo, log_config=None), ServerState()
+        made = await asyncio.get_running_loop().create_server(
+            lambda: guard.Connection(config, state, {}), "127.0.0.1", 0
+        )
+        async with made:
+            reader, writer = await asyncio.open_connection(*made.sockets[0].getsockname())
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0.3 if part.endswith(b"\r\n\r\n") else 0.05)
+            said = await asyncio.wait_for(reader.read(), 3)  # keeping alive would take 5
+            writer.close()
+            assert not state.connections
+        return said
+
+    whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+    assert asyncio.run(heard()) == b""
+    assert asyncio.run(heard(b"GET / HT", b"TP/1.1\r\n")) == b""
+    assert asyncio.run(heard(whole, b"body", b"GET")).endswith(b"\r\n\r\nbody")
+
+
 def test_what_takes_too_long_is_given_up(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,24 +281,11 @@ def test_what_takes_too_long_is_given_up(
     monkeypatch.undo()
     monkeypatch.setattr(app, "UPLOAD", 0.05)
 
-    async def slowly() -> Any:
-        sent = []
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(10)
+        return {"type": "http.disconnect"}
 
-        async def receive() -> dict[str, Any]:
-            await asyncio.sleep(10)
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http", "method": "POST", "path": "/api/read", "query_string": b"",
-            "headers": [(b"host", b"127.0.0.1:8000")], "root_path": "",
-        }  # fmt: skip
-        await client.app(scope, receive, send)  # type: ignore[operator]
-        return sent
-
-    assert asyncio.run(slowly())[0]["status"] == 408
+    assert answers(client, receive)[0]["status"] == 408
 
 
 def test_a_fault_of_the_server_is_one_line(
@@ -277,6 +342,12 @@ def test_corrected_pages_are_a_labelled_set(client: TestClient, tmp_path: Path, 
         ({"page": -1}, "expected boxes"),
         ({"page": "one"}, "a line of JSON"),
         ({"turn": 45}, "expected boxes"),
+        ({"text": "7\r\n"}, "a text of digits"),
+        ({"text": "7\ud800"}, "a text of digits"),
+        ({"text": "=CMD(7)"}, "a text of digits"),
+        ({"text": "٧7"}, "a text of digits"),
+        ({"text": "77"}, "the same digits"),
+        ({"text": ""}, "the same digits"),
     ],
 )
 def test_corrections_that_make_no_sense(
@@ -286,6 +357,17 @@ def test_corrections_that_make_no_sense(
     body = json.dumps(record).encode() + b"\n" + png("7")
     assert words in error_of(client.post("/api/corrections", content=body), 400)
     assert not list((tmp_path / "kept" / "pages").iterdir())
+
+
+def test_the_labels_hold_no_formula(client: TestClient, api: Api, tmp_path: Path) -> None:
+    api.signs += "€"  # of a pattern
+    record = {"page": 0, "digits": [{"char": "7", "box": [0, 0, 9, 9]}]}
+    for number, text in enumerate(("=7", "-7", "€ 7")):
+        data = tiff("7", "7", "7")
+        line = json.dumps(record | {"text": text, "page": number}).encode()
+        assert client.post("/api/corrections", content=line + b"\n" + data).is_success
+    with (tmp_path / "kept" / "pages" / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        assert [row["text"] for row in csv.DictReader(stream)] == ["'=7", "-7", "€ 7"]
 
 
 def test_corrections_are_kept_only_where_it_was_asked_for(service: Service) -> None:

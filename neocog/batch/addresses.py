@@ -1,7 +1,7 @@
 """Pictures at http and https addresses: fetched whole, in bounded size and time."""
 
 import threading
-from http.client import HTTPException
+import time
 from typing import Any
 
 from neocog.errors import InputError
@@ -48,19 +48,40 @@ def fetch(address: str) -> bytes:
 
 
 def _fetched(address: str) -> bytes | InputError:
+    end = time.monotonic() + MAX_SECONDS
     try:
-        with _opener().open(address, timeout=_SILENCE) as response:
+        with _opened(address) as response:
             blocks, size = [], 0
-            while block := response.read(_BLOCK):
+            while block := response.read1(_BLOCK):
                 blocks.append(block)
                 size += len(block)
                 if size > MAX_BYTES:
                     return InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
+                if time.monotonic() > end:
+                    return InputError("came too slowly")
         return b"".join(blocks)
-    except (OSError, HTTPException, ValueError) as error:  # URLError is an OSError
+    except Exception as error:  # whatever a server makes of it
         reason = printable(str(getattr(error, "reason", None) or error))[:120]
         code = getattr(error, "code", None)
         return InputError(f"cannot be fetched: {f'{code} ' if code else ''}{reason}")
+
+
+def _opened(address: str) -> Any:
+    """Open an address, or that to which it leads; what comes with a redirect is not read."""
+    from urllib.error import HTTPError
+    from urllib.parse import urljoin
+
+    opener = _opener()
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            return opener.open(address, timeout=_SILENCE)
+        except HTTPError as error:
+            error.close()
+            to = error.headers.get("Location") if 300 <= error.code < 400 else None
+            if to is None:
+                raise
+            address = urljoin(address, to)
+    raise InputError(f"leads on more than {MAX_REDIRECTS} times")
 
 
 def _opener() -> Any:
@@ -68,10 +89,8 @@ def _opener() -> Any:
     from urllib import request
 
     opener = request.OpenerDirector()
-    redirects: Any = request.HTTPRedirectHandler()
-    redirects.max_redirections = MAX_REDIRECTS
     for handler in (
-        request.ProxyHandler(), request.HTTPHandler(), request.HTTPSHandler(), redirects,
+        request.ProxyHandler(), request.HTTPHandler(), request.HTTPSHandler(),
         request.HTTPDefaultErrorHandler(), request.HTTPErrorProcessor(), request.UnknownHandler(),
     ):  # fmt: skip
         opener.add_handler(handler)

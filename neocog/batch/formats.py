@@ -93,7 +93,7 @@ class Format:
             return page(reading) if reading.error is None else ""
         row = _row(reading)
         cells = [row[name] for name in self.columns]
-        return _csv_line(map(_inert, cells) if self.kind == "csv" else cells)
+        return _csv_line(map(inert, cells) if self.kind == "csv" else cells)
 
     def _text(self, reading: PageReading) -> str:
         if reading.error is not None:
@@ -110,7 +110,7 @@ class Format:
         named = (printable(reading.source), str(reading.page)) if self.names else ()
         rows = cells(reading) if reading.error is None else []
         between = "\n" if reading.page and not named and rows else ""
-        lines = ("\t".join(str(_inert(cell)) for cell in (*named, *row)) + "\n" for row in rows)
+        lines = ("\t".join(str(inert(cell)) for cell in (*named, *row)) + "\n" for row in rows)
         return between + "".join(lines)
 
 
@@ -173,10 +173,10 @@ def _row(reading: PageReading) -> dict[str, str | int]:
     }
 
 
-def _inert(cell: str | int) -> str | int:
+def inert(cell: str | int) -> str | int:
     """A cell that no spreadsheet takes for a formula; without a first apostrophe it is as it was.
 
-    >>> [_inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
+    >>> [inert(cell) for cell in ("=1+1", "-5", "-5+5", "'tis", "07946", 3)]
     ["'=1+1", '-5', "'-5+5", "''tis", '07946', 3]
     """
     words = str(cell)

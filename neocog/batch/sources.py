@@ -14,6 +14,9 @@ PICTURE_SUFFIXES = frozenset(
     }
 )  # fmt: skip
 
+DOCUMENT_SUFFIXES = frozenset((".avif", ".heic", ".heif", ".hif", ".pdf"))
+"""Pictures among them that OpenCV may not read."""
+
 ZIP = (".zip",)
 TAR = (".tar",)
 PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")

@@ -29,14 +29,14 @@ def export(
     from neocog.network.export import model_to_onnx
     from neocog.network.model import load_model
     from neocog.network.onnx_graph import OPSET
-    from neocog.network.registry import FINDER, find_model
+    from neocog.network.registry import find_model
     from neocog.vision.finder_export import finder_to_onnx
-    from neocog.vision.finder_model import load_finder
+    from neocog.vision.finder_model import is_finder, load_finder
 
     path = find_model(name)
     target = Path(output or f"{path.stem}.onnx")
     options.check_new(target, "-o", force=force)
-    if path.stem == FINDER:
+    if is_finder(path):
         if maps:
             raise typer.BadParameter("--maps is for models; leave it out with the finder")
         finder = load_finder(path)

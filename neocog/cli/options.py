@@ -35,7 +35,7 @@ Plan = Annotated[
     str,
     typer.Option(
         "--plan",
-        metavar="default|auto|card|direct|STAGE=VERSION,...|FILE",
+        metavar="default|auto|card|STAGE=VERSION,...|FILE",
         help="CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
     ),
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
-from neocog.network.registry import FINDER, find_model
+from neocog.network.registry import find_model
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 5, 8
@@ -25,9 +25,11 @@ def about(name: str | Path) -> dict[str, Any]:
     ModelError
         If it is missing or broken.
     """
+    from neocog.vision.finder_model import is_finder
+
     path = find_model(name)
     file = {"path": str(path), "bytes": path.stat().st_size}
-    if path.stem == FINDER:
+    if is_finder(path):
         return _finder(path) | file
     model = load_model(name)
     digits = "one digit of 28 x 28 pixels"

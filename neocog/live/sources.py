@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.sources import is_picture_name
+from neocog.batch.sources import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.vision.decode import check_size, decode_clear
@@ -109,7 +109,7 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
         return open_stream(text)
     if text.isdecimal() and not path.exists():
         return CameraSource(int(text), wanted)
-    if path.is_dir() or (path.is_file() and is_picture_name(text)):
+    if path.is_dir() or (path.is_file() and _is_frame(path)):
         return FolderSource(path, fps=wanted.fps)
     return VideoFile(path) if path.is_file() else CameraSource(find_camera(text), wanted)
 
@@ -167,7 +167,7 @@ class FolderSource(FrameSource):
         self.files = [folder]
         if folder.is_dir():
             entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-            self.files = [e for e in entries if is_picture_name(e.name) and e.is_file()]
+            self.files = [e for e in entries if _is_frame(e) and e.is_file()]
         if not self.files:
             raise NothingToRead(f"{folder}: this folder holds no pictures")
         super().__init__((), fps=fps)
@@ -194,6 +194,10 @@ class FolderSource(FrameSource):
                 else f"none of its {count} files is a picture that neocog can decode"
             )
             raise InputError(f"{self.name}: {what}")
+
+
+def _is_frame(path: Path) -> bool:
+    return is_picture_name(path.name) and path.suffix.lower() not in DOCUMENT_SUFFIXES
 
 
 def _picture(path: Path) -> Pixels:

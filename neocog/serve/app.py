@@ -24,6 +24,7 @@ from neocog.messages import tell
 from neocog.serve.corrections import Corrections
 from neocog.serve.guard import Guard, failure
 from neocog.serve.work import Service
+from neocog.vision.finder import SIGNS
 from neocog.vision.overlay import SURE_P
 
 MAX_BYTES = 2**26
@@ -47,11 +48,15 @@ _LONGEST = 255  # letters of a name
 
 @dataclass
 class Api:
-    """Answers requests for one service; ``corrections`` is where corrected pages are kept."""
+    """Answers requests for one service; ``corrections`` is where corrected pages are kept.
+
+    Their text may have ``signs`` beside digits, spaces and line ends.
+    """
 
     service: Service
     corrections: Corrections | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    signs: str = SIGNS
     _waiting: int = 0
     _held: int = 0
 
@@ -97,8 +102,8 @@ class Api:
 
     async def explain(self, request: Request) -> Response:
         """Why a digit was read so, as a picture: a line with its record, then the picture."""
-        async with self._taken(request) as body:
-            line, _, picture = body.partition(b"\n")
+        async with self._taken(request) as picture:
+            line, _, picture = picture.partition(b"\n")
             _, chars, marks = _checked(line)
             if len(chars) != 1:
                 raise HTTPException(400, f"got {len(chars)} digits, expected one")
@@ -109,11 +114,15 @@ class Api:
         """Keep a corrected page: a line with its record, then the picture."""
         if self.corrections is None:
             raise HTTPException(409, "corrections are not kept; start with --corrections FOLDER")
-        async with self._taken(request) as body:
-            line, _, picture = body.partition(b"\n")
+        async with self._taken(request) as picture:
+            line, _, picture = picture.partition(b"\n")
             text, chars, marks = _checked(line)
             if not set(chars) <= set("0123456789") or "?" in text:
                 raise HTTPException(400, "expected digits 0 to 9; correct each ? or take it out")
+            if not set(text) <= set(f"0123456789 \n{self.signs}"):
+                raise HTTPException(400, f"expected a text of digits, spaces and {self.signs}")
+            if [char for char in text if char in "0123456789"] != chars:
+                raise HTTPException(400, "expected the same digits in the text as in digits")
             png, digits = await self._ask(request, picture, what="cut", marks=marks)
             try:
                 count = await asyncio.to_thread(
@@ -130,41 +139,46 @@ class Api:
     async def _taken(self, request: Request) -> AsyncIterator[bytes]:
         """Take the body of a request, as far as there is room for it, and hold it in the block.
 
+        Room is kept from the start for what was stated, so that none is turned away on the way.
         What is refused is read to its end all the same: who is cut off hears no answer.
         """
         body, size = bytearray(), 0
-        stated = request.headers.get("content-length", "0")
-        refused = self._refusal(int(stated) if stated.isdigit() else 0)
+        refused = self._refusal(_stated(request))
+        room = _stated(request) if refused is None else 0
         self._waiting += 1
+        self._held += room
         try:
             async with asyncio.timeout(UPLOAD):
                 async for chunk in request.stream():
                     size += len(chunk)
-                    self._held += len(chunk)
-                    body += chunk
-                    refused = refused or self._refusal(size)
-                    if refused is not None:
-                        self._held -= len(body)
+                    if size > MAX_BYTES:
+                        refused = refused or _too_large(size)
+                    if refused is None:
+                        body += chunk
+                    else:
                         body.clear()
             if refused is not None:
                 raise refused
             if not body:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
-            yield bytes(body)
+            picture = [bytes(body)]
+            body.clear()
+            self._held += size - room
+            room = size
+            yield picture.pop()  # whoever takes it alone holds it
         except TimeoutError:
             raise HTTPException(408, f"the picture took longer than {UPLOAD:.0f} s") from None
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed") from None
         finally:
             self._waiting -= 1
-            self._held -= len(body)
+            self._held -= room
 
     def _refusal(self, size: int) -> HTTPException | None:
-        """Why no more of a body of at least ``size`` bytes is taken, if so."""
+        """Why a body of ``size`` bytes is not taken, if so."""
         if size > MAX_BYTES:
-            most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
-            return HTTPException(413, f"got {size:,} bytes, {most}")
-        if self._waiting > MAX_WAITING or self._held > MAX_HELD:
+            return _too_large(size)
+        if self._waiting >= MAX_WAITING or self._held + size > MAX_HELD:
             return HTTPException(503, "busy; ask again in a second")
         return None
 
@@ -201,7 +215,11 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "nothing is here; open the address that neocog printed", 405: "use POST"}
+    allowed = (error.headers or {}).get("Allow", "GET")
+    words = {
+        404: "nothing is here; open the address that neocog printed",
+        405: f"use {'POST' if 'POST' in allowed else 'GET'}",
+    }
     wait = 1 if error.status_code == 503 else None
     return failure(error.status_code, words.get(error.status_code, error.detail), wait=wait)
 
@@ -212,6 +230,19 @@ async def _error(request: Request, error: Exception) -> Response:
 
 async def _fault(request: Request, error: Exception) -> Response:
     return failure(500, "the server failed; its messages say why")
+
+
+def _stated(request: Request) -> int:
+    """How many bytes will come; the most that may if that is not said."""
+    if "transfer-encoding" in request.headers:
+        return MAX_BYTES
+    stated = request.headers.get("content-length", "0")
+    return int(stated[:20]) if stated.isdecimal() else 0
+
+
+def _too_large(size: int) -> HTTPException:
+    most = f"expected at most {MAX_BYTES:,}; make the picture smaller"
+    return HTTPException(413, f"got {size:,} bytes, {most}")
 
 
 def _json(value: Any) -> Response:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.batch.formats import inert
 from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
 from neocog.learning.formats import read_idx
@@ -75,7 +76,7 @@ class Corrections:
         if self.labels.exists():
             with self.labels.open(newline="", encoding="utf-8") as stream:
                 rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
-        rows[file] = text
+        rows[file] = str(inert(text))
         table = io.StringIO(newline="")
         csv.writer(table, lineterminator="\n").writerows([_COLUMNS, *rows.items()])
         with atomic_write(self.labels) as out:

@@ -5,14 +5,18 @@ read the answers: its own name then leads here. So a request must name this serv
 by a name that is this machine's, and must not come from another origin.
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from neocog.jsontext import to_json
 from neocog.messages import tell
@@ -23,6 +27,9 @@ POLICY = (
     "frame-ancestors 'none'"
 )
 """Nothing from outside is loaded, and no script but our own is run."""
+
+HEADER = 10.0
+"""Seconds in which the header of a request must come."""
 
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -74,7 +81,7 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
             return f"got host {host[:100]!r}, expected the address that neocog printed; open that"
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and not _leads_to(origin, host):
             return "the request comes from another site; open the address that neocog printed"
         return None
 
@@ -86,3 +93,39 @@ class Guard:
             ipaddress.ip_address(name)
             return True
         return False
+
+
+def _leads_to(origin: str, host: str) -> bool:
+    with suppress(ValueError):
+        return urlsplit(origin).netloc == host
+    return False
+
+
+class Connection(H11Protocol):  # type: ignore[misc]
+    """Is closed if the header of its next request does not come whole in time."""
+
+    _end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first header."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        if self._end is not None:
+            self._end.cancel()
+
+    def _watch(self) -> None:
+        waits = self.conn.their_state is h11.IDLE
+        if waits and self._end is None:
+            self._end = self.loop.call_later(HEADER, self.transport.abort)
+        elif not waits and self._end is not None:
+            self._end.cancel()
+            self._end = None

@@ -70,6 +70,7 @@ def serve(
 
     from neocog.serve.app import Api, make_app
     from neocog.serve.corrections import Corrections
+    from neocog.serve.guard import Connection
     from neocog.serve.work import Service
 
     kept = None if corrections is None else Corrections(corrections)
@@ -84,9 +85,11 @@ def serve(
         Service(reader) as service,
     ):
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
+        if reader.pattern is not None:
+            api.signs += reader.pattern.form
         app = make_app(api, token=token, names=(machine, f"{machine}.local"))
         config = uvicorn.Config(
-            app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical",
+            app, http=Connection, ws="none", lifespan="off", log_config=None, log_level="critical",
             access_log=False, server_header=False, limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=2, ssl_certfile=certificate, ssl_keyfile=key,
         )  # fmt: skip

@@ -125,6 +125,16 @@ def load_finder(path: str | Path) -> FinderModel:
     return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
 
 
+def is_finder(path: Path) -> bool:
+    """Whether a model's file says that it holds a finder."""
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(min(int.from_bytes(stream.read(8), "little"), _LARGEST))
+        return bool(json.loads(header)["__metadata__"]["format"] == FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _bytes(path: Path) -> bytes:
     with path.open("rb") as stream:
         data = stream.read(_LARGEST + 1)

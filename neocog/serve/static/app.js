@@ -6,7 +6,7 @@ import { downloads } from "./download.js";
 const pages = [];
 const queue = [];
 let running = 0, finished = 0, skipped = 0;
-let current = null, selected = null, unsaved = false;
+let current = null, selected = null;
 
 // --- pictures in -----------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ export function add(files, { all = true } = {}) {
     if (all || (isPicture(file) && !file.name.startsWith("."))) queue.push({ file, name });
     else skipped += 1;
   }
-  while (running < Math.min(about.workers, queue.length)) work();
+  while (running < about.workers && queue.length) work();
   showProgress();
 }
 
@@ -251,8 +251,7 @@ function correct(char) {
     if (selected.char !== char) selected.corrected_from ??= selected.char;
     Object.assign(selected, { char, reason: null, checked: true });
   }
-  current.saved = false;
-  unsaved = true;
+  Object.assign(current, { saved: false, unsaved: true });
   selected = next ?? null;
   say("");
   showDigits();
@@ -311,6 +310,7 @@ function insert(box) {
   const digit = { char: "?", p: 0, margin: 0, box, reason: "added by hand" };
   const behind = near && middle(near.box)[0] < x ? 1 : 0;
   current.tokens.splice(near ? current.tokens.indexOf(near) + behind : 0, 0, digit);
+  Object.assign(current, { saved: false, unsaved: true });
   showDigits();
   choose(digit);
 }
@@ -346,12 +346,13 @@ async function confirm() {
     say("Say first what each ? is, or that it is not a digit.", true);
     return;
   }
+  const record = corrected(page);
   try {
-    const answer = await ask("api/corrections", withRecord(corrected(page), page));
+    const answer = await ask("api/corrections", withRecord(record, page));
     const kept = (await answer.json()).pages;
-    page.saved = true;
-    unsaved = false;
-    for (const digit of digitsOf(page)) digit.checked = true;
+    page.saved = textOf(page) === record.text; // else it was corrected meanwhile
+    page.unsaved = !page.saved;
+    if (page.saved) for (const digit of digitsOf(page)) digit.checked = true;
     showItem(page);
     if (page !== current) return;
     const next = pages.slice(pages.indexOf(page)).find((one) => !one.saved && !one.record.error);
@@ -366,7 +367,8 @@ $("confirm").onclick = confirm;
 for (const button of $("downloads").querySelectorAll("button"))
   button.onclick = () => {
     downloads[button.dataset.form](pages);
-    unsaved = false;
+    for (const page of pages) page.unsaved = false;
   };
 
-addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
+addEventListener("beforeunload", (event) =>
+  pages.some((page) => page.unsaved) && event.preventDefault());

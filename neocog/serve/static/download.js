@@ -42,5 +42,5 @@ export const downloads = {
     inOrder(pages).map((record) => `${JSON.stringify(record)}\n`).join("")),
   labels: (pages) => save("labels.csv", "text/csv", table([["file", "text"],
     ...inOrder(pages).filter((record) => !record.error && !record.page)
-      .map((record) => [record.source, record.text])])),
+      .map((record) => [record.source, record.text].map(inert))])),
 };
