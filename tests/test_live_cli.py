@@ -195,7 +195,10 @@ class TestLive:
             words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
+            late = threading.Timer(60, process.kill)  # a test that fails does not wait for ever
+            late.start()
             assert process.stdout.readline() == "471\n"
+            late.cancel()
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
             assert process.stderr is not None

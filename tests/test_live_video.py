@@ -8,6 +8,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -394,7 +395,10 @@ def test_signals_end_a_run_with_a_recording_that_can_be_played(
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
+        late = threading.Timer(60, process.kill)  # a test that fails does not wait for ever
+        late.start()
         assert process.stdout.readline() == "471\n"
+        late.cancel()
         started = children(process.pid)
         assert started
         if stopped:
