@@ -179,7 +179,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
         load_finder(path)
 
 
-@pytest.mark.parametrize("front", ["plain", "neocog"])
+@pytest.mark.parametrize("front", ["plain", "wide"])
 def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 Line = NDArray[np.float32]
 
-SIGNS = "/-.,:+=()x*%÷#"
-"""Signs that are told from digits; the label of a sign is 10 + its place here."""
-
 _SIGN_LINES = {
     "/": "06-40", "-": "03-33", ".": "16-16", ",": "16-07", ":": "12-12 15-15", "+": "03-43 21-25",
     "=": "02-42 04-44", "(": "20-02-04-26", ")": "00-22-24-06", "x": "01-45 41-05",
