@@ -25,8 +25,9 @@ Box = tuple[float, float, float, float]
 _CELL = 4  # pixels of a cell of the map of what is taken
 _LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
 _GROWN = {".": (1.0, 1.0), "-": (0.5, 1.4)}
-_BOWED = {"/": (0.03, 0.95, 1.7, 0.2, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
-"""Middle below that of the digits, least and most height and lean of a sign of one bowed stroke."""
+_BOWED = {"/": (0.03, 0.95, 1.7, 0.25, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
+"""Middle below that of the digits, least and most height and lean (beyond that of the hand, columns
+per row) of a sign of one bowed stroke."""
 _BARS = 0.25  # of the ones, written as one straight stroke
 _UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
 
@@ -199,6 +200,7 @@ class Canvas:
         bowed = sign and character in _BOWED
         if bowed:
             points = _bow(character, hand, rng)
+            cuts = [0, len(points)]
         elif sign:
             middle = points.mean(axis=0)
             grown = np.float32(rng.uniform(*_GROWN.get(character, (0.8, 1.3))))
@@ -305,7 +307,7 @@ def _bow(character: str, hand: Hand, rng: Rng) -> Line:
     """A slash or a comma, 0 .. 1 from the digits' top to their foot; it leans more than they do."""
     middle, low, high, least, most = _BOWED[character]
     tall = rng.uniform(low, high)
-    lean = rng.uniform(least, most) + max(hand.slant, 0) * rng.uniform(0.3, 1)
+    lean = rng.uniform(least, most) + max(hand.slant, 0) * rng.uniform(0.7, 1)
     t = np.linspace(0, 1, 5)
     x = tall * (lean * (1 - t) + rng.normal(0, 0.06) * np.sin(np.pi * t))
     y = 0.5 + middle + rng.normal(0, 0.07) + tall * (t - 0.5)
@@ -318,7 +320,7 @@ def _straightened(lines: list[Line], rng: Rng) -> list[Line]:
     middle = points.mean(axis=0)
     off = points - middle
     lean = float((off[:, 0] * off[:, 1]).mean() / max(float((off[:, 1] ** 2).mean()), 1.0))
-    share = np.array([lean * rng.uniform(0, 1), 0], np.float32)
+    share = np.array([lean * rng.uniform(0.5, 1), 0], np.float32)
     return [line - share * (line[:, 1:] - middle[1]) for line in lines]
 
 

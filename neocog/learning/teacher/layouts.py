@@ -33,11 +33,17 @@ AMOUNTS = """
 """.split()
 """What is written into the field of a cheque's amount."""
 
-_LEANING_ONES = 0.2  # of the numbers without a slash
+_SLASHED = [text for text in FORMATS if "/" in text]
+_SLASHES = 0.4  # of what looks like a date or an amount, has slashes
+_LEANING_ONES, _LEAN = 0.08, 0.4  # of the numbers without a slash; most that their ones lean more
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Image = NDArray[np.float32]
 Layout = Callable[[Canvas, Hand, Pen, float], None]
+
+
+def _any_format(rng: Rng) -> str:
+    return str(rng.choice(_SLASHED if rng.random() < _SLASHES else FORMATS))
 
 
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
@@ -63,7 +69,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     zero, flat = (rng.uniform(0.4, 1.0), rng.uniform(0.9, 1.9)) if quick else (1.0, 1.0)
     low = rng.uniform(-0.3, 1.0)
     if "/" not in text and rng.random() < _LEANING_ONES:
-        hand = replace(hand, ones=rng.uniform(0, 0.7), scans=hand.scans[:0])
+        hand = replace(hand, ones=rng.uniform(0, _LEAN), scans=hand.scans[:0])
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -133,7 +139,7 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         x = rng.uniform(-0.6, 2.0) * high if high < side / 3 else rng.uniform(-0.1, 0.3) * side
         while x < side:
             if formats and rng.random() < 0.6:
-                text = str(rng.choice(FORMATS))
+                text = _any_format(rng)
             else:
                 text = "#" * int(rng.integers(1, 9))
             if words and rng.random() < 0.5:
@@ -223,7 +229,7 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         if cells.kind == "field":
             wide = count * cells.wide * 0.6
             _outline(canvas.image, replace(cells, wide=wide, kind="box", lean=0), x, y, rng)
-            text = "#" * max(1, count - 1) if rng.random() < 0.6 else str(rng.choice(FORMATS))
+            text = "#" * max(1, count - 1) if rng.random() < 0.6 else _any_format(rng)
             if rng.random() > empty * 0.6:
                 at = (x + 0.2 * high, y + cells.high * rng.uniform(0.4, 0.6))
                 write_line(canvas, text, at, high, hand, pen, gap=rng.uniform(0, 0.2))
