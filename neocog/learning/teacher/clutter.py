@@ -93,16 +93,6 @@ def _house(rng: Rng) -> Lines:
     return [np.array(wall), np.array([(0.4, 1), (0.4, 0.65), (0.6, 0.65), (0.6, 1)])]
 
 
-def _star(rng: Rng) -> Lines:
-    angle = 4 * np.pi * np.arange(6) / 5 - np.pi / 2
-    return [0.5 + 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)]
-
-
-def _hatching(rng: Rng) -> Lines:
-    step, slant = rng.uniform(0.06, 0.2), rng.uniform(-0.3, 0.3)
-    return [np.array([(x, 0), (x + slant, 1)]) for x in np.arange(0, 1, step)]
-
-
 def _closed(rng: Rng) -> Lines:
     """A smooth closed curve: a leaf, a cloud, a blob."""
     angle = np.linspace(0, 2 * np.pi, 40)
@@ -127,15 +117,10 @@ def _branch(rng: Rng) -> Lines:
     return lines
 
 
-def _spiral(rng: Rng) -> Lines:
-    angle = np.linspace(0, rng.uniform(7, 25), 60)
-    radius = 0.5 * angle / angle[-1]
-    return [0.5 + np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)]
-
-
 _DRAWINGS: tuple[drawings.Drawing, ...] = (
     drawings.scribble, drawings.scribble, drawings.polygon, drawings.arrow, drawings.face,
-    drawings.bar, drawings.tick, drawings.box, drawings.crossed_ring, drawings.figure,
-    drawings.figure, drawings.figure, drawings.zigzag, _house, _star, _hatching, _closed, _closed,
-    _branch, _branch, _spiral,
+    drawings.bar, drawings.tick, drawings.box, drawings.cross, drawings.crossed_ring,
+    drawings.figure, drawings.figure, drawings.figure, drawings.zigzag, drawings.plant, _house,
+    _closed, _closed, _branch, _branch,
 )  # fmt: skip
+"""None of the kinds of `neocog.learning.marks.held`: crops of pages teach the digit network too."""

@@ -1,8 +1,9 @@
 """Where digits stand: lines, scattered, one large, forms with boxes, amounts and dates, sums."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.paper import fine_pattern
-from neocog.learning.teacher.pen import Line, Pen, Rng, log_uniform, rounded
+from neocog.learning.teacher.pen import Pen, Rng, log_uniform, rounded
 from neocog.vision.finder import SIGNS
 
 FORMATS = """
@@ -39,6 +40,7 @@ _LEANING_ONES, _LEAN = 0.08, 0.4  # of the numbers without a slash; most that th
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
 Image = NDArray[np.float32]
+Points = NDArray[np.floating[Any]]
 Layout = Callable[[Canvas, Hand, Pen, float], None]
 
 
@@ -211,7 +213,7 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Rows of boxes, combs and cells with a digit in each; some stay empty."""
     rng, side = canvas.rng, canvas.side
-    cells = _any_cells(canvas, high)
+    cells = _Cells(canvas, high)
     off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.8)
     y = rng.uniform(-0.3, 0.5) * cells.high
     if rng.random() < 0.5:
@@ -228,7 +230,7 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             x += canvas.print_word(any_word(rng), x, y + 0.3 * cells.high, size, face, 0.8) + 5
         if cells.kind == "field":
             wide = count * cells.wide * 0.6
-            _outline(canvas.image, replace(cells, wide=wide, kind="box", lean=0), x, y, rng)
+            cells.outline(canvas.image, "field", x, y, wide, cells.high, cells.thick, rng)
             text = "#" * max(1, count - 1) if rng.random() < 0.6 else _any_format(rng)
             if rng.random() > empty * 0.6:
                 at = (x + 0.2 * high, y + cells.high * rng.uniform(0.4, 0.6))
@@ -237,20 +239,20 @@ def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         for number in range(count):
             if x > side:
                 break
-            top = y + np.tan(cells.angle) * x
-            _cell(canvas.image, cells, x, top, rng)
+            top = y + cells.slope * x
+            cells.draw(canvas.image, x, top, rng)
             if rng.random() > empty:
-                column = x + cells.wide * rng.normal(0.5, 0.5 * off) + 0.5 * cells.lean * cells.high
+                column = x + cells.wide * rng.normal(0.5, 0.5 * off) + 0.5 * cells.lean
                 row = top + cells.high * rng.normal(0.5, 0.5 * off)
-                _fill(canvas, hand, pen, (column, row), high, cells.angle, letters=letters)
+                _fill(canvas, hand, pen, (column, row), high, letters=letters)
             x += cells.wide + cells.gap
             if number % 3 == 2 and rng.random() < 0.1:
                 x += 0.5 * cells.wide
         y += cells.high + row_gap
 
 
-def _fill(canvas: Canvas, hand: Hand, pen: Pen, at: tuple[float, float], high: float,
-          angle: float, *, letters: bool) -> None:  # fmt: skip
+def _fill(canvas: Canvas, hand: Hand, pen: Pen, at: tuple[float, float], high: float, *,
+          letters: bool) -> None:  # fmt: skip
     """Write a digit into a cell, seldom a dash or, on some forms, a letter."""
     rng, (column, row) = canvas.rng, at
     if letters and rng.random() < 0.5:
@@ -261,45 +263,61 @@ def _fill(canvas: Canvas, hand: Hand, pen: Pen, at: tuple[float, float], high: f
         canvas.shape("-", column - 0.2 * high, row, high, hand, pen)
     else:
         own = high * float(np.exp(rng.normal(0, 0.08)))
-        canvas.digit(None, column, row, own, hand, pen, angle)
+        canvas.digit(None, column, row, own, hand, pen)
 
 
-@dataclass(frozen=True, slots=True)
 class _Cells:
-    """The cells of a form, in pixels of the page."""
+    """The cells of a form for digits of a height, in pixels of the page."""
 
-    kind: str
-    wide: float
-    high: float
-    gap: float
-    lean: float
-    angle: float
-    level: float  #: grey of the outline
-    thick: int
-    second: str  #: kind of an outline beside the first
-    more: float | None  #: how much larger that is; None: there is none
-    form: int | None  #: seed of the outlines that are alike; None: each has its own
+    def __init__(self, canvas: Canvas, digit: float) -> None:
+        rng = canvas.rng
+        self.high = digit * rng.uniform(0.9, 1.9)
+        self.wide = self.high * rng.uniform(0.5, 1.3)
+        self.kind, self.second = rng.choice(list(_CELLS), 2, p=list(_CELLS.values())).tolist()
+        self.gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * self.wide
+        self.lean = rng.normal(0, 0.25) * self.high if rng.random() < 0.25 else 0.0
+        self.slope = np.tan(rng.normal(0, 0.03))
+        self.level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
+        self.thick = max(1, round(self.high * log_uniform(rng, 0.012, 0.09)))
+        self.twice = rng.random() < 0.2 and self.second not in ("field", "filled")
+        self.more = rng.uniform(-0.15, 0.15) * self.high  # how much larger the second outline is
+        self.form = int(rng.integers(1 << 31)) if rng.random() < 0.8 else None  # all are alike
 
+    def draw(self, image: Image, x: float, y: float, rng: Rng) -> None:
+        """Draw the outline of one cell, or two side by side."""
+        draws = rng if self.form is None else np.random.default_rng(self.form)
+        if self.twice:
+            more, thick = self.more, max(1, self.thick // 2)
+            wide, high = self.wide + 2 * more, self.high + 2 * more
+            self.outline(image, self.second, x - more, y - more, wide, high, thick, draws)
+        self.outline(image, self.kind, x, y, self.wide, self.high, self.thick, draws)
 
-def _any_cells(canvas: Canvas, digit: float) -> _Cells:
-    """Choose the cells of a form for digits of a height."""
-    rng = canvas.rng
-    high = digit * rng.uniform(0.9, 1.9)
-    wide = high * rng.uniform(0.5, 1.3)
-    kind, second = rng.choice(list(_CELLS), 2, p=list(_CELLS.values())).tolist()
-    return _Cells(
-        kind=kind,
-        wide=wide,
-        high=high,
-        gap=0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * wide,
-        lean=rng.normal(0, 0.25) if rng.random() < 0.25 else 0.0,
-        angle=rng.normal(0, 0.03),
-        level=float(canvas.image.mean()) * rng.uniform(0.05, 0.85),
-        thick=max(1, round(high * log_uniform(rng, 0.012, 0.09))),
-        second=second,
-        more=rng.uniform(-0.15, 0.15) * high if rng.random() < 0.2 else None,
-        form=int(rng.integers(1 << 31)) if rng.random() < 0.8 else None,
-    )
+    def outline(self, image: Image, kind: str, x: float, y: float, wide: float, high: float,
+                thick: int, rng: Rng) -> None:  # fmt: skip
+        """Draw an outline of a kind."""
+        lean = 0.0 if kind == "field" else self.lean
+        corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
+        corner = corner + np.stack(
+            [x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1
+        )
+        ring = np.concatenate([corner, corner[:1]])
+        paths = [ring]
+        if kind == "polygon":
+            paths = [_polygon(wide, high, rng) + corner.mean(axis=0)]
+        elif kind == "pieces":
+            paths = _pieces(corner, rng)
+        elif kind == "comb":
+            up = 0.3 * corner[:2] + 0.7 * corner[[3, 2]]
+            paths = [np.array([up[0], corner[3], corner[2], up[1]])]
+        elif kind == "dashed":
+            counts = [max(2, int(np.hypot(*(b - a)) / 6)) for a, b in pairwise(ring)]
+            paths = [dash for (a, b), count in zip(pairwise(ring), counts, strict=True)
+                     for dash in np.linspace(a, b, 2 * count).reshape(count, 2, 2)]  # fmt: skip
+        elif kind == "filled":
+            level = float(np.clip(image.mean() * 1.05, 0, 255))
+            cv2.fillPoly(image, [(corner * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
+        points = [(path * 16).astype(np.int32) for path in paths]
+        cv2.polylines(image, points, False, self.level, thick, cv2.LINE_AA, 4)
 
 
 _CELLS = {
@@ -309,47 +327,7 @@ _CELLS = {
 """Kinds of cells, and the share of forms that have each; a field is one box for a whole number."""
 
 
-def _cell(image: Image, cells: _Cells, x: float, y: float, rng: Rng) -> None:
-    """Draw the outline of one cell, or two side by side."""
-    draws = rng if cells.form is None else np.random.default_rng(cells.form)
-    more = cells.more
-    if more is not None and cells.second not in ("field", "filled"):
-        around = replace(cells, kind=cells.second, wide=cells.wide + 2 * more,
-                         high=cells.high + 2 * more, thick=max(1, cells.thick // 2))  # fmt: skip
-        _outline(image, around, x - more, y - more, draws)
-    _outline(image, cells, x, y, draws)
-
-
-def _outline(image: Image, cells: _Cells, x: float, y: float, rng: Rng) -> None:
-    wide, high, lean = cells.wide, cells.high, cells.lean * cells.high
-    corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
-    slope = np.tan(cells.angle)
-    corner = (
-        corner + np.array([x, y]) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
-    )
-    ring = np.concatenate([corner, corner[:1]])
-    if cells.kind == "polygon":
-        paths = [_polygon(wide, high, rng) + corner.mean(axis=0)]
-    elif cells.kind == "pieces":
-        paths = _pieces(corner, rng)
-    elif cells.kind == "comb":
-        up = 0.3 * corner[:2] + 0.7 * corner[[3, 2]]
-        paths = [np.array([up[0], corner[3], corner[2], up[1]])]
-    elif cells.kind == "dashed":
-        paths = []
-        for a, b in pairwise(ring):
-            count = max(2, int(np.hypot(*(b - a)) / 6))
-            paths += list(np.linspace(a, b, 2 * count).reshape(count, 2, 2))
-    else:
-        paths = [ring]
-    if cells.kind == "filled":
-        level = float(np.clip(image.mean() * 1.05, 0, 255))
-        cv2.fillPoly(image, [(corner * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
-    points = [(path * 16).astype(np.int32) for path in paths]
-    cv2.polylines(image, points, False, cells.level, cells.thick, cv2.LINE_AA, 4)
-
-
-def _polygon(wide: float, high: float, rng: Rng) -> Line:
+def _polygon(wide: float, high: float, rng: Rng) -> Points:
     """A cell with cut corners, or round."""
     turn = (np.arange(count := int(rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
     reach = rng.uniform(1 - (uneven := rng.uniform(0, 0.1)), 1 + uneven, (count, 1))
@@ -358,7 +336,7 @@ def _polygon(wide: float, high: float, rng: Rng) -> Line:
     return np.concatenate([bent, bent[:1]])
 
 
-def _pieces(corner: NDArray[np.float64], rng: Rng) -> list[NDArray[np.float64]]:
+def _pieces(corner: Points, rng: Rng) -> list[Points]:
     """Some of the outline, each side or around its corners, mostly mirrored."""
     way = np.concatenate([corner, corner, corner[:1]])
     pieces = [(at, at + rng.uniform(0.1, 1.5)) for at in rng.uniform(0, 4, rng.integers(1, 4))]
