@@ -111,7 +111,7 @@ def load_bank(path: str | Path) -> Bank:
         raise InputError(f"{path} is no bank of strokes that can be read: {reason}") from None
 
 
-def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = None) -> Bank:
+def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
     """Make a bank of the sets in a folder.
 
     Parameters
@@ -120,8 +120,6 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = Non
         Holds ``mnist`` and ``hands/free`` with the sets `SOURCES`; what is missing is left out.
     fonts : sequence of Path
         Files of typefaces; none are needed, letters are also written by hand.
-    most : int, optional
-        At most so many digits of each set, for a trial.
 
     Raises
     ------
@@ -135,9 +133,9 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = Non
         if not folder.is_dir():
             continue
         if name == "pendigits":
-            digits += _pen_digits(folder, number, most)
+            digits += _pen_digits(folder, number)
             continue
-        own = list(_scanned(folder, min(TRACED[name], most or TRACED[name])))
+        own = list(_scanned(folder))
         digits += [(trace(scan), label, number, held) for scan, label, held in own]
         scans += own[: max(1, len(own) // 2)]
     digits = [digit for digit in digits if digit[0]]
@@ -152,11 +150,11 @@ def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
     return np.arange(len(groups)) >= len(groups) - len(groups) // 5 if kept is None else kept
 
 
-def _pen_digits(folder: Path, number: int, most: int | None) -> Iterable[Digit]:
+def _pen_digits(folder: Path, number: int) -> Iterable[Digit]:
     known = read_strokes(folder / FILE)
     with np.load(folder / FILE) as stored:
         labels, held = stored["labels"], last_fifth([str(name) for name in stored["writers"]])
-    for i in _spread(len(labels), most):
+    for i in range(len(labels)):
         lines = [_spaced(path.astype(np.float32)) for path in known.paths(i)]
         yield lines, int(labels[i]), number, bool(held[i])
 
@@ -170,7 +168,7 @@ def _spaced(line: Line) -> Line:
     return np.stack([np.interp(at, length, line[:, k]) for k in (0, 1)], axis=1).astype(np.float32)
 
 
-def _scanned(folder: Path, most: int) -> Iterable[Scan]:
+def _scanned(folder: Path) -> Iterable[Scan]:
     digits = read_idx(next(folder.glob("train-images*")))
     count = len(digits)
     if folder.name == "mnist":
@@ -179,13 +177,8 @@ def _scanned(folder: Path, most: int) -> Iterable[Scan]:
         file = folder / "train-writers.txt.gz"
         names = gzip.decompress(file.read_bytes()).decode().splitlines()
         held = last_fifth(names * count if len(names) == 1 else names)
-    for i in _spread(count, most):
+    for i in np.linspace(0, count - 1, min(count, TRACED[folder.name])).astype(int).tolist():
         yield digits.images[i], int(digits.labels[i]), bool(held[i])
-
-
-def _spread(count: int, most: int | None) -> list[int]:
-    """Numbers of ``most`` digits, evenly spread over all."""
-    return [int(i) for i in np.linspace(0, count - 1, min(count, most or count))]
 
 
 def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path]) -> Bank:

@@ -138,20 +138,10 @@ class Canvas:
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False,
               bars: float = _BARS) -> Box | None:  # fmt: skip
-        """Write a digit whose middle is at (x, y); return its box, or None where none was written.
+        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none.
 
-        Parameters
-        ----------
-        label : int or None
-            None writes any digit.
-        high : float
-            Of the digit before it is slanted, in pixels.
-        angle : float
-            Of the line that it stands on, in radians.
-        left : bool
-            Whether x is where the digit begins instead.
-        bars : float
-            Share of the ones that are one straight stroke.
+        It is ``high`` pixels high before it is slanted and stands on a line at an angle (radians).
+        With ``left`` it begins at x. ``bars`` is the share of ones that are one straight stroke.
         """
         rng, bank = self.rng, self.bank
         if len(hand.scans) and high < 130:
@@ -182,17 +172,8 @@ class Canvas:
               letter: bool = False) -> float:  # fmt: skip
         """Write a sign or a letter by hand, its left at x and capitals' middle at y.
 
-        Parameters
-        ----------
-        cursive : bool
-            Whether the first two strokes are one.
-        letter : bool
-            Whether it is a letter though there is a sign of that form (x).
-
-        Returns
-        -------
-        float
-            Width that it takes, in pixels.
+        ``cursive`` joins its first two strokes; ``letter`` says that it is no sign though one looks
+        like it (x). Returns the width that it takes, in pixels.
         """
         rng = self.rng
         sign = character in SIGNS and not letter

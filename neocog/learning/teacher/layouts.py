@@ -53,16 +53,9 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
                restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
     """Write characters from (x, y) on, y the middle of the line; return where it ends.
 
-    Parameters
-    ----------
-    text : str
-        ``#`` is a digit of any kind, 0 a zero, a space is a gap; the rest are signs and letters.
-    gap : float
-        Between two marks, as a share of the height; below 0 they touch.
-    restless : float
-        Standard deviation of heights and rows, as a share of the height.
-    joined : float
-        Probability that strokes join some of the digits.
+    In the text ``#`` is any digit, 0 a zero, a space a gap; the rest are signs and letters. The gap
+    between two marks and how restless (standard deviation) heights and rows are are shares of the
+    height; ``joined`` is the probability that strokes join some of the digits.
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)

@@ -143,7 +143,7 @@ def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas
     if "stains" in on:
         paper.stains(image, rng)
     if "sheet" in on and "surface" not in on:
-        canvas.block(~paper.sheet_on(image, paper.surface(side, rng), rng))
+        canvas.block(paper.sheet_on(image, paper.surface(side, rng), rng))
     return canvas
 
 

@@ -210,14 +210,7 @@ def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level
 
 
 def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
-    """Lay a sheet on a surface, at any angle, its edge across the page; return where none is.
-
-    Parameters
-    ----------
-    image : ndarray of float32, shape (side, side)
-        The sheet; what shows of the surface is painted over it.
-    under : ndarray of float32, shape (side, side)
-    """
+    """Lay a sheet on a surface ``under`` it, its edges across the page; return where none is."""
     side = len(image)
     angle = rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi
     normal = np.array([np.cos(angle), np.sin(angle)])

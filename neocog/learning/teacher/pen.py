@@ -64,24 +64,10 @@ def rounded(line: Line, times: int = 1) -> Line:
 
 
 def ink(lines: Sequence[Line], width: float, pen: Pen, rng: Rng) -> tuple[Cover, int, int]:
-    """Draw strokes.
+    """Draw strokes, each (n, 2) points (x, y) in pixels of the page, ``width`` pixels wide.
 
-    Parameters
-    ----------
-    lines : sequence of ndarray of float32, shape (n, 2)
-        Points (x, y) in pixels of the page.
-    width : float
-        Of the strokes, in pixels.
-    pen : Pen
-        For pressure, nib and grain; its own width is not looked at.
-    rng : numpy Generator
-
-    Returns
-    -------
-    ndarray of float32, shape (h, w)
-        Cover by ink, 0 .. 1.
-    int, int
-        Column and row of its upper left pixel on the page.
+    Returns their cover by ink (h, w), 0 .. 1, and column and row of its upper left pixel. The pen
+    gives pressure, nib and grain; its own width is not looked at.
     """
     zoom = 4 if width < 1.5 else 2 if width < 5 else 1
     edge = width * (1 + pen.pressure) / 2 + 1.5
