@@ -1,7 +1,6 @@
 """The commands of ``neocog bench``."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.harness import run
-from experiments.harness.attended import Result
 from experiments.harness.pages import draw, text, write_pages
-from experiments.harness.run import USUAL_SECONDS, Request
+from experiments.harness.run import USUAL_SECONDS, Request, Result
 from neocog.batch import device as devices
 from neocog.cli import options
 from neocog.errors import InputError, UsageError
@@ -130,19 +128,18 @@ def bench_slayer(
     Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
     """
-    from experiments.slayer.experiment import Options, check_sections, merged
+    from experiments.slayer.experiment import check_sections, merged
 
     earlier = _earlier(output)
-    wanted = Options(
+    wanted = Request(
         device=devices.choose_device(device),
         data=data,
         model=model,
         precision=precision or "fp16",
+        sizes=tuple(sizes.split(",") if sizes else ()),
         sections=tuple(_names(sections)),
         quick=quick,
     )
-    if sizes:
-        wanted = replace(wanted, sizes=tuple(sizes.split(",")))
     check_sections(wanted.sections, wanted.on_gpu)
 
     def keep(found: Result) -> None:  # sections that this run does not have stay

@@ -18,7 +18,6 @@ from experiments.convpool.systems import (
     standard_cases,
 )
 from experiments.emulator import Emulator
-from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
 from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
@@ -94,14 +93,14 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
 
 
 def counted() -> dict[str, Any]:
-    return convpool.measure(Request(), watch=Watch(), earlier={}, seconds=60, save=str)
+    return convpool.measure(Request(), str)
 
 
 def measured(device: CpuDevice, *cases: Case, seconds: float = 60.0) -> dict[str, Any]:
     from experiments.convpool.run import run_cases
 
     result: dict[str, Any] = {**counted(), "facts": {"cuDNN": "9.1.0"}}
-    run_cases(device, list(cases), result, seconds=seconds, save=str, watch=Watch())
+    run_cases(device, list(cases), result, seconds=seconds, save=str)
     return result
 
 
@@ -194,14 +193,12 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     monkeypatch.setattr(convpool_device, "_MOST_REPEATS", 1)
     monkeypatch.setattr(convpool_device, "_FLUSHED", 1)
     monkeypatch.setattr("experiments.network.peers._WARM_UP", 1)
-    monkeypatch.setattr("experiments.harness.machine.machine", lambda gpu, number=0: "a fake")
+    monkeypatch.setattr("experiments.harness.record.machine", lambda gpu, number=0: "a fake")
     monkeypatch.setattr("experiments.convpool.run.contenders", lambda *a, **more: [SMALL])
     saved: list[Any] = []
     cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]
-    result = convpool.measure(
-        Request("cuda"), watch=Watch(), earlier={}, seconds=600, save=saved.append, cases=cases
-    )
-    assert len(saved) == 1 + 2 * len(result["rows"]) == 5  # some systems come last
+    result = convpool.measure(Request("cuda"), saved.append, cases=cases)
+    assert len(saved) == 1 + len(result["rows"]) == 3
     assert [s.name for s in SYSTEMS if s.name in result["rows"][0]["systems"]][1] == "winograd"
     assert not convpool.faults(result)
     assert result["facts"]["multiprocessors"] == 132

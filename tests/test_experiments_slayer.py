@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
-from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
+from experiments.harness.run import Request
 from experiments.network import ours
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future as slayer_future
@@ -25,7 +25,6 @@ from experiments.slayer.cpu import Rival, compiler, rivals
 from experiments.slayer.experiment import (
     ON_CPU,
     ON_GPU,
-    Options,
     check_sections,
     faults,
     measure,
@@ -65,9 +64,8 @@ def said(line: str) -> None:
     pass
 
 
-def run(options: Options, save: Any = said, **given: Any) -> dict[str, Any]:
-    asked = {"watch": Watch(), "earlier": {}, "seconds": 60.0} | given
-    return measure(options, save=save, **asked)
+def run(request: Request, save: Any = said) -> dict[str, Any]:
+    return measure(request, save)
 
 
 # -- what the layers are fed with ------------------------------------------------------------------
@@ -190,7 +188,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
-    monkeypatch.setattr("experiments.harness.machine.driver", lambda: "1.2")
+    monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
     monkeypatch.setattr("experiments.slayer.counters.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 
@@ -201,12 +199,11 @@ def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyP
         slayer_future, "powered", lambda work, seconds, *numbers: (100.0, work(0.0) + 8, 0.5)
     )
     kept: list[Any] = []
-    options = Options(device="cuda", quick=True, sizes=("3/4/5",), sections=(*ON_GPU, "cpu_frame"))
+    options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=(*ON_GPU, "cpu_frame"))
     result = run(options, lambda found: kept.append(json.dumps(found)))
     assert (result["failures"], faults(result)) == ({}, [])
     assert list(result["sections"]) == [*ON_GPU, "cpu_frame"]
     assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
-    assert [json.loads(found).get("partial") for found in kept[:4]] == [*["ladder"] * 3, None]
     back = json.loads(kept[-1])
     told = text("slayer", back)
     for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
@@ -239,7 +236,7 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
     monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
-    result = run(Options(device="cuda:1", quick=True, sizes=("3/4/5",), sections=ON_GPU))
+    result = run(Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=ON_GPU))
     assert result["failures"] == {}
     assert set(asked) == {1}
     assert [row["batch"] for row in result["sections"]["character"]] == [1, 8]
@@ -248,7 +245,7 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("device")
 def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.5)
-    options = Options(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
+    options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
     wrong = faults(run(options))
     assert len(wrong) == 3
     assert all("0.5" in line for line in wrong)
@@ -256,26 +253,6 @@ def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatc
     failed = faults(run(options))
     assert len(failed) == 3
     assert "ZeroDivisionError" in failed[0]
-
-
-@pytest.mark.usefixtures("device")
-def test_a_run_goes_on_without_what_broke_it() -> None:
-    def partial_of(sections: dict[str, Any], **broken: str) -> Any:
-        options = Options(
-            device="cuda", quick=True, sizes=("3/4/5",), sections=("compact", "ladder")
-        )
-        earlier = {"sections": sections, "partial": "ladder"}
-        return run(options, watch=Watch(broken), earlier=earlier)
-
-    lost = "neocog-small 3/4/5, US3, T4, fp32"
-    found = partial_of({"compact": [], "ladder": {"trial": [], "rows": []}}, **{lost: "hung"})
-    assert found["sections"]["compact"] == []  # it was done
-    assert "partial" not in found
-    rows = [row for row in found["sections"]["ladder"]["rows"] if "failed" in row]
-    assert [(row["stage"], row["system"], row["failed"]) for row in rows] == [("US3", "T4", "hung")]
-    found = partial_of({}, **{"section compact": "hung too"})
-    assert found["failures"] == {"compact": "DeviceError: hung too"}
-    assert found["sections"]["ladder"]["rows"]
 
 
 def test_sections_are_checked_before_anything_runs() -> None:
@@ -384,6 +361,6 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
 
 @pytest.mark.gpu
 def test_everything_runs_on_a_gpu() -> None:
-    result = run(Options(device="cuda", quick=True, sizes=("26/78/70",)))
+    result = run(Request(device="cuda", quick=True, sizes=("26/78/70",)))
     assert (result["failures"], faults(result)) == ({}, [])
     assert "ours, auto, fp16" in text("slayer", result)

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
-from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, tables_of
 from experiments.harness.run import Request
 from experiments.winograd import experiment as winograd
@@ -192,10 +191,7 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
     saved = []
     result = winograd.run_on_gpu(
         Request("cuda"),
-        seconds=600.0,
-        save=lambda found: saved.append(json.dumps(found)),
-        watch=Watch(),
-        earlier={},
+        lambda found: saved.append(json.dumps(found)),
         gpu=gpu,
         peers=False,
         layers=(SMALL,),
@@ -220,7 +216,7 @@ def test_a_dry_run_of_everything(gpu, tmp_path):
 @emulated
 def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
     monkeypatch.setattr(winograd_gpu, "TOLERANCE", {"fp32": 1e-9})
-    one = winograd_gpu.Ours(gpu, Data(SMALL, 2), Watch(), rounds=1)
+    one = winograd_gpu.Ours(gpu, Data(SMALL, 2), rounds=1)
     (row,) = one.rows([WAYS[0]], WAYS[0])
     assert row["us"] is None
     assert "wrong by" in row["failed"]

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from experiments.harness.machine import commit
+from experiments.harness.record import commit
 from neocog.cuda import tuned
 from neocog.cuda.kernel import Kernel, Launch, Layout
 from neocog.cuda.s_tensor import TensorS, bf16

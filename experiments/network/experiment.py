@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from experiments.harness.attended import Result, Save, Watch
 from experiments.harness.pages import MEASURED, Plot, Row, Table, measured, show, table
-from experiments.harness.run import Request, progress
+from experiments.harness.run import Request, Result, Save, progress
 from neocog.errors import NeocogError
 from neocog.network.model import load_model
 
@@ -12,14 +11,9 @@ _MODEL = "neocog-small"
 _BATCHES = (1, 8, 64, 4096)
 _PRECISIONS = ("fp32", "fp16")
 _ROUNDS, _QUICK_ROUNDS = 20, 5
-#: Seconds without a word that a row may take: torch.compile is slow.
-_ROW = 900.0
-QUICK_SECONDS, START_SECONDS = 3600.0, 300.0
 
 
-def measure(
-    request: Request, *, watch: Watch, earlier: Result, seconds: float, save: Save
-) -> Result:
+def measure(request: Request, save: Save) -> Result:
     """Time passes: on the CPU, and on the GPU if it is asked for, peers beside if installed.
 
     ``--quick``: batch 8 alone, a few rounds, PyTorch not compiled.
@@ -27,26 +21,18 @@ def measure(
     from experiments.network.compare import compare
 
     model, rounds = load_model(_MODEL), _QUICK_ROUNDS if request.quick else _ROUNDS
-    result: Result = {"experiment": "network", **request.about(), "rows": [], **earlier}
-    done = {(row["where"], row["precision"], row["batch"]) for row in result["rows"]}
+    result: Result = {"experiment": "network", **request.about(), "rows": []}
     for batch in (1, 8):
-        if ("CPU", "fp32", batch) not in done:
-            progress(f"network: {model.id} on the CPU, batch {batch}")
-            watch.doing(f"CPU, batch {batch}", _ROW)
-            found = compare(model, batch=batch, rounds=rounds).to_dict()
-            us = {side: 1e3 * ms for side, ms in found["ms_per_digit"].items()}
-            result["rows"].append({"where": "CPU", "precision": "fp32", "batch": batch, "us": us})
+        progress(f"network: {model.id} on the CPU, batch {batch}")
+        found = compare(model, batch=batch, rounds=rounds).to_dict()
+        us = {side: 1e3 * ms for side, ms in found["ms_per_digit"].items()}
+        result["rows"].append({"where": "CPU", "precision": "fp32", "batch": batch, "us": us})
     save(result)
     for batch in (8,) if request.quick else _BATCHES:
         for precision in _PRECISIONS if request.on_gpu else ():
-            if ("GPU", precision, batch) not in done:
-                what = f"GPU, batch {batch}, {precision}"
-                why = watch.why_not(what)
-                watch.doing(what, _ROW)
-                row = {"where": "GPU", "precision": precision, "batch": batch}
-                row |= {"failed": why} if why else _on_gpu(request, batch, precision, rounds)
-                result["rows"].append(row)
-                save(result)
+            row = {"where": "GPU", "precision": precision, "batch": batch}
+            result["rows"].append(row | _on_gpu(request, batch, precision, rounds))
+            save(result)
     return result
 
 

@@ -94,6 +94,10 @@ class Graph:
         ms: float = start.elapsed_time(end) / repeats
         return ms
 
+    def median(self, rounds: int, repeats: int) -> float:
+        """Return the median of some :meth:`elapsed`."""
+        return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
+
 
 def kernels_of(run: Callable[[], Tensor]) -> list[str]:
     """Return the names of the kernels of a call, the longest first; none if nobody tells."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.machine import processor
+from experiments.harness.record import processor
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda import cache as builds

@@ -1,6 +1,6 @@
 """The GPU paper's ladder beside our S-layers on a GPU: checked, tried by block size, timed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch, synchronise
 from experiments.harness.builds import build_all
-from experiments.harness.run import progress
+from experiments.harness.run import progress, synchronise, tried
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
@@ -73,16 +72,14 @@ def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float
 
 
 class Bench:
-    """A network on a GPU, and who is told what comes next and leaves out what broke a process."""
+    """A network on a GPU."""
 
-    def __init__(self, gpu: Gpu, fed: Fed, watch: Watch) -> None:
-        self.gpu, self.fed, self._watch = gpu, fed, watch
+    def __init__(self, gpu: Gpu, fed: Fed) -> None:
+        self.gpu, self.fed = gpu, fed
 
-    def _row(self, about: Row, run: Any) -> Row:
-        """Return a row: what ``run`` finds, or why it failed."""
-        names = ("stage", "system", "batch", "precision")
-        words = [self.fed.model.name, *(str(about[name]) for name in names if name in about)]
-        found = self._watch.attempt(", ".join(words), run, healthy=partial(synchronise, self.gpu))
+    def _row(self, about: Row, work: Callable[..., Row], *given: Any) -> Row:
+        """Return a row: what ``work`` finds, or why it failed."""
+        found = tried(partial(work, *given), partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return {**about, **found, **({"passed": False} if "failed" in found else {})}
 
@@ -113,12 +110,7 @@ class Bench:
         rows: list[Row] = []
         for stage, version in product(STAGES, TRIED):
             about: Row = {"stage": stage, "system": version}
-            choices: list[int] = []
-
-            def choose(stage: str = stage, version: str = version) -> Row:
-                return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
-
-            found = self._row(about, choose)
+            found = self._row(about, self._choices, stage, version)
             if "failed" in found:
                 rows.append(found)
                 continue
@@ -126,9 +118,12 @@ class Bench:
             if quick:
                 choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
             for places in choices:
-                tried = partial(self._tried, stage, version, places)
-                rows.append(self._row({**about, "places": places}, tried))
+                more = {**about, "places": places}
+                rows.append(self._row(more, self._tried, stage, version, places))
         return rows
+
+    def _choices(self, stage: str, version: str) -> Row:
+        return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
 
     def _tried(self, stage: str, version: str, places: int) -> Row:
         shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
@@ -138,17 +133,16 @@ class Bench:
     def ladder(self, places: dict[tuple[str, str], int], batches: Sequence[int]) -> list[Row]:
         """Check and time every rung on every stage; ``us`` is of a character, by batch."""
         shelf = Ladder(self.gpu, self.fed.model, places)
-        rows = []
-        for stage, version in product(STAGES, VERSIONS):
-            about: Row = {"stage": stage, "system": version, "precision": "fp32"}
 
-            def run(stage: str = stage, version: str = version) -> Row:
-                step = shelf.step(stage, version)
-                found = {"threads": step.threads, "places": step.places}
-                return found | self._timed(shelf, stage, version, batches)
+        def run(stage: str, version: str) -> Row:
+            step = shelf.step(stage, version)
+            found = {"threads": step.threads, "places": step.places}
+            return found | self._timed(shelf, stage, version, batches)
 
-            rows.append(self._row(about, run))
-        return rows
+        return [
+            self._row({"stage": s, "system": version, "precision": "fp32"}, run, s, version)
+            for s, version in product(STAGES, VERSIONS)
+        ]
 
     def _timed(self, shelf: Shelf, stage: str, version: str, batches: Sequence[int]) -> Row:
         wrong = checked(shelf, stage, version, self.fed)
@@ -168,7 +162,7 @@ class Bench:
             found = [
                 self._row(
                     {"stage": stage, "system": f"ours {version}", "precision": precision},
-                    partial(self._timed, shelf, stage, version, batches),
+                    *(self._timed, shelf, stage, version, batches),
                 )
                 for version in shelf.usable(stage, 1)
             ]
@@ -191,7 +185,7 @@ class Bench:
         return [
             self._row(
                 {"stage": stage, "batch": batch, "precision": "fp16"},
-                partial(self._compact, stage, batch),
+                *(self._compact, stage, batch),
             )
             for stage, batch in product(("US1", "US2", "US3"), batches)
         ]
