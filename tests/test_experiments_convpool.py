@@ -267,12 +267,12 @@ def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
 def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.cli import app
 
-    path, figures = tmp_path / "deep" / "tilings.json", tmp_path / "deep" / "figures"
+    path = tmp_path / "deep" / "tilings.json"
     words = ["bench", "convpool", "--cpu"]
-    done = CliRunner().invoke(app, [*words, "--tilings", str(path), "--figures", str(figures)])
+    done = CliRunner().invoke(app, [*words, "--tilings", str(path)])
     assert (done.exit_code, json.loads(path.read_text())["rows"]) == (0, [])
     monkeypatch.setattr(convpool, "measure", None)
-    for option, place in (("--tilings", path / "x.json"), ("--figures", path), ("-o", tmp_path)):
+    for option, place in (("--tilings", path / "x.json"), ("-o", tmp_path)):
         done = CliRunner().invoke(app, [*words, option, str(place)])
         assert done.exit_code == 2
         assert done.stderr.endswith(f"; choose another {option}\n")

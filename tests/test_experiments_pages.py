@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments.convpool.systems import counts
 from experiments.harness import run
 from experiments.harness.pages import (
     FOLDER,
@@ -119,35 +120,33 @@ def test_a_table_is_made_of_records() -> None:
 
 # -- running ---------------------------------------------------------------------------------------
 def test_all_experiments_run_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"where": "GPU", "batch": 8, "precision": "fp16", "us": {"neocog": 1.0, "torch": 3.0}}]
-
-    def network(request: Request, save: Any) -> Any:
-        assert request.command == "all of it --only network"
+    def convpool(request: Request, save: Any) -> Any:
+        assert request.command == "all of it --only convpool"
         save({"rows": []})
-        return {"command": "c", "machine": "m", "cpu": "u", "experiment": "network", "rows": rows}
+        return {"command": "c", "machine": "m", "experiment": "convpool", "counts": counts()}
 
     def broken(request: Request, save: Any) -> Any:
         save({"sections": {}})
         raise DeviceError("no such thing")
 
-    monkeypatch.setattr("experiments.network.experiment.measure", network)
+    monkeypatch.setattr("experiments.convpool.experiment.measure", convpool)
     monkeypatch.setattr("experiments.slayer.experiment.measure", broken)
     kept: list[str] = []
     found = run.run_all(
-        ("network", "slayer"),
+        ("convpool", "slayer"),
         Request(quick=True, command="all of it"),
         lambda results: kept.append(json.dumps(results)),
     )
     assert len(kept) == 4
     assert found["slayer"]["sections"] == {}  # what it has so far stays
     assert run.faults(found) == ["slayer: DeviceError: no such thing"]
-    path, single = tmp_path / "results.json", tmp_path / "network.json"
+    path, single = tmp_path / "results.json", tmp_path / "convpool.json"
     path.write_text(kept[-1])
     write_pages(run.load([path]), tmp_path / "README.md")
-    assert "| GPU | 8 | fp16 | 1.00 | 3.00 |" in (tmp_path / "network" / "README.md").read_text()
+    assert "| 512 | 4832362496 |" in (tmp_path / "convpool" / "README.md").read_text()
     assert "DeviceError" in (tmp_path / "slayer" / "README.md").read_text()
-    single.write_text(json.dumps(found["network"]))
-    assert list(run.load([single])) == ["network"]
+    single.write_text(json.dumps(found["convpool"]))
+    assert list(run.load([single])) == ["convpool"]
 
 
 def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:

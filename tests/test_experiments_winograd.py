@@ -221,15 +221,3 @@ def test_a_wrong_result_is_not_timed(gpu, monkeypatch):
     assert row["us"] is None
     assert "wrong by" in row["failed"]
     assert winograd.faults({"layers": [row]})
-
-
-def test_places_are_looked_at_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(winograd, "measure", None)
-    (tmp_path / "file").touch()
-    for option, place in (("--figures", "file"), ("-o", "file/out.json")):
-        done = CliRunner().invoke(
-            app, ["bench", "winograd", "--cpu", option, str(tmp_path / place)]
-        )
-        assert done.exit_code == 2
-        assert "(not a folder)" in done.stderr
-        assert done.stderr.endswith(f"; choose another {option}\n")

@@ -106,13 +106,12 @@ def compared(got: list[Finding], wanted: list[Finding]) -> Row:
 class TorchFinder:
     """What one would write in PyTorch: all sizes in one CUDA graph for each size of picture."""
 
-    def __init__(self, model: FinderModel, settings: FinderSettings, device: str = "cuda") -> None:
+    def __init__(self, model: FinderModel, settings: FinderSettings) -> None:
         import torch
 
-        self.torch, self.model, self.settings, self.device = torch, model, settings, device
-        self.dtype = torch.float16 if device == "cuda" else torch.float32
+        self.torch, self.model, self.settings = torch, model, settings
         self.weights = {
-            name: torch.from_numpy(value).to(device, self.dtype)
+            name: torch.from_numpy(value).to("cuda", torch.float16)
             for name, value in model.tensors.items()
         }
         for name, value in self.weights.items():
@@ -158,7 +157,7 @@ class TorchFinder:
         torch, functional = self.torch, self.torch.nn.functional
         g, out = grey[None, None].float(), []
         while True:
-            x = self.contrast(g).to(self.dtype).contiguous(memory_format=torch.channels_last)
+            x = self.contrast(g).half().contiguous(memory_format=torch.channels_last)
             maps = self.network(x)[0].float()
             best = maps[:2].amax(0)
             peak = functional.max_pool2d(best[None], 3, 1, 1)[0]
@@ -190,10 +189,6 @@ class TorchFinder:
         return graph, host, told, pinned
 
     def raw(self, grey: np.ndarray) -> list[np.ndarray]:
-        torch = self.torch
-        if self.device == "cpu":
-            with torch.inference_mode():
-                return [one.numpy() for one in self.levels(torch.from_numpy(grey))]
         if grey.shape not in self._graphs:
             self._graphs[grey.shape] = self.capture(grey.shape)
         graph, host, told, pinned = self._graphs[grey.shape]
@@ -201,7 +196,7 @@ class TorchFinder:
         graph.replay()
         for to, one in zip(pinned, told, strict=True):
             to.copy_(one, non_blocking=True)
-        torch.cuda.synchronize()
+        self.torch.cuda.synchronize()
         return [one.numpy() for one in pinned]
 
     def find(self, grey: np.ndarray, settings: FinderSettings) -> Finding:
@@ -229,9 +224,9 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
     return decode(row, settings, finest=finest, coarsest=coarsest)
 
 
-def rows_of(args: argparse.Namespace) -> list[Row]:
+def rows_of(args: argparse.Namespace) -> None:
     settings, model = FinderSettings(), load_finder(args.finder)
-    on_gpu, reference = open_finder(model, device="cuda"), open_finder(model)
+    on_gpu, reference, opencv = open_finder(model, device="cuda"), open_finder(model), OpenCV(model)
     torch_finder, rows = TorchFinder(model, settings), []
 
     def add(name: str, way: str, work: Callable[[np.ndarray], Finding], **more: Any) -> None:
@@ -260,7 +255,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
             add(
                 name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)
             )
-        add(name, f"OpenCV, {cores()} threads", lambda g: find(g, OPENCV[0], settings))
+        add(name, f"OpenCV, {cores()} threads", lambda g: find(g, opencv, settings))
     write(args, rows)
     if args.compile:
         torch_finder._graphs.clear()
@@ -268,10 +263,6 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         for name in SIZES:
             add(name, "torch.compile fp16", lambda g: torch_finder.find(g, settings))
         write(args, rows)
-    return rows
-
-
-OPENCV: list[OpenCV] = []
 
 
 def write(args: argparse.Namespace, rows: list[Row]) -> None:
@@ -285,11 +276,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     args = parser.parse_args()
-    OPENCV.append(OpenCV(load_finder(args.finder)))
-    rows = rows_of(args)
-    for row in rows:
-        print("  ".join(str(row.get(key, "")) for key in ("picture", "way", "median", "p95",
-              "device", "marks", "missed", "added", "score", "box", "error")))  # fmt: skip
+    rows_of(args)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ Result = dict[str, Any]
 Save = Callable[[Result], None]
 
 #: In the order of the page.
-NAMES = ("convpool", "winograd", "slayer", "network")
+NAMES = ("convpool", "winograd", "slayer")
 USUAL_SECONDS = 600.0
 
 

@@ -21,7 +21,6 @@ from neocog.network.made import made_digits
 from neocog.network.model import Model
 
 TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
-PEERS = ("onnxruntime", "torch")
 PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
 TURN = 4  # passes that count in a turn
 COMPARED = 64  # digits that the outputs are compared on
@@ -53,13 +52,9 @@ class Comparison:
         ours = self.per_digit("neocog")
         return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
 
-    @property
-    def ratio(self) -> float | None:
-        """Time of onnxruntime by neocog's."""
-        return self.ratios().get("onnxruntime")
-
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog bench network --json`` prints it."""
+        ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
         return {
             "model": self.model,
             "batch": self.batch,
@@ -67,8 +62,8 @@ class Comparison:
             "passes": len(self.passes["neocog"]),
             "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
             "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
-            "ratio": self.ratio and round(self.ratio, 3),
-            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
+            "ratio": ratios.get("onnxruntime"),
+            "ratios": ratios,
             "difference": self.difference,
         }
 
@@ -84,23 +79,20 @@ class Comparison:
             yield f"neocog is {ratio:.2f} times as fast as {side}"
 
 
-def compare(
-    model: Model, *, batch: int, rounds: int, onnx: bool = False, peers: Sequence[str] = ()
-) -> Comparison:
+def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
     """Time neocog, and the same network in ``peers``, onnxruntime or torch.
 
-    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is
-    short for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
-    NeocogError if two do not compute the same; then nothing is timed.
+    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits. A UsageError
+    says if a peer is unknown or not installed, a NeocogError if two do not compute the same; then
+    nothing is timed.
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
     difference = None
-    for peer in dict.fromkeys(("onnxruntime", *peers) if onnx else peers):
+    for peer in dict.fromkeys(peers):
         if peer not in PEERS:
             raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
-        make = _onnxruntime if peer == "onnxruntime" else _torch
-        sides[peer] = make(model, engine.threads)
+        sides[peer] = PEERS[peer](model, engine.threads)
         difference = max(difference or 0.0, _difference(peer, sides["neocog"], sides[peer]))
     digits = made_digits(batch)
     for side in sides.values():
@@ -155,6 +147,9 @@ def _torch(model: Model, threads: int) -> Side:
         return answers(score, temperature=model.temperature)
 
     return answer
+
+
+PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
 
 
 def _difference(peer: str, ours: Side, theirs: Side) -> float:

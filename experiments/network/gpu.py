@@ -19,13 +19,11 @@ from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
 
-Log = Callable[[str], None]
 Digits = NDArray[np.uint8]
 
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
-#: Peers by name, and the mode of torch.compile that each is made with.
-PEERS = {"torch": None, "compile": "default", "autotune": "max-autotune-no-cudagraphs"}
+PEERS = ("torch", "compile")
 _TURN_MS = 3.0  # what one turn of a side takes, about
 _MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
 _INPUT_SETS = 4
@@ -119,7 +117,6 @@ def compare_on_gpu(
     host: bool = False,
     number: int = 0,
     digits: Digits | None = None,
-    log: Log = progress,
 ) -> GpuComparison:
     """Time our passes and the peers' on this machine's GPU.
 
@@ -131,9 +128,8 @@ def compare_on_gpu(
         By default the device's, as :class:`neocog.cuda.engine.CudaEngine` takes it.
     plans : sequence of str
         Plans of our engine; each is a side.
-    peers : sequence of {"torch", "compile", "autotune"}
-        PyTorch as it is, by torch.compile, and by torch.compile that tries more, which takes
-        minutes; all in CUDA graphs.
+    peers : sequence of {"torch", "compile"}
+        PyTorch as it is and by torch.compile, both in CUDA graphs.
     rounds : int
         Turns of each side.
     host : bool
@@ -163,7 +159,7 @@ def compare_on_gpu(
         if failure is not None and len(plans) == 1:
             raise failure
     sets = _sets(batch, digits)
-    _add_peers(sides, notes, model, sets[0], precision, peers, number, log)
+    _add_peers(sides, notes, model, sets[0], precision, peers, number)
     differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
     passes = race(sides, sets, rounds=rounds)
     times = trips(sides, sets, rounds=rounds) if host else {}
@@ -299,7 +295,6 @@ def _add_peers(
     precision: str,
     peers: Sequence[str],
     number: int,
-    log: Log,
 ) -> None:
     if not peers:
         return
@@ -308,13 +303,13 @@ def _add_peers(
     from experiments.network.peers import choices, quickest
 
     torch.cuda.set_device(number)
-    found = choices(model, digits, precision, log)
+    found = choices(model, digits, precision)
 
     def side(peer: str) -> Side:
-        best, choice = quickest(model, digits, precision, found, PEERS[peer])
+        best, choice = quickest(model, digits, precision, found, compiled=peer == "compile")
         notes[peer] = choice.words()
         return best
 
     for peer in peers:
-        log(f"{peer} {precision} batch {len(digits)}")
+        progress(f"{peer} {precision} batch {len(digits)}")
         _add(sides, notes, peer, partial(side, peer))

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.harness.run import progress
 from experiments.network.torch_network import Network
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
 Tensor = Any
-Log = Callable[[str], None]
 
 TYPES = {
     "fp32": torch.float32,
@@ -125,19 +125,16 @@ def kernels_of(run: Callable[[], Tensor]) -> list[str]:
 class TorchSide:
     """A network as a captured pass of ``batch`` digits; a :class:`experiments.network.gpu.Side`.
 
-    ``chunk`` digits go through the layers at a time; ``compiled`` is a mode of torch.compile, None
-    runs eager PyTorch.
+    ``chunk`` digits go through the layers at a time, ``compiled`` by torch.compile or eagerly.
     """
 
-    def __init__(
-        self, network: Network, batch: int, *, chunk: int, compiled: str | None = None
-    ) -> None:
+    def __init__(self, network: Network, batch: int, *, chunk: int, compiled: bool = False) -> None:
         self._network = network
         # kept for the life of the graph: it launches the kernels that belong to it
         self._run = network
-        if compiled is not None:
+        if compiled:
             torch._dynamo.config.recompile_limit = _RECOMPILE
-            self._run = torch.compile(network, dynamic=False, mode=compiled)
+            self._run = torch.compile(network, dynamic=False)
         self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
         classes = network.decide.classes
         self._answer = torch.empty((batch, classes), dtype=torch.float32, pin_memory=True)
@@ -158,6 +155,10 @@ class TorchSide:
     def elapsed(self, repeats: int) -> float:
         """Return milliseconds of one pass."""
         return self._graph.elapsed(repeats)
+
+    def median(self) -> float:
+        """Return the median of some :meth:`elapsed`."""
+        return self._graph.median(5, 3)
 
     def scores(self) -> NDArray[np.float32]:
         """Return the scores of the digits last loaded."""
@@ -186,7 +187,7 @@ def make_network(model: Model, precision: str, choice: Choice) -> Network:
     return network
 
 
-def choices(model: Model, digits: NDArray[np.uint8], precision: str, log: Log) -> list[Choice]:
+def choices(model: Model, digits: NDArray[np.uint8], precision: str) -> list[Choice]:
     """Find how eager PyTorch in a CUDA graph runs a batch fastest in each memory format.
 
     Each layer's forms are timed on what the layer sees; then whole passes in both memory formats,
@@ -203,13 +204,12 @@ def choices(model: Model, digits: NDArray[np.uint8], precision: str, log: Log) -
         for chunk in sorted({min(c, batch) for c in (*CHUNKS, batch)}):
             side = TorchSide(network, batch, chunk=chunk)
             side.load(digits)
-            ms = float(np.median([side.elapsed(3) for _ in range(5)]))
-            found.append(Choice(channels_last, forms, chunk, ms))
+            found.append(Choice(channels_last, forms, chunk, side.median()))
             del side
         torch.cuda.empty_cache()
         best.append(min(found, key=lambda choice: choice.ms))
     best.sort(key=lambda choice: choice.ms)
-    log(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
+    progress(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
     return best
 
 
@@ -218,18 +218,16 @@ def quickest(
     digits: NDArray[np.uint8],
     precision: str,
     found: Sequence[Choice],
-    compiled: str | None,
+    *,
+    compiled: bool,
 ) -> tuple[TorchSide, Choice]:
     """Return the side that is quickest, and how it runs the batch.
 
     Eager PyTorch takes the first choice; what is compiled is tried in both memory formats, and
     with the whole batch at once, since a compiler may prefer another than the eager kernels do.
     """
-    tried = list(found[:1])
-    if compiled is not None and (whole := replace(found[0], chunk=len(digits))) not in found:
-        tried = [*found, whole]
-    elif compiled is not None:
-        tried = list(found)
+    whole = replace(found[0], chunk=len(digits))
+    tried = [*found, *[whole] * (whole not in found)] if compiled else list(found[:1])
     sides = [
         TorchSide(make_network(model, precision, c), len(digits), chunk=c.chunk, compiled=compiled)
         for c in tried
@@ -237,7 +235,7 @@ def quickest(
     times = []
     for side in sides:
         side.load(digits)
-        times.append(float(np.median([side.elapsed(3) for _ in range(5)])))
+        times.append(side.median())
     best = int(np.argmin(times))
     return sides[best], replace(tried[best], ms=times[best])
 
@@ -267,7 +265,7 @@ def _form_times(part: Any, run: Callable[[], Tensor], repeats: int) -> dict[str,
         part.form = form
         try:
             graph = Graph(lambda: [run() for _ in range(repeats)][-1])
-            times[form] = float(np.median([graph.elapsed(3) for _ in range(3)])) / repeats
+            times[form] = graph.median(3, 3) / repeats
         except RuntimeError:  # this size is beyond what the library's kernel takes
             torch.cuda.synchronize()
     return times

@@ -57,7 +57,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for model, of_model in zip(models, spent, strict=True):
         for batch, processor in zip(BATCHES, of_model, strict=True):
-            found = compare(model, batch=batch, rounds=args.rounds, onnx=True)
+            found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"])
             rows.append(
                 {
                     "model": model.id,
@@ -67,7 +67,7 @@ def main() -> None:
                     **{side: found.per_digit(side) for side in found.passes},
                     "p95": {side: found.per_digit(side, 95) for side in found.passes},
                     "processor": processor,
-                    "ratio": found.ratio,
+                    "ratio": found.ratios()["onnxruntime"],
                     "difference": found.difference,
                 }
             )
