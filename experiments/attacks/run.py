@@ -30,7 +30,6 @@ Attack = Callable[[Path, str], Outcome]
 
 
 def written(folder: Path, cases: Iterable[Case]) -> list[str]:
-    """Write files, and return their paths."""
     folder.mkdir()
     paths = []
     for name, data in cases:
@@ -139,13 +138,11 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
 
 
 def run(name: str, attack: Attack, model: str) -> Outcome:
-    """Make the files of one kind of attack, and attack."""
     with tempfile.TemporaryDirectory(prefix=f"attack-{name}-") as folder:
         return attack(Path(folder), model)
 
 
 def save(path: Path, rows: list[dict[str, object]]) -> None:
-    """Write the rows that there are."""
     columns = {
         "kind": "what was tried",
         "tried": "attacks",

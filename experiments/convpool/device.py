@@ -46,7 +46,6 @@ class Device:
         self._flush_ms: float | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what was measured on, beside what :mod:`experiments.harness.record` tells."""
         version = torch.backends.cudnn.version() or 0
         major, minor, patch = version // 10000, version // 100 % 100, version % 100
         return {
@@ -58,11 +57,9 @@ class Device:
         }
 
     def prepare(self, precision: str) -> None:
-        """Allow TF32 or not; let the library try its algorithms."""
         set_precision(precision)
 
     def warm(self, kernels: Any) -> None:
-        """Build kernels, in processes of their own, and load them."""
         build_all(self.machine, kernels)
         self.machine.prepare(kernels)  # type: ignore[attr-defined]
 
@@ -74,17 +71,14 @@ class Device:
         return xp.from_dlpack(tensor)
 
     def launch(self, launch: Launch) -> None:
-        """Enqueue one of our kernels on PyTorch's stream."""
         stream = torch.cuda.current_stream().cuda_stream
         with self.machine.xp.cuda.ExternalStream(stream):
             self.machine.launch(launch)
 
     def wait(self) -> None:
-        """Wait for all that is enqueued; errors of kernels come here."""
         torch.cuda.synchronize()
 
     def free(self) -> None:
-        """Give memory back that is held for reuse."""
         torch.cuda.empty_cache()
 
     def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
@@ -114,5 +108,4 @@ class Device:
         return self._flushed
 
     def kernels(self, run: Run) -> list[str]:
-        """Return the names of the kernels of one run, the longest first; none if nobody tells."""
         return kernels_of(run)[:3]

@@ -27,11 +27,7 @@ _QUICK_SECONDS = 45.0
 
 
 def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None) -> Result:
-    """Check every system against float64, then time it, at each configuration.
-
-    ``save`` takes the result after each. When the request's seconds have gone, what is left is
-    named in ``not_run``. ``cases`` are run instead of the standard ones.
-    """
+    """Check and time every system at each configuration; ``cases`` instead of the usual ones."""
     result: Result = {
         "experiment": "convpool",
         **request.about(),

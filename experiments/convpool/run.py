@@ -44,7 +44,6 @@ Ways = Mapping[str, Callable[[], Way]]
 def run_cases(
     device: Any, cases: list[Case], result: Result, *, seconds: float, save: Save
 ) -> None:
-    """Fill ``result`` with a row for each case, as long as time is left."""
     start = time.monotonic()
     _warm(device, cases)
     left = dict.fromkeys(cases)
@@ -70,7 +69,6 @@ def run_cases(
 
 
 def measure(device: Any, case: Case) -> Result:
-    """Return the row of one case: each system's best way, checked, and the ratios."""
     device.prepare(case.precision)
     operands = Operands(device, case, type_of(case.precision))
     check = _check(operands)
@@ -152,10 +150,7 @@ def best(device: Any, check: Callable[[Any], float], fits: bool, ways: Ways) -> 
 
 
 def name_kernels(device: Any, case: Case, row: Result) -> None:
-    """Add the names of the kernels that the library chose, by a profiler.
-
-    The library is given the same operands again; what it chose for them it remembers.
-    """
+    """Add the names of the kernels that the library chose; it remembers them by the operands."""
     device.prepare(case.precision)
     operands = Operands(device, case, type_of(case.precision))
     for name in _LIBRARY:
@@ -167,7 +162,6 @@ def name_kernels(device: Any, case: Case, row: Result) -> None:
 
 
 def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
-    """Return what makes the ways of a system; None where it is not asked for."""
     case = operands.case
     if system in ("naive", "fused"):
         return {how: partial(operands.stock, system, how) for how in LAYOUTS}
@@ -194,7 +188,6 @@ def _winograd(device: Any, operands: Operands, fused: bool) -> Way:
 
 
 def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:
-    """Return the tilings to try."""
     return contenders(_shape(case, box), device.machine.arch, device.machine.processors)
 
 
@@ -209,7 +202,6 @@ def _shape(case: Case, box: int) -> Shape:
 
 
 def _warm(device: Any, cases: list[Case]) -> None:
-    """Build all kernels of ours before anything is timed, several at a time."""
     start = time.monotonic()
     kernels = {
         kernel(_shape(case, box), tiling): None

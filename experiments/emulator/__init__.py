@@ -55,16 +55,8 @@ _loaded: dict[str, _Built] = {}
 class Emulator:
     """A machine of NumPy arrays that runs kernels on the CPU.
 
-    Parameters
-    ----------
-    order : {"forward", "reversed"} or int
-        Order of the threads of a block, and of the blocks if reversed. A kernel that lacks a
-        barrier fails in one of them.
-    workers : int, optional
-        Blocks run at a time; the CPU's cores if not given.
-    guarded : bool
-        Whether each array is watched at both ends while a kernel runs, and arrays that a kernel
-        only reads are checked to stay as they are.
+    A kernel that lacks a barrier fails in one ``order`` of a block's threads. ``guarded``: arrays
+    are watched at both ends, and those that are only read must stay as they are.
     """
 
     xp: ModuleType = np
@@ -81,19 +73,12 @@ class Emulator:
         self.guarded = guarded
 
     def current(self) -> AbstractContextManager[None]:
-        """Do nothing: there is one CPU."""
         return nullcontext()
 
     def launch(self, launch: Launch) -> None:
         """Check one launch and run it to its end.
 
-        Raises
-        ------
-        InputError
-            If an argument is not of the kernel's type or not contiguous.
-        DeviceError
-            If no C++ compiler is found, the kernel does not build, or it does something that a
-            GPU would not forgive: the message names kernel, block, thread and line.
+        A DeviceError says what a GPU would not forgive: kernel, block, thread and line.
         """
         kernel = launch.kernel
         check_launch(launch, xp=np, arch=self.arch, shared=self.shared)
@@ -187,7 +172,6 @@ def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers:
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """Return the C++ compiler and its version."""
     path = shutil.which(os.environ.get("CXX", "g++"))
     if path is None:
         raise DeviceError("g++ is not found, and the emulator builds kernels with it: install it")
@@ -196,7 +180,6 @@ def _compiler() -> tuple[str, str]:
 
 
 def _environment() -> tuple[str, ...]:
-    """Return what a build depends on besides its source."""
     return ("emulated", _compiler()[1], os.uname().machine, *_FLAGS, *_CHECKS)
 
 
@@ -224,7 +207,6 @@ def _load(kernel: Kernel, name: str) -> _Built:
 
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder that goes with this process."""
     return tempfile.TemporaryDirectory(prefix="neocog-emulator-")
 
 
@@ -245,7 +227,6 @@ def _runtime() -> Path:
 
 
 def _compile(kernel: Kernel) -> bytes:
-    """Return the shared library of one kernel."""
     source, runtime = source_path(kernel), _runtime()
     defines = "".join(f"#define {name} {value}\n" for name, value in kernel.defines)
     with tempfile.TemporaryDirectory() as folder:

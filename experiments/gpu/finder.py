@@ -49,7 +49,6 @@ Row = dict[str, Any]
 
 
 def with_onnxruntime(model: FinderModel, threads: int) -> Any:
-    """The network in onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -22,7 +22,6 @@ from neocog.network.registry import find_model
 
 
 def main() -> None:
-    """Time the ways to launch and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("digits", type=Path)
     parser.add_argument("--model", default="neocog-small")

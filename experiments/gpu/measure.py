@@ -165,7 +165,6 @@ SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
 
 
 def parse() -> argparse.Namespace:
-    """Parse the command line."""
     parser = data_and_output(__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument(

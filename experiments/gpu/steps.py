@@ -26,8 +26,6 @@ ERROR_DIGITS = 16
 
 
 class Run:
-    """What was asked for."""
-
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.start = time.perf_counter()
@@ -36,7 +34,6 @@ class Run:
 
     @cached_property
     def digits(self) -> np.ndarray:
-        """MNIST's test digits, (N, 28, 28)."""
         return open_digits(self.args.data / "mnist", split="test").images
 
     def say(self, line: str) -> None:
@@ -44,7 +41,6 @@ class Run:
 
     @property
     def late(self) -> bool:
-        """Whether the time for compiling peers is over."""
         return time.perf_counter() - self.start > self.args.compile_until
 
 
@@ -69,7 +65,6 @@ class Repeated(dict[str, Any]):
 
 
 def failed(error: Exception, model: Model, precision: str, *what: str) -> dict[str, Any]:
-    """Return the row of what failed."""
     return {"model": model.id, "precision": precision, "layer": what[0], "version": what[1],
             "failed": told(error)}  # fmt: skip
 
@@ -134,7 +129,6 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def theirs(run: Run, stage: str, maps: Repeated, precision: str) -> dict[str, float]:
-    """Return microseconds of a layer in PyTorch, by form."""
     return layer_times(run.main, stage, maps[_before(stage)], precision)
 
 

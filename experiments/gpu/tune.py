@@ -57,7 +57,6 @@ def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
 
 
 def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
-    """Return the layouts of a model's maps."""
     k2, k3, k4 = (len(s.reference) for s in model.s[1:])
     return layouts(model.spec, (k2, k3, k4), precision)
 
@@ -151,7 +150,6 @@ def keep(rows: list[Any]) -> None:
 
 
 def main() -> None:
-    """Tune what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--digits", type=Path, default=Path("mnist"), help="folder of digits")

@@ -25,7 +25,6 @@ def build_all(gpu: Any, kernels: Collection[Kernel]) -> None:
 
 
 def _build(kernel: Kernel, arch: int, defines: tuple[tuple[str, int], ...]) -> None:
-    """Build a kernel as ``Gpu`` does."""
     from neocog.cuda.compiler import build
 
     with suppress(NeocogError):

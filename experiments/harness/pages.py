@@ -24,7 +24,6 @@ Column = str | Callable[[Any], Any]
 
 
 def table(columns: Mapping[str, Column], records: Iterable[Any]) -> Table:
-    """Return a table with a row for each record."""
     return [list(columns), *([_cell(c, record) for c in columns.values()] for record in records)]
 
 
@@ -36,7 +35,6 @@ def _cell(column: Column, record: Any) -> str:
 
 
 def show(value: Any, form: str = "") -> str:
-    """Return a cell."""
     return NONE if value is None else format(value, form)
 
 
@@ -95,17 +93,13 @@ def fill(page: str, made: Callable[[str], str]) -> str:
 
 
 def page_of(name: str, result: Result) -> str:
-    """Return an experiment's page with the tables of a result."""
     tables = tables_of(name, result)
     page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
     return fill(page, lambda key: markdown(tables[key]) if key in tables else "Nothing.")
 
 
 def write_pages(results: Mapping[str, Result], path: Path) -> list[Path]:
-    """Write the page of all experiments, each one's own page beside it, and the plots; return all.
-
-    Pages are those of this folder, with the tables of these results in them.
-    """
+    """Write the overview, each experiment's page beside it, and the plots; return the files."""
     pages = {path: (FOLDER / "README.md").read_text(encoding="utf-8")}
     pages |= {path.parent / name / "README.md": page_of(name, r) for name, r in results.items()}
     for file, page in pages.items():

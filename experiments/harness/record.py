@@ -45,10 +45,7 @@ def write_results(
 
 
 def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
-    """Return command, machine, date, commit and versions, as a result of ``neocog bench`` has them.
-
-    ``command`` makes the measurement again; ``number`` is the GPU, ``cpu`` is told in any case.
-    """
+    """Return what a result of ``neocog bench`` tells of its making."""
     facts = {"command": command, "machine": machine(gpu, number), "cpu": machine(False)}
     if gpu:
         facts["driver"] = driver()
@@ -56,7 +53,6 @@ def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
 
 
 def today() -> str:
-    """Return the date, 2026-01-31."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
@@ -71,7 +67,6 @@ def machine(gpu: bool, number: int = 0) -> str:
 
 
 def processor() -> str:
-    """Return the processor's name."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
@@ -81,7 +76,6 @@ def processor() -> str:
 
 
 def driver() -> str:
-    """Return what nvidia-smi says of the driver; "" where it says nothing."""
     return asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
 
 
@@ -102,7 +96,6 @@ def asked(*command: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return Python and the packages that matter, as far as installed."""
     out = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

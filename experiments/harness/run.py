@@ -29,23 +29,10 @@ USUAL_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of an experiment.
+    """What is asked of an experiment: on ``"cpu"`` or ``"cuda:N"``, with ``data``/mnist.
 
-    Attributes
-    ----------
-    device : str
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-    quick : bool
-        Less of everything.
-    seconds : float
-        What is left after this time is not run, by convpool and winograd.
-    data : Path or None
-        A folder that holds ``mnist``.
-    command : str
-        What was asked for, as the result tells it.
-    model, precision, sizes, sections :
-        Of slayer: whose whole passes are timed and how, networks whose layers are timed, and which
-        sections, none for all that the device can do.
+    What is left after ``seconds`` is not run (convpool, winograd). Of slayer: whose whole passes
+    are timed and how, networks whose layers are timed, and which sections, none for all.
     """
 
     device: str = "cpu"
@@ -60,21 +47,17 @@ class Request:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether there is a GPU to measure."""
         return self.device != "cpu"
 
     @property
     def number(self) -> int:
-        """Which GPU, where one is enough."""
         return int(self.device.partition(":")[2] or 0)
 
     def about(self) -> Result:
-        """Return command, machine, date, commit and versions."""
         return about(self.command, gpu=self.on_gpu, number=self.number)
 
 
 def of(name: str) -> Any:
-    """Return an experiment's module."""
     if name not in NAMES:
         raise UsageError(f"no experiment {name!r}; choose {', '.join(NAMES)}")
     return import_module(f"experiments.{name}.experiment")
@@ -208,5 +191,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def progress(line: str) -> None:
-    """Print a line of progress on stderr."""
     print(line, file=sys.stderr, flush=True)

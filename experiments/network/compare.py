@@ -31,11 +31,7 @@ Side = Callable[[Digits], Answers]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Times of the sides: milliseconds of each pass of ``batch`` digits.
-
-    ``difference``: the largest of a score of any side from ours, relative to the strongest score;
-    None with one side.
-    """
+    """Milliseconds of each pass by side; ``difference``: of scores, by the strongest."""
 
     model: str
     batch: int
@@ -44,7 +40,6 @@ class Comparison:
     difference: float | None
 
     def per_digit(self, side: str, percentile: float = 50.0) -> float:
-        """Milliseconds of a digit."""
         return float(np.percentile(self.passes[side], percentile)) / self.batch
 
     def ratios(self) -> dict[str, float]:
@@ -53,7 +48,6 @@ class Comparison:
         return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog bench network --json`` prints it."""
         ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
         return {
             "model": self.model,
@@ -68,7 +62,6 @@ class Comparison:
         }
 
     def lines(self) -> Iterator[str]:
-        """As ``neocog bench network`` prints it."""
         yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"
         if self.difference is not None:
             yield f"scores differ by {self.difference:.1e} of the strongest"
@@ -80,11 +73,9 @@ class Comparison:
 
 
 def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
-    """Time neocog, and the same network in ``peers``, onnxruntime or torch.
+    """Time neocog, and the same network in ``peers``, in turns of `TURN` passes.
 
-    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits. A UsageError
-    says if a peer is unknown or not installed, a NeocogError if two do not compute the same; then
-    nothing is timed.
+    A NeocogError says if two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}

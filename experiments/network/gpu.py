@@ -48,11 +48,9 @@ class Side(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GpuComparison:
-    """Times of the sides at one batch size and precision.
+    """Milliseconds of passes, and of trips from host to host, by side, one for each round.
 
-    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for
-    each round. ``differences``: the largest of a score from the CPU engine's, relative to the
-    strongest. ``notes``: how a peer was run, and which did not run.
+    ``differences``: of scores from the CPU engine's, by the strongest; ``notes``: how a peer ran.
     """
 
     model: str
@@ -64,7 +62,6 @@ class GpuComparison:
     notes: dict[str, str] = field(default_factory=dict)
 
     def us(self, side: str) -> float:
-        """Microseconds of a pass, the median."""
         return 1e3 * float(np.median(self.passes[side]))
 
     def ratios(self) -> dict[str, float]:
@@ -74,7 +71,6 @@ class GpuComparison:
         return {name: self.us(name) / best for name in self.passes if ours and name not in ours}
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog bench network --device cuda --json`` prints it."""
         us = {side: self.us(side) for side in self.passes}
         slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
         trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
@@ -92,7 +88,6 @@ class GpuComparison:
         }
 
     def lines(self) -> Iterator[str]:
-        """As ``neocog bench network --device cuda`` prints it."""
         yield f"{self.model}, batch {self.batch}, {self.precision}, one CUDA graph a pass"
         yield f"{'':22s}{'us a pass':>12}{'us a digit':>12}{'difference':>12}"
         for side in self.passes:
@@ -118,36 +113,10 @@ def compare_on_gpu(
     number: int = 0,
     digits: Digits | None = None,
 ) -> GpuComparison:
-    """Time our passes and the peers' on this machine's GPU.
+    """Time our passes by some ``plans`` and the peers' on this machine's GPU.
 
-    Parameters
-    ----------
-    batch : int
-        Digits per pass.
-    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
-        By default the device's, as :class:`neocog.cuda.engine.CudaEngine` takes it.
-    plans : sequence of str
-        Plans of our engine; each is a side.
-    peers : sequence of {"torch", "compile"}
-        PyTorch as it is and by torch.compile, both in CUDA graphs.
-    rounds : int
-        Turns of each side.
-    host : bool
-        Also time from host to host.
-    number : int
-        Which GPU.
-    digits : (N, 28, 28) ndarray of uint8, optional
-        What is read, some hundred digits; made ones if not given. How much of the network is
-        silent, and so the time, depends on it.
-
-    Raises
-    ------
-    DeviceError
-        If there is no GPU.
-    UsageError
-        If precision, plan or peer are unknown, or torch is missing or finds no such GPU.
-    NeocogError
-        If a side computes something else; then nothing is timed.
+    ``host``: from host to host too. ``digits``: what is read, made ones if not given; how much is
+    silent, and so the time, depends on it. A NeocogError says if a side computes something else.
     """
     _check_peers(peers, number)
     precision = _precision(precision, number)
@@ -169,11 +138,7 @@ def compare_on_gpu(
 def race(
     sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Return milliseconds of a pass, one for each round, by side.
-
-    The sides take turns, so that a clock that slows down slows all of them; each turn takes the
-    next input set.
-    """
+    """Return milliseconds of a pass by side, one a round; a clock that slows down slows all."""
     repeats = {}
     for name, side in sides.items():
         side.load(sets[0])
@@ -190,7 +155,6 @@ def race(
 def trips(
     sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Return milliseconds from digits on the host to scores on the host, by the host's clock."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():
@@ -205,10 +169,7 @@ def trips(
 def differences_from_cpu(
     model: Model, sides: dict[str, Side], digits: Digits, tolerance: float
 ) -> dict[str, float]:
-    """Return how far each side's scores are from the CPU engine's, relative to the strongest.
-
-    A NeocogError says if one differs by more than ``tolerance``.
-    """
+    """Return how far each side's scores are from the CPU engine's, by the strongest."""
     few = digits[:_COMPARED]
     want = Engine(model).recognise(few).score
     found: dict[str, float] = {}
@@ -226,7 +187,6 @@ def differences_from_cpu(
 
 
 def _sets(batch: int, digits: Digits | None) -> list[Digits]:
-    """Input sets for a batch; a batch of more than the compared digits repeats them."""
     few = min(batch, _COMPARED)
     if digits is None:
         sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]

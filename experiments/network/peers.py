@@ -37,10 +37,7 @@ _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time.
-
-    Its time.
-    """
+    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time."""
 
     channels_last: bool
     forms: dict[str, str] = field(default_factory=dict)
@@ -48,7 +45,6 @@ class Choice:
     ms: float = 0.0
 
     def words(self) -> str:
-        """Say it in one line."""
         layout = "channels last" if self.channels_last else "channels first"
         forms = ", ".join(f"{name} {form}" for name, form in self.forms.items())
         return f"{layout}, {self.chunk} digits at a time, {forms}"
@@ -78,7 +74,6 @@ class Graph:
             self.result = function()
 
     def replay(self) -> None:
-        """Enqueue it once."""
         self._graph.replay()
 
     def elapsed(self, repeats: int) -> float:
@@ -95,7 +90,6 @@ class Graph:
         return ms
 
     def median(self, rounds: int, repeats: int) -> float:
-        """Return the median of some :meth:`elapsed`."""
         return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
 
 
@@ -123,10 +117,7 @@ def kernels_of(run: Callable[[], Tensor]) -> list[str]:
 
 
 class TorchSide:
-    """A network as a captured pass of ``batch`` digits; a :class:`experiments.network.gpu.Side`.
-
-    ``chunk`` digits go through the layers at a time, ``compiled`` by torch.compile or eagerly.
-    """
+    """A network as a captured pass, ``chunk`` digits at a time; a Side of ``gpu.py``."""
 
     def __init__(self, network: Network, batch: int, *, chunk: int, compiled: bool = False) -> None:
         self._network = network
@@ -149,25 +140,20 @@ class TorchSide:
         )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
-        """Put a batch of digits on the GPU."""
         self._digits.copy_(torch.from_numpy(digits))
 
     def elapsed(self, repeats: int) -> float:
-        """Return milliseconds of one pass."""
         return self._graph.elapsed(repeats)
 
     def median(self) -> float:
-        """Return the median of some :meth:`elapsed`."""
         return self._graph.median(5, 3)
 
     def scores(self) -> NDArray[np.float32]:
-        """Return the scores of the digits last loaded."""
         self._graph.replay()
         found: NDArray[np.float32] = self._graph.result[:, :LABELS].cpu().numpy()
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return scores of digits on the host."""
         self._host.copy_(torch.from_numpy(digits))
         self._digits.copy_(self._host, non_blocking=True)
         self._graph.replay()
@@ -178,7 +164,6 @@ class TorchSide:
 
 
 def make_network(model: Model, precision: str, choice: Choice) -> Network:
-    """Return the network on the GPU as it was chosen."""
     set_precision(precision)
     network = Network(model)
     network.to("cuda")
@@ -188,11 +173,7 @@ def make_network(model: Model, precision: str, choice: Choice) -> Network:
 
 
 def choices(model: Model, digits: NDArray[np.uint8], precision: str) -> list[Choice]:
-    """Find how eager PyTorch in a CUDA graph runs a batch fastest in each memory format.
-
-    Each layer's forms are timed on what the layer sees; then whole passes in both memory formats,
-    and in chunks where the batch is large. The fastest comes first.
-    """
+    """Find the fastest forms and chunks of eager PyTorch in each memory format, fastest first."""
     batch = len(digits)
     best: list[Choice] = []
     for channels_last in (False, True):
@@ -221,11 +202,7 @@ def quickest(
     *,
     compiled: bool,
 ) -> tuple[TorchSide, Choice]:
-    """Return the side that is quickest, and how it runs the batch.
-
-    Eager PyTorch takes the first choice; what is compiled is tried in both memory formats, and
-    with the whole batch at once, since a compiler may prefer another than the eager kernels do.
-    """
+    """Return the quickest side and how it runs; what is compiled is tried in every choice."""
     whole = replace(found[0], chunk=len(digits))
     tried = [*found, *[whole] * (whole not in found)] if compiled else list(found[:1])
     sides = [
@@ -243,10 +220,7 @@ def quickest(
 def layer_times(
     model: Model, layer: str, before: NDArray[np.float32], precision: str, *, repeats: int = 10
 ) -> dict[str, float]:
-    """Return microseconds of one layer by form and memory format, ``repeats`` runs in a graph.
-
-    ``before``: maps (B, K, H, W) of the layer before ``"US1"`` .. ``"US4"``, float32.
-    """
+    """Return microseconds of a layer fed with maps (B, K, H, W) by form and memory format."""
     times: dict[str, float] = {}
     for channels_last in (False, True):
         network = make_network(model, precision, Choice(channels_last))

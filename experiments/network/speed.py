@@ -45,7 +45,6 @@ def processor_time(model: Model, batch: int, *, passes: int) -> float:
 
 
 def main() -> None:
-    """Parse, time, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=60)

@@ -33,11 +33,7 @@ _SAME = 1e-6
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
-    """Digits (B, 28, 28) uint8 -> U0 -> UG (B, 2, 71, 71) float32.
-
-    Form ``conv`` enlarges the digits and correlates them with a_G; ``products`` writes both as
-    products with banded matrices.
-    """
+    """Digits (B, 28, 28) uint8 -> UG (B, 2, 71, 71), by convolution or banded matrices."""
 
     forms = ("conv", "products")
 
@@ -57,7 +53,6 @@ class Contrast(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, digits: Tensor) -> Tensor:
-        """Respond to digits, ink 255 on paper 0."""
         ink = digits.float()
         if self.form == "conv":
             u0 = self.enlarge @ ink @ self.enlarge.T
@@ -70,12 +65,7 @@ class Contrast(nn.Module):  # type: ignore[misc]
 
 
 class SLayer(nn.Module):  # type: ignore[misc]
-    """S-cells (Ikeda eq. 1), as max(0, sum a' u - theta' v) / (v + s).
-
-    :meth:`freeze` computes a' and s once; before that every pass computes them.
-
-    Form ``conv`` leaves the windows to cuDNN; ``windows`` copies them out for one matrix product.
-    """
+    """S-cells (Ikeda eq. 1), max(0, sum a' u - theta' v) / (v + s), by cuDNN or copied windows."""
 
     def __init__(self, spec: SSpec, weights: SWeights) -> None:
         super().__init__()
@@ -150,12 +140,10 @@ class CLayer(nn.Module):  # type: ignore[misc]
         self.register_buffer("across", _float(np.concatenate([s.T for s in across])))
 
     def freeze(self, dtype: Any, memory_format: Any) -> None:
-        """Keep the weights in the given type."""
         for name in ("kernel", "blur", "down", "across"):
             setattr(self, name, getattr(self, name).to(dtype))
 
     def forward(self, u: Tensor) -> Tensor:
-        """Respond to the layer before."""
         y = functional.relu(getattr(self, f"_{self.form}")(u))
         return y.sqrt() if self.psi == "sqrt" else y / (1 + y)
 
@@ -187,15 +175,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
 
 
 class Scores(nn.Module):  # type: ignore[misc]
-    """Score of each label from US4, (B, K4, 5, 5) -> (B, 10), by the model's rule.
-
-    With planes that reject, an eleventh column is theirs.
-
-    Raises
-    ------
-    UsageError
-        For the rule ``triples``.
-    """
+    """Score of each label from US4, (B, K4, 5, 5) -> (B, classes), by the model's rule."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -222,7 +202,6 @@ class Scores(nn.Module):  # type: ignore[misc]
             self.register_buffer("apart", _float(apart))
 
     def forward(self, us4: Tensor) -> Tensor:
-        """Score responses of US4."""
         us4 = us4.float()
         if self.rule == "strongest":
             return (us4.amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
@@ -252,13 +231,7 @@ class Scores(nn.Module):  # type: ignore[misc]
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32.
-
-    Parameters
-    ----------
-    model : Model
-        Its weights; reference vectors become the module's parameters.
-    """
+    """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -286,31 +259,25 @@ class Network(nn.Module):  # type: ignore[misc]
         return self
 
     def parts(self) -> list[tuple[str, Any]]:
-        """Return UG .. US4 in order, by name."""
         return [("UG", self.contrast), *zip(self.names, self.layers, strict=True)]
 
     def forms(self) -> dict[str, str]:
-        """Return the form of each layer that has several, by the layer's name."""
         return {name: part.form for name, part in self.parts() if len(part.forms) > 1}
 
     def take(self, forms: dict[str, str]) -> None:
-        """Give layers the forms named."""
         for name, part in self.parts():
             part.form = forms.get(name, part.form)
 
     def ug(self, digits: Tensor) -> Tensor:
-        """Return UG as the layers take it."""
         return self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)
 
     def forward(self, digits: Tensor) -> Tensor:
-        """Score digits, ink 255 on paper 0."""
         u = self.ug(digits)
         for layer in self.layers:
             u = layer(u)
         return self.decide(u)
 
     def maps(self, digits: Tensor) -> dict[str, Tensor]:
-        """Return the maps of UG .. US4 by name."""
         u = self.ug(digits)
         out = {"UG": u}
         for name, layer in zip(self.names, self.layers, strict=True):

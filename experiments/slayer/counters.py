@@ -44,11 +44,7 @@ def counters(
     *,
     number: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
-
-    ``places``: places a block by stage and version, as the trial found. Empty, with a line that
-    says so, where ncu is not installed or gives nothing.
-    """
+    """Return the counters of one launch of each rung on each stage; none where ncu gives none."""
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:
         progress("counters: ncu is not installed")
@@ -90,7 +86,6 @@ def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]
 
 
 def main() -> None:
-    """Launch what the argument names."""
     from experiments.network.ours import StepRun
     from experiments.slayer.ladder import Ladder
     from neocog.cuda.launcher import gpu

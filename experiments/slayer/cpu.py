@@ -61,11 +61,7 @@ def compiler() -> tuple[str, str]:
 
 @cache
 def built(counting: bool = False) -> ctypes.CDLL:
-    """Return the rivals' library, built on first use and kept in the cache folder.
-
-    With ``counting`` reads, writes and operations are counted, and nothing can be timed. A
-    DeviceError says if there is no C compiler or it fails.
-    """
+    """Return the rivals' library; with ``counting`` it counts accesses instead of being quick."""
     path, version = compiler()
     source = kernel_folder() / _SOURCE
     flags = (*_FLAGS, *(["-DCOUNT"] if counting else []))
@@ -120,7 +116,6 @@ class Rival:
 
     @property
     def responses(self) -> NDArray[np.float32]:
-        """What was computed last, (K, H, W)."""
         return self._us
 
     def counts(self, way: str, u: NDArray[np.float32]) -> dict[str, int]:
@@ -137,15 +132,7 @@ def _address(array: NDArray[np.float32]) -> ctypes.c_void_p:
 
 
 def rivals(fed: Fed, *, quick: bool = False) -> list[dict[str, Any]]:
-    """Check, time and count every way on every stage; a row for each.
-
-    Returns
-    -------
-    list of dict
-        ``system``, ``stage``, ``ms``, ``error``, ``passed``; of S, F and G also ``counts`` of one
-        character (mean), ``mb_s`` and ``mflops``: counted bytes and operations by the time taken
-        (the paper's Table 6).
-    """
+    """Check, time and count every way on every stage: a row for each, counts of a character."""
     return [
         {"stage": stage, **row, "passed": row["error"] <= ALLOWED}
         for stage, layer in STAGES.items()
@@ -208,10 +195,7 @@ def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float)
 
 
 def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
-    """Time our CPU engine's S-layers, one character at a time on one thread: a row for each.
-
-    The engine's clock counts other programs too, so each digit's least of some passes is taken.
-    """
+    """Time our CPU engine's S-layers on one thread: the least of some passes, a mean of digits."""
     engine = Engine(fed.model, threads=1)
     count = min(len(fed.digits), DIGITS["F"])
     spent: dict[str, list[float]] = {stage: [] for stage in STAGES}

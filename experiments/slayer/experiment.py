@@ -53,7 +53,6 @@ class Sections:
 
     @cached_property
     def gpu(self) -> Gpu:
-        """The GPU that single kernels run on."""
         return gpu(self.request.number)
 
     @cached_property
@@ -63,7 +62,6 @@ class Sections:
 
     @cached_property
     def engine(self) -> CudaEngine:
-        """The engine on all GPUs that were asked for."""
         return CudaEngine(self.model, device=self.request.device, precision=self.request.precision)
 
     def silence(self) -> list[Row]:
@@ -133,21 +131,17 @@ class Sections:
         return future.character(self.model, self.digits, precision, number)
 
     def in_flight(self) -> list[Row]:
-        """Characters in flight through the stages."""
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
         return future.in_flight(self.engine.runners[0], self.digits, counts)
 
     def overlap(self) -> list[Row]:
-        """Transfers beside work."""
         return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
 
     def devices(self) -> list[Row]:
-        """Several GPUs."""
         each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
         return future.devices(self.engine, self.digits, each, repeats, seconds)
 
     def energy(self) -> list[Row]:
-        """Power and energy."""
         seconds = 0.4 if self.quick else 4.0
         return future.energy(self.engine, self.digits, seconds, self.request.number)
 
@@ -158,11 +152,7 @@ ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", 
 
 
 def measure(request: Request, save: Save) -> Result:
-    """Run the sections, whatever time they take.
-
-    ``save`` takes the result after each section and, of long ones, before they are through. The
-    result has ``experiment``, where and when, ``digits``, ``sections`` by name, ``failures``.
-    """
+    """Run the sections; ``save`` takes the result after each and, of long ones, before the end."""
     names = request.sections or (ON_CPU + ON_GPU if request.on_gpu else ON_CPU)
     check_sections(names, request.on_gpu)
     bench = Sections(request)
@@ -195,10 +185,7 @@ def measure(request: Request, save: Save) -> Result:
 
 
 def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with the sections of an earlier one that it does not have.
-
-    ``from`` tells of each section what made it: command, machine, commit, model and the like.
-    """
+    """Return a result with an earlier one's other sections; ``from`` tells what made each."""
     keys = ("command", "machine", "cpu", "date", "commit", "digits", "model", "precision")
     own = {key: result.get(key) for key in keys}
     made = dict.fromkeys(result["sections"], own)
@@ -226,7 +213,6 @@ def check_sections(names: Sequence[str], on_gpu: bool) -> None:
 
 
 def faults(result: dict[str, Any]) -> list[str]:
-    """Return a line for every section that failed and every row that is wrong."""
     lines = [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
     for name, section in result.get("sections", {}).items():
         rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \

@@ -42,12 +42,10 @@ class OneStep(Shelf):
         self._one = step
 
     def step(self, stage: str, version: str) -> Step:
-        """Return the step."""
         return self._one
 
 
 def limit(precision: str, version: str) -> float:
-    """Return the largest error that counts as right."""
     return ALLOWED["winograd" in version] if precision == "fp32" else TOLERANCES[precision]
 
 
@@ -58,10 +56,7 @@ def checked(shelf: Shelf, stage: str, version: str, fed: Fed) -> float:
 
 
 def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float:
-    """Return microseconds of a character: in a batch, or the mean of single ones.
-
-    A batch holds the digits again and again.
-    """
+    """Return microseconds of a character: in a batch, or the mean of single ones."""
     if batch == 1:
         chosen = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
     else:
@@ -72,13 +67,10 @@ def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float
 
 
 class Bench:
-    """A network on a GPU."""
-
     def __init__(self, gpu: Gpu, fed: Fed) -> None:
         self.gpu, self.fed = gpu, fed
 
     def _row(self, about: Row, work: Callable[..., Row], *given: Any) -> Row:
-        """Return a row: what ``work`` finds, or why it failed."""
         found = tried(partial(work, *given), partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return {**about, **found, **({"passed": False} if "failed" in found else {})}
@@ -103,10 +95,7 @@ class Bench:
             progress(f"{type(failure).__name__}: {failure}")
 
     def trial(self, *, quick: bool = False) -> list[Row]:
-        """Time every block size of every rung that has a choice (Fig. 6).
-
-        Rows have ``stage, system, places, threads, us``.
-        """
+        """Time every block size of every rung that has a choice (Fig. 6)."""
         rows: list[Row] = []
         for stage, version in product(STAGES, TRIED):
             about: Row = {"stage": stage, "system": version}
@@ -150,11 +139,7 @@ class Bench:
         return {"error": wrong, "passed": wrong <= limit(shelf.precision, version), "us": us}
 
     def ours(self, batches: Sequence[int]) -> list[Row]:
-        """Check and time every version of our S-layers; say which the plans take.
-
-        ``auto`` is the quickest right one of each batch, as ``--plan auto`` finds it; ``card``
-        what the plan of that name takes.
-        """
+        """Check and time every version of our S-layers; say which plans, auto and card, take it."""
         rows: list[Row] = []
         card = parse_plan("card") or Plan()
         for precision, stage in product(PRECISIONS, STAGES):
@@ -178,10 +163,7 @@ class Bench:
         return rows
 
     def compact(self, batches: Sequence[int]) -> list[Row]:
-        """Time our tensor-core S-kernel with silent cells left out and with all cells computed.
-
-        The tiling is that of the plan; the other way takes the same one, the list put in or out.
-        """
+        """Time our tensor-core S-kernel by the plan's tiling, silent cells left out and not."""
         return [
             self._row(
                 {"stage": stage, "batch": batch, "precision": "fp16"},

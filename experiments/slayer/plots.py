@@ -8,7 +8,6 @@ from experiments.slayer.tables import SHOWN, rows_of, shown_size, systems_of
 
 
 def plots(result: Row) -> dict[str, Plot]:
-    """Return Fig. 6, and the ladder by stage."""
     found = {}
     tried = rows_of(result, "ladder", "trial")
     if tried:

@@ -42,7 +42,6 @@ _ON_GPU = {
 
 
 def tables(result: Row) -> dict[str, Table]:
-    """Return all tables by name."""
     sections = result["sections"]
     ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
@@ -73,7 +72,6 @@ def tables(result: Row) -> dict[str, Table]:
 
 
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
-    """Return the timed rows of a part of a section, none if it was not run."""
     return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
 
 
@@ -117,7 +115,6 @@ _DEVICES: dict[str, Column] = {
 
 
 def _measured(result: Row) -> Table:
-    """Which command measured which sections, where."""
     by: dict[str, Row] = {}
     for name in result["sections"]:
         facts = made_on(result, name)
@@ -287,7 +284,6 @@ def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
 
 # -- whole characters ------------------------------------------------------------------------------
 def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
-    """One character and a frame's eight."""
     found: Table = [("", "one character", "eight", "eight, 30 times a second, take")]
     for row in cores:
         share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
@@ -319,7 +315,6 @@ def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
 
 
 def _missing(sections: Row) -> Table:
-    """What was not measured on a GPU."""
     absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
     counted = {row["gpus"] for row in sections.get("devices", ())}
     absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]

@@ -65,10 +65,7 @@ def facts(request: Request, gpu: Any = None) -> dict[str, Any]:
 
 
 def measure(request: Request, save: Save) -> Result:
-    """Count, and on a GPU check and time everything; the lane census without one too.
-
-    ``--quick``: fewer ways, batch 1 and 16, three rounds; on the CPU batch 1 alone, no census.
-    """
+    """Count, and on a GPU check and time everything; the lane census without one too."""
     if request.on_gpu:
         return run_on_gpu(request, save)
     result: Result = {"facts": facts(request), "quick": request.quick, "device": "cpu"}
@@ -93,11 +90,7 @@ def run_on_gpu(
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
 ) -> Result:
-    """Check and time everything on a GPU, as long as time is left.
-
-    As :func:`measure`; ``save`` takes the result after each layer and batch. ``gpu`` is the
-    request's if not given, ``peers`` says whether PyTorch runs beside, the rest what is run.
-    """
+    """Check and time everything on a GPU, as long as time is left."""
     from experiments.winograd.gpu import ROUNDS, Ours
 
     quick, gpu = request.quick, gpu or _device(request.number)
@@ -181,7 +174,6 @@ def _torch_facts(number: int) -> dict[str, str] | None:
 
 
 def _peers(data: Data, rounds: int) -> Any:
-    """Return PyTorch's side."""
     import torch
 
     from experiments.winograd.peers import Peers
@@ -216,7 +208,6 @@ def summary(rows: list[Result]) -> list[Result]:
 
 
 def faults(result: dict[str, Any]) -> list[str]:
-    """Return a line for everything of ours that failed or was wrong."""
     rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
     failed = (row for row in rows if "failed" in row and "multiplications" in row)
     return [
@@ -226,10 +217,7 @@ def faults(result: dict[str, Any]) -> list[str]:
 
 
 def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
-    """Return an earlier result with a profiler's active lanes.
-
-    ``path`` is the result as ``-o`` wrote it, ``profile`` what the profiler printed.
-    """
+    """Return an earlier result (``path``) with a profiler's active lanes (``profile``)."""
     if path is None:
         raise UsageError("--profile adds to an earlier result: name it with --output")
     try:
@@ -245,5 +233,4 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
 
 
 def run_launches(device: Machine | None = None, *, number: int = 0) -> int:
-    """Launch every transform of Figs 4 and 5 once, for a profiler; returns how many."""
     return sum(1 for _ in profile_launches(device or _device(number)))

@@ -42,12 +42,10 @@ FILTER_TOLERANCE = 1e-5
 
 
 def copies_of(working: float) -> int:
-    """Return how many copies of so many bytes exceed the L2 cache."""
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
 
 
 def u_shape(plan: Convolution) -> tuple[int, int, int]:
-    """Return the shape of transformed filters as tensor cores take them."""
     return (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
 
 
@@ -113,7 +111,6 @@ class Ours:
     def _launches(
         self, way: Way, x: Array, u: Array, y: Array, scratch: Any, *, thread_wise: bool = False
     ) -> list[Launch]:
-        """Return the launches of a way, its filters transformed."""
         plan = replace(way.plan(self.data.layer), thread_wise=thread_wise)
         most, processors = CACHED_BYTES if way.cached else DENSE_BYTES, self.gpu.processors
         return plan.launches(self.data.batch, x, u, y, scratch, processors, most=most)
@@ -129,7 +126,6 @@ class Ours:
         }
 
     def _tried(self, run: Any, way: Way, *more: Any) -> dict[str, Any]:
-        """The row's figures, or why there are none."""
         return {"us": None, **tried(partial(run, way, *more), partial(synchronise, self.gpu))}
 
     # -- arrays ------------------------------------------------------------------------------------
@@ -146,7 +142,6 @@ class Ours:
         return [x, *(x.copy() for _ in range(copies - 1))], y
 
     def free(self) -> None:
-        """Give the memory back that all ways share."""
         self._inputs.clear()
         pool = getattr(self.gpu.xp, "get_default_memory_pool", None)
         if pool is not None:
@@ -164,8 +159,6 @@ class Ours:
         return error
 
     def _time(self, passes: Sequence[list[Launch]], count: int) -> float:
-        """Microseconds of a pass, the passes taken in turn."""
-
         def record() -> None:
             for i in range(count):
                 enqueue(self.gpu, passes[i % len(passes)])

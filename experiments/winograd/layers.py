@@ -38,7 +38,6 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """As the tables show it."""
         return f"{self.size}x{self.size} {self.channels}->{self.planes}"
 
     def shape(self, *, half: bool = False) -> Shape:
@@ -51,10 +50,7 @@ LAYERS = (Layer(56, 96, 96), Layer(28, 96, 192), Layer(14, 192, 384), Layer(7, 3
 
 
 class Way(NamedTuple):
-    """A way to compute a layer: what it is, parts of the filters, tile and operands.
-
-    With ``cached`` as few images go together as leave V and W in the L2 cache.
-    """
+    """A way to compute a layer; ``cached``: so many images that V and W stay in the L2 cache."""
 
     what: str
     sizes: tuple[int, ...]
@@ -64,12 +60,10 @@ class Way(NamedTuple):
 
     @property
     def precision(self) -> str:
-        """Of the results."""
         return "fp32" if self.operand in ("tf32x3", "fp16x3") else self.operand
 
     @property
     def name(self) -> str:
-        """As the tables show it."""
         split = "+".join(map(str, self.sizes))
         cores = ", global on CUDA cores" if self.operand == "fp32" else ""
         if self.operand == "fp16x3":
@@ -126,11 +120,7 @@ def chosen_way(layer: Layer, batch: int) -> Way:
 
 
 class Data:
-    """A layer's input and filters at random, and what it should give for some images.
-
-    ``x`` (batch, size + 6, size + 6, channels) has its padding as a border of zeros, ``w`` is
-    (planes, channels, 7, 7), both float32; of the images ``checked`` the output is known.
-    """
+    """A layer's input (with its border) and filters at random, and the output of some images."""
 
     def __init__(self, layer: Layer, batch: int, xp: Any = np) -> None:
         self.layer, self.batch = layer, batch
@@ -165,21 +155,14 @@ class Data:
         return np.asarray(y if xp is np else y.get())
 
     def error(self, y: NDArray[Any]) -> float:
-        """Return the largest error of the checked images' output, of the largest output.
-
-        NaN counts as infinite.
-        """
+        """Return the largest error of the checked images, of the largest; infinite for NaN."""
         gap = float(np.abs(y.astype(np.float64) - self._wanted).max())
         gap /= float(np.abs(self._wanted).max())
         return gap if np.isfinite(gap) else float("inf")
 
 
 def in_paper_layout(plan: Convolution, u: Any, planes: int, channels: int) -> Any:
-    """Return transformed filters as Algorithm 1 stores them, (C, K, n, n, sub-filters).
-
-    ``u`` is that of ``Convolution.filters``; n points along an axis are those of the largest part,
-    and smaller ones leave the rest 0.
-    """
+    """Return ``Convolution.filters`` as Algorithm 1 stores them, (C, K, n, n, sub-filters)."""
     split, m = plan.split, plan.m
     side, most = len(split.sizes), m + split.groups[0].size - 1
     if plan.on_tensor_cores:

@@ -32,7 +32,6 @@ class Peers:
         set_precision("fp32")
 
     def rows(self, precisions: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Return a row for each precision of cuDNN, in its better memory format, and FFT's."""
         runs: dict[tuple[str, str], Callable[[], dict[str, Any]]] = {
             ("cuDNN", precision): partial(self._cudnn, precision) for precision in precisions
         }
@@ -56,17 +55,13 @@ class Peers:
         return best
 
     def _call(self, precision: str, layout: str) -> Callable[[], Tensor]:
-        """Return a convolution of a copy of the operands."""
         form = LAYOUTS[layout]
         x, w = (t.to(TYPES[precision], copy=True).contiguous(memory_format=form)
                 for t in (self._x, self._w))  # fmt: skip
         return partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2)
 
     def name(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add the kernels that cuDNN chose to its rows of this layer and batch, by a profiler.
-
-        This comes last: what a profiler leaves behind may slow down what is timed after it.
-        """
+        """Name the kernels that cuDNN chose; last of all, as a profiler slows down what follows."""
         here = (self.data.layer.name, self.data.batch, "cuDNN")
         for row in rows:
             if (row["layer"], row["batch"], row["way"]) == here and row["us"]:
@@ -129,7 +124,6 @@ def good_size(least: int) -> int:
 
 
 def facts() -> dict[str, str]:
-    """Return the versions of PyTorch and of what it brings."""
     return {
         "torch": torch.__version__,
         "torch CUDA": str(torch.version.cuda),
