@@ -79,12 +79,14 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
-    difference = None
+    compared = made_digits(COMPARED)
+    differences: list[float] = []
     for peer in dict.fromkeys(peers):
         if peer not in PEERS:
             raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
         sides[peer] = PEERS[peer](model, engine.threads)
-        difference = max(difference or 0.0, _difference(peer, sides["neocog"], sides[peer]))
+        got, want = (side(compared).score for side in (sides[peer], sides["neocog"]))
+        differences.append(difference(peer, got, want, TOLERANCE))
     digits = made_digits(batch)
     for side in sides.values():
         for _ in range(WARM_UP):
@@ -99,7 +101,7 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
                 side(digits)
                 passes[name].append(1e3 * (time.perf_counter() - start))
     measured = {name: np.array(times) for name, times in passes.items()}
-    return Comparison(model.id, batch, engine.threads, measured, difference)
+    return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
 
 
 def _onnxruntime(model: Model, threads: int) -> Side:
@@ -143,13 +145,14 @@ def _torch(model: Model, threads: int) -> Side:
 PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
 
 
-def _difference(peer: str, ours: Side, theirs: Side) -> float:
-    digits = made_digits(COMPARED)
-    want = ours(digits).score
-    difference = float(np.abs(theirs(digits).score - want).max() / max(float(want.max()), 1e-30))
-    if not difference <= TOLERANCE:
+def difference(
+    name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float
+) -> float:
+    """Return the largest difference of a score by the strongest; a NeocogError if too large."""
+    found = float(np.abs(got - want).max() / max(float(want.max()), 1e-30))
+    if not found <= tolerance:
         raise NeocogError(
-            f"{peer} computes other scores: they differ by {difference:.1e} of the strongest, "
-            f"where {TOLERANCE:.0e} is allowed; nothing was timed"
+            f"{name} computes other scores: they differ by {found:.1e} of the strongest, "
+            f"where {tolerance:.0e} is allowed; nothing was timed"
         )
-    return difference
+    return found

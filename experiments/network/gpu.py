@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.run import progress
-from neocog.errors import NeocogError, UsageError
+from experiments.harness.run import progress, told
+from experiments.network.compare import difference
+from neocog.errors import UsageError
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
@@ -120,15 +121,22 @@ def compare_on_gpu(
     """
     _check_peers(peers, number)
     precision = _precision(precision, number)
+    sets = _sets(batch, digits)
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
-    for plan in plans:
-        make = partial(_ours, model, batch, precision, plan, number)
-        failure = _add(sides, notes, f"neocog {plan}", make)
-        if failure is not None and len(plans) == 1:
-            raise failure
-    sets = _sets(batch, digits)
-    _add_peers(sides, notes, model, sets[0], precision, peers, number)
+    makers: dict[str, Callable[[], Side]]
+    makers = {f"neocog {plan}": partial(_ours, model, batch, precision, plan, number)
+              for plan in plans}  # fmt: skip
+    if peers:
+        makers |= _peers(notes, model, sets[0], precision, peers, number)
+    for name, make in makers.items():
+        progress(f"{name} {precision} batch {batch}")
+        try:
+            sides[name] = make()
+        except Exception as error:  # a side that fails must not cost the run of the others
+            if name.startswith("neocog") and len(plans) == 1:
+                raise
+            notes[name] = f"did not run: {told(error)}"
     differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
     passes = race(sides, sets, rounds=rounds)
     times = trips(sides, sets, rounds=rounds) if host else {}
@@ -172,17 +180,11 @@ def differences_from_cpu(
     """Return how far each side's scores are from the CPU engine's, by the strongest."""
     few = digits[:_COMPARED]
     want = Engine(model).recognise(few).score
+    whole = want[np.arange(len(digits)) % len(few)]
     found: dict[str, float] = {}
     for name, side in sides.items():
         side.load(digits)
-        scores = side.scores()
-        whole = want[np.arange(len(digits)) % len(few)]
-        found[name] = float(np.abs(scores - whole).max() / max(float(want.max()), 1e-30))
-        if not found[name] <= tolerance:
-            raise NeocogError(
-                f"{name} computes other scores: they differ by {found[name]:.1e} of the strongest, "
-                f"where {tolerance:.0e} is allowed; nothing was timed"
-            )
+        found[name] = difference(name, side.scores(), whole, tolerance)
     return found
 
 
@@ -191,11 +193,7 @@ def _sets(batch: int, digits: Digits | None) -> list[Digits]:
     if digits is None:
         sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]
     else:
-        sets = [
-            digits[i * few : (i + 1) * few] for i in range(min(_INPUT_SETS, len(digits) // few))
-        ]
-        if not sets:
-            raise UsageError(f"got {len(digits)} digits, expected {few} or more")
+        sets = [digits[i * few : (i + 1) * few] for i in range(_INPUT_SETS)]
     return [some[np.arange(batch) % few] for some in sets]
 
 
@@ -203,18 +201,6 @@ def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> S
     from experiments.network.ours import OurSide
 
     return OurSide(model, batch, precision=precision, plan=plan, number=number)
-
-
-def _add(
-    sides: dict[str, Side], notes: dict[str, str], name: str, make: Callable[[], Side]
-) -> Exception | None:
-    """Add a side; return and note why it does not run."""
-    try:
-        sides[name] = make()
-    except Exception as error:  # a side that fails must not cost the run of the others
-        notes[name] = f"did not run: {(str(error) or type(error).__name__).splitlines()[0]}"
-        return error
-    return None
 
 
 def _precision(wanted: str | None, number: int) -> str:
@@ -247,17 +233,15 @@ def _check_peers(peers: Sequence[str], number: int) -> None:
         )
 
 
-def _add_peers(
-    sides: dict[str, Side],
+def _peers(
     notes: dict[str, str],
     model: Model,
     digits: Digits,
     precision: str,
     peers: Sequence[str],
     number: int,
-) -> None:
-    if not peers:
-        return
+) -> dict[str, Callable[[], Side]]:
+    """Return what makes each peer; ``notes`` take how it runs."""
     import torch
 
     from experiments.network.peers import choices, quickest
@@ -270,6 +254,4 @@ def _add_peers(
         notes[peer] = choice.words()
         return best
 
-    for peer in peers:
-        progress(f"{peer} {precision} batch {len(digits)}")
-        _add(sides, notes, peer, partial(side, peer))
+    return {peer: partial(side, peer) for peer in peers}

@@ -38,10 +38,8 @@ class OurSide:
         runner = self._engine.runner(number)
         self._gpu = gpu = runner.gpu
         with gpu.current():
-            chunk = min(batch, runner.chunk)
-            self.chunk = chunk
+            chunk = self.chunk = min(batch, runner.chunk)
             steps = runner.shelf.choose(runner.plan, chunk)
-            self.versions = {step.writes: step.version for step in steps}
             layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
             self._pass = Pass(gpu, steps, layouts, chunk, part, late)
             self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))

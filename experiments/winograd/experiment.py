@@ -104,11 +104,7 @@ def run_on_gpu(
     result["peers"] = _torch_facts(request.number) if peers else None
 
     progress("float64 references")
-    ours = [
-        Ours(gpu, Data(layer, batch, gpu.xp), rounds=rounds)
-        for batch in batches
-        for layer in layers
-    ]
+    ours = [Ours(gpu, Data(layer, batch), rounds=rounds) for batch in batches for layer in layers]
     progress("building kernels")
     kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
     try:
