@@ -18,9 +18,8 @@ from experiments.slayer import future
 from experiments.slayer.counters import counters
 from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
-from experiments.slayer.plots import plots
 from experiments.slayer.silence import silence
-from experiments.slayer.tables import tables
+from experiments.slayer.tables import plots, tables
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.launcher import Gpu, gpu
 from neocog.errors import UsageError

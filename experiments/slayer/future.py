@@ -1,6 +1,5 @@
 """The GPU paper's future work: characters in flight, transfers overlapped, several GPUs, energy."""
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.record import asked
 from experiments.harness.run import progress
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
@@ -170,19 +170,13 @@ def devices(
         runners = engine.runners[:count]
         outs = [np.empty((each, ANSWER_COLUMNS), np.float32) for _ in runners]
         with ThreadPoolExecutor(count) as pool:
-            best = 0.0
+            spent = []
             for turn in range(4):  # the first builds, loads and warms up
-                barrier = threading.Barrier(count + 1)
-                jobs = [
-                    pool.submit(_batches, runner, many, out, repeats if turn else 1, barrier)
-                    for runner, out in zip(runners, outs, strict=True)
-                ]
-                barrier.wait()
                 start = time.perf_counter()
-                for job in jobs:
-                    job.result()
-                if turn:
-                    best = max(best, count * each * repeats / (time.perf_counter() - start))
+                each_of = partial(_batches, many, repeats if turn else 1)
+                list(pool.map(each_of, runners, outs))
+                spent.append(time.perf_counter() - start)
+            best = count * each * repeats / min(spent[1:])
 
             def work(end: float, runners: Sequence[Runner] = runners, pool: Any = pool) -> int:
                 busy = partial(_kept_busy, digits=digits, batch=each, period=0.0, end=end)
@@ -203,14 +197,7 @@ def devices(
     return rows
 
 
-def _batches(
-    runner: Runner,
-    digits: Digits,
-    out: NDArray[np.float32],
-    repeats: int,
-    barrier: threading.Barrier,
-) -> None:
-    barrier.wait()
+def _batches(digits: Digits, repeats: int, runner: Runner, out: NDArray[np.float32]) -> None:
     for _ in range(repeats):
         runner.run(digits, out, runner.chunk)
 
@@ -287,10 +274,9 @@ def powered(
 
 def power(*numbers: int) -> float | None:
     """Return the watts that GPUs draw together, None where nvidia-smi does not tell."""
-    command = ["nvidia-smi", "-i", ",".join(map(str, numbers)), "--query-gpu=power.draw",
-               "--format=csv,noheader,nounits"]  # fmt: skip
+    told = asked("nvidia-smi", "-i", ",".join(map(str, numbers)), "--query-gpu=power.draw",
+                 "--format=csv,noheader,nounits")  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-        return sum(map(float, done.stdout.split())) or None
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return sum(map(float, told.split())) or None
+    except ValueError:
         return None
