@@ -18,7 +18,7 @@ from experiments.convpool.systems import (
     standard_cases,
 )
 from experiments.emulator import Emulator
-from experiments.harness.pages import draw, text
+from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
 from tests.cuda_support import emulator
@@ -206,50 +206,6 @@ def test_the_whole_run_on_a_device_that_is_made_up(
         assert row["systems"]["ours"]["us"] >= 0
         assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
     assert "a fake" in text("convpool", result)
-
-
-def cells(ratio: float, us: float = 50.0) -> dict[str, Any]:
-    return {
-        "naive": {"us": us * ratio, "warm_us": us, "how": "channels last", "error": 1e-4,
-                  "kernels": ["xmma_fprop"]},
-        "fused": {"us": us, "warm_us": us, "how": "channels last", "error": 1e-4, "kernels": []},
-        "ours": {"us": us, "warm_us": us, "how": "128x256", "error": 1e-4, "tflops": 500.0,
-                 "kernels": ["conv_avgpool"]},
-        "winograd": {"why": "not offered", "wrong": False},
-    }  # fmt: skip
-
-
-@pytest.fixture
-def result() -> dict[str, Any]:
-    rows = [
-        {"batch": b, "channels": c, "precision": p, "flushed": b == 1,
-         "systems": cells(2.0 + c / 512),
-         "ratio": {"naive": 1.0, "ours": 2.0 + c / 512}, "warm_ratio": {"ours": 1.0}}
-        for b in (1, 64) for c in (256, 512) for p in ("fp16", "fp32")
-    ]  # fmt: skip
-    return {
-        **counted(),
-        "rows": rows,
-        "facts": {"cuDNN": "9.1.0"},
-        "not_run": [],
-    }
-
-
-def test_all_tables_are_told(result: dict[str, Any]) -> None:
-    told = text("convpool", result)
-    for wanted in ("1209925632", "not offered", "xmma_fprop", "3.00", "cuDNN 9.1.0", "4.4"):
-        assert wanted in told, wanted
-    assert "1209925632" in text("convpool", counted())
-
-
-def test_figures_are_drawn(result: dict[str, Any], tmp_path: Any) -> None:
-    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    paths = draw("convpool", result, tmp_path / "figures")
-    assert [path.name for path in paths] == ["convpool-ratios.svg", "convpool-times.svg"]
-    assert all("<svg" in path.read_text() for path in paths)
-    again = draw("convpool", result, tmp_path / "again")
-    assert [path.read_text() for path in again] == [path.read_text() for path in paths]
-    assert draw("convpool", counted(), tmp_path / "none") == []
 
 
 def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:

@@ -194,29 +194,9 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("device")
-def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        slayer_future, "powered", lambda work, seconds, *numbers: (100.0, work(0.0) + 8, 0.5)
-    )
-    kept: list[Any] = []
-    options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=(*ON_GPU, "cpu_frame"))
-    result = run(options, lambda found: kept.append(json.dumps(found)))
-    assert (result["failures"], faults(result)) == ({}, [])
-    assert list(result["sections"]) == [*ON_GPU, "cpu_frame"]
-    assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
-    back = json.loads(kept[-1])
-    told = text("slayer", back)
-    for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
-                  "characters in flight", "a fake"):  # fmt: skip
-        assert words in told
-    assert len(systems(back)) == 6 + 3
-    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    figures = draw("slayer", back, tmp_path / "figures")
-    assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
-
-
-@pytest.mark.usefixtures("device")
-def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_runs_on_the_device_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def powered(work: Any, seconds: float, *numbers: int) -> Any:
@@ -236,10 +216,23 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
     monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
-    result = run(Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=ON_GPU))
-    assert result["failures"] == {}
-    assert set(asked) == {1}
+    kept: list[Any] = []
+    sections = (*ON_GPU, "cpu_frame")
+    options = Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=sections)
+    result = run(options, lambda found: kept.append(json.dumps(found)))
+    assert (result["failures"], faults(result), set(asked)) == ({}, [], {1})
+    assert list(result["sections"]) == [*sections]
     assert [row["batch"] for row in result["sections"]["character"]] == [1, 8]
+    assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
+    back = json.loads(kept[-1])
+    told = text("slayer", back)
+    for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
+                  "characters in flight", "a fake"):  # fmt: skip
+        assert words in told
+    assert len(systems(back)) == 6 + 3
+    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
+    figures = draw("slayer", back, tmp_path / "figures")
+    assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
 
 
 @pytest.mark.usefixtures("device")
