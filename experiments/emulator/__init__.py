@@ -23,7 +23,7 @@ from neocog.cuda import cache as builds
 from neocog.cuda.arguments import check_launch
 from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
-from neocog.errors import DeviceError, InputError
+from neocog.errors import DeviceError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.
 Order = Literal["forward", "reversed"] | int
@@ -83,11 +83,6 @@ class Emulator:
         kernel = launch.kernel
         check_launch(launch, xp=np, arch=self.arch, shared=self.shared)
         built = _build(kernel)
-        if len(built.arguments) != len(launch.args):
-            raise InputError(
-                f"kernel {kernel.name}: got {len(launch.args)} arguments, "
-                f"expected {len(built.arguments)}"
-            )
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
         for i, (wanted, value) in enumerate(zip(built.arguments, launch.args, strict=True)):
@@ -95,7 +90,6 @@ class Emulator:
             if wanted[0] in "rw":
                 words.append(ctypes.c_void_p(self._address(where, wanted, value, arrays)))
             else:
-                _check_scalar(where, wanted, value)
                 words.append(ctypes.create_string_buffer(value.tobytes()))
         _run(built, launch, words, self.order, self.workers)
         for guarded in arrays.values():
@@ -103,7 +97,6 @@ class Emulator:
 
     def _address(self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]") -> int:
         """Return the address that the kernel gets for an array, a guarded copy's if wanted."""
-        _check_array(where, wanted, value)
         address: int = value.ctypes.data
         if not self.guarded:
             return address
@@ -138,25 +131,6 @@ class _Guarded:
             own[...] = values
         elif not np.array_equal(values, own):
             raise DeviceError(f"{self.where}: the kernel wrote to an array that is only read")
-
-
-def _check_array(where: str, wanted: str, value: Any) -> None:
-    if not isinstance(value, np.ndarray):
-        raise InputError(f"{where}: got a number, expected an array")
-    kind, size = wanted[1], int(wanted[2:])
-    same = value.dtype.itemsize == size and (
-        value.dtype.kind == kind or (kind in "iu" and value.dtype.kind in "iub")
-    )
-    half = wanted[1:] == "u2" and value.dtype == np.float16
-    if not (same or half or (kind == "v" and value.nbytes % size == 0)):
-        raise InputError(f"{where}: got an array of {value.dtype}, expected {wanted[1:]}")
-
-
-def _check_scalar(where: str, wanted: str, value: Any) -> None:
-    if not isinstance(value, np.generic):
-        raise InputError(f"{where}: got an array, expected a NumPy number")
-    if f"{value.dtype.kind}{value.dtype.itemsize}" != wanted:
-        raise InputError(f"{where}: got a number of {value.dtype}, expected {wanted}")
 
 
 def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:
