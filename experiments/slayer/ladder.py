@@ -10,7 +10,7 @@ import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
 from neocog.cuda.plan import Shelf
-from neocog.cuda.steps import Forms, LayerStep, Precision
+from neocog.cuda.steps import Forms, LayerStep
 from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
@@ -39,7 +39,6 @@ class PaperS(LayerStep):
     """US1 .. US4 by one rung; ``places`` are the neighbouring cells that a block computes."""
 
     kind = "S"
-    about: ClassVar[str]
     rung: ClassVar[int]
     kernel_name: ClassVar[str]
     #: Whether planes are padded to whole warps.
@@ -51,13 +50,10 @@ class PaperS(LayerStep):
         model: Model,
         layer: int,
         layouts: dict[str, Layout],
-        precision: Precision = "fp32",
         *,
         places: int | None = None,
     ) -> None:
-        if precision != "fp32":
-            raise UsageError(f"S version {self.version!r} computes in fp32, not in {precision}")
-        super().__init__(machine, model, layer, layouts, precision)
+        super().__init__(machine, model, layer, layouts, "fp32")
         self._kernel = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
@@ -128,10 +124,11 @@ class PaperS(LayerStep):
 
 
 class T1(PaperS):
-    version: ClassVar[str] = "T1"
-    rung: ClassVar[int] = 1
-    kernel_name: ClassVar[str] = "s_paper_t1"
-    about = "one thread gathers one cell"
+    """One thread gathers one cell."""
+
+    version = "T1"
+    rung = 1
+    kernel_name = "s_paper_t1"
 
     @property
     def threads(self) -> int:
@@ -157,32 +154,32 @@ class T1(PaperS):
 
 
 class T3(PaperS):
-    version: ClassVar[str] = "T3"
-    rung: ClassVar[int] = 3
-    kernel_name: ClassVar[str] = "s_paper_t3"
-    about = "a block is all planes of one place, inhibition with excitation"
+    """A block is all planes of one place, inhibition with excitation."""
+
+    version = "T3"
+    rung = 3
+    kernel_name = "s_paper_t3"
 
     def choices(self) -> list[int]:
         return [1]
 
-    def __init__(self, *args: Any, places: int | None = None, **more: Any) -> None:
-        super().__init__(*args, places=1, **more)
-
 
 class T4(PaperS):
-    version: ClassVar[str] = "T4"
-    rung: ClassVar[int] = 4
-    kernel_name: ClassVar[str] = "s_paper_shared"
-    about = "neighbouring places share their input in shared memory"
+    """Neighbouring places share their input in shared memory."""
+
+    version = "T4"
+    rung = 4
+    kernel_name = "s_paper_shared"
 
     def _shared(self, places: int) -> int:
         return 4 * (places + self._kernel - 1) * self._kernel * self.source.planes
 
 
 class T5(T4):
-    version: ClassVar[str] = "T5"
-    rung: ClassVar[int] = 5
-    about = "the list of a cell's inputs in constant memory"
+    """The list of a cell's inputs in constant memory."""
+
+    version = "T5"
+    rung = 5
 
     def kernel(self) -> Kernel:
         """Return the kernel, the list in its source."""
@@ -198,30 +195,28 @@ class T5(T4):
 
 
 class T5Heard(T5):
-    version: ClassVar[str] = "T5, u > 0"
-    about = "as T5, silent inputs passed over"
+    """As T5, silent inputs passed over."""
+
+    version = "T5, u > 0"
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         return super()._built(name, threads, shared, ZERO_TEST=1, **more)
 
 
 class B(T5):
-    version: ClassVar[str] = "B"
-    padded: ClassVar[bool] = True
-    about = "as T5, planes padded to a multiple of 32 threads"
+    """As T5, planes padded to a multiple of 32 threads."""
+
+    version = "B"
+    padded = True
 
 
 class Skip(PaperS):
-    version: ClassVar[str] = "skip"
-    rung: ClassVar[int] = 6
-    kernel_name: ClassVar[str] = "s_paper_skip"
-    padded: ClassVar[bool] = True
-    about = "ours: inputs that are heard are listed, silent ones cost nothing"
+    """Ours: inputs that are heard are listed, silent ones cost nothing."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        if self._kernel**2 * self.source.planes >= 2**16:
-            raise UsageError(f"S version 'skip': {self.source.planes} input planes; wanted fewer")
+    version = "skip"
+    rung = 6
+    kernel_name = "s_paper_skip"
+    padded = True
 
     def split(self, batch: int) -> int:
         """Return how many groups of threads share a place, so that few characters keep it busy."""
@@ -287,6 +282,4 @@ class Ladder(Shelf):
         """Return a step, made anew each time: ``places`` may have changed."""
         layer = int(stage[-1]) - 1
         places = self.places.get((stage, version))
-        return VERSIONS[version](
-            self.machine, self.model, layer, self.layouts, "fp32", places=places
-        )
+        return VERSIONS[version](self.machine, self.model, layer, self.layouts, places=places)
