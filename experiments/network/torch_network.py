@@ -19,7 +19,7 @@ from neocog.errors import UsageError
 from neocog.learning.trainable import silence_of
 from neocog.network.decision import PAIR_PLANES
 from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import banded
+from neocog.network.layers import banded, s_constants
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
 from neocog.network.u0 import enlarging_matrix
@@ -67,51 +67,42 @@ class Contrast(nn.Module):  # type: ignore[misc]
 class SLayer(nn.Module):  # type: ignore[misc]
     """S-cells (Ikeda eq. 1), max(0, sum a' u - theta' v) / (v + s), by cuDNN or copied windows."""
 
+    a: Tensor
+    silence: Tensor
+    c: Tensor
+
     def __init__(self, spec: SSpec, weights: SWeights) -> None:
         super().__init__()
         self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
-        self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
-        self.silent_below = silence_of(weights)
-        self.reference = nn.Parameter(_float(weights.reference))
-        self.c: Tensor
+        self.padding, self.silent_below = spec.padding, silence_of(weights)
+        a, theta, silence = s_constants(weights)
+        self.theta = float(theta)
+        self.register_buffer("a", _float(a))
+        self.register_buffer("silence", _float(silence)[None, :, None, None])
         self.register_buffer("c", _float(weights.c[None, None]))
-        self.frozen: tuple[Tensor, Tensor] | None = None
-
-    def constants(self) -> tuple[Tensor, Tensor]:
-        """Return a' (K, K', kernel, kernel) and s (1, K, 1, 1), as ``s_constants`` does."""
-        energy = (self.c.double() * self.reference.double() ** 2).sum(dim=(1, 2, 3))
-        heard = energy > 0
-        norm = torch.where(heard, energy, 1.0).sqrt()
-        scale = torch.where(heard, 1 / ((1 - self.theta) * norm), 0.0).float()
-        silence = torch.where(heard, 1 / (self.theta * self.q * norm), 1e30).float()
-        a = self.reference * self.c * scale[:, None, None, None]
-        return a, silence[None, :, None, None]
 
     def freeze(self, dtype: Any, memory_format: Any) -> None:
-        """Keep a', s and c as they are now, in the given type and memory format."""
-        with torch.no_grad():
-            a, silence = self.constants()
+        """Keep the constants in the given type and memory format."""
+        self.a = self.a.to(dtype).contiguous(memory_format=memory_format)
         # in fp16 an s of 0 would make 0/0 where all is silent
-        silence = silence.clamp(min=torch.finfo(dtype).tiny).to(dtype)
-        self.frozen = (a.to(dtype).contiguous(memory_format=memory_format), silence)
+        self.silence = self.silence.clamp(min=torch.finfo(dtype).tiny).to(dtype)
         self.c = self.c.to(dtype)
 
     def forward(self, u: Tensor) -> Tensor:
         """Respond to the layer before, (B, K', H, W) -> (B, K, H', W')."""
-        a, silence = self.frozen or self.constants()
         energy = (u * u).sum(dim=1, keepdim=True)
         v = functional.conv2d(energy, self.c, padding=self.padding).sqrt()
-        above = functional.relu(self._excite(u, a) - self.theta / (1 - self.theta) * v)
+        above = functional.relu(self._excite(u) - self.theta * v)
         # fast convolutions leave rounding noise where all is silent, and s is tiny there
-        return above / (v + silence) * (v > self.silent_below)
+        return above / (v + self.silence) * (v > self.silent_below)
 
-    def _excite(self, u: Tensor, a: Tensor) -> Tensor:
+    def _excite(self, u: Tensor) -> Tensor:
         if self.form == "conv":
-            return functional.conv2d(u, a, padding=self.padding)
-        k = a.shape[-1]
+            return functional.conv2d(u, self.a, padding=self.padding)
+        k = self.a.shape[-1]
         seen = u.permute(0, 2, 3, 1).unfold(1, k, 1).unfold(2, k, 1)  # (B, H', W', K', ky, kx)
         n, height, width = seen.shape[:3]
-        e = seen.reshape(n * height * width, -1) @ a.reshape(len(a), -1).T
+        e = seen.reshape(n * height * width, -1) @ self.a.reshape(len(self.a), -1).T
         return e.view(n, height, width, -1).permute(0, 3, 1, 2)
 
 
