@@ -21,8 +21,11 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
+import torch
 
 from experiments.harness.record import write_results
+from experiments.network.compare import session
+from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
 from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
@@ -49,14 +52,8 @@ Row = dict[str, Any]
 
 
 def with_onnxruntime(model: FinderModel, threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model.onnx(), options, providers=["CPUExecutionProvider"]
-    )
-    return lambda x: session.run(None, {"x": x[None, None]})[0][0]
+    run = session(model.onnx(), threads).run
+    return lambda x: run(None, {"x": x[None, None]})[0][0]
 
 
 def pictures(shape: tuple[int, int]) -> list[np.ndarray]:
@@ -106,9 +103,7 @@ class TorchFinder:
     """What one would write in PyTorch: all sizes in one CUDA graph for each size of picture."""
 
     def __init__(self, model: FinderModel, settings: FinderSettings) -> None:
-        import torch
-
-        self.torch, self.model, self.settings = torch, model, settings
+        self.model, self.settings = model, settings
         self.weights = {
             name: torch.from_numpy(value).to("cuda", torch.float16)
             for name, value in model.tensors.items()
@@ -120,7 +115,7 @@ class TorchFinder:
         self._graphs: dict[tuple[int, int], Any] = {}
 
     def answers(self, x: Any) -> Any:
-        functional = self.torch.nn.functional
+        functional = torch.nn.functional
         maps = {"x": x, **self.weights}
         for node in self.model.nodes:
             a, op = [maps[name] for name in node["inputs"]], node["op"]
@@ -132,15 +127,15 @@ class TorchFinder:
             elif op == "Resize":
                 out = functional.interpolate(a[0], scale_factor=2, mode="nearest")
             elif op == "Concat":
-                out = self.torch.cat(a, 1)
+                out = torch.cat(a, 1)
             else:
                 ways = {"Relu": "relu", "Sqrt": "sqrt", "Add": "add", "Mul": "mul", "Div": "div"}
-                out = getattr(self.torch, ways[op])(*a)
+                out = getattr(torch, ways[op])(*a)
             maps[node["output"]] = out
         return out
 
     def contrast(self, g: Any) -> Any:
-        functional, reach = self.torch.nn.functional, WINDOW // 2
+        functional, reach = torch.nn.functional, WINDOW // 2
 
         def box(x: Any) -> Any:
             x = functional.pad(x, (reach,) * 4, mode="reflect")
@@ -148,12 +143,12 @@ class TorchFinder:
 
         mean = box(g)
         variance = (box(g * g) - mean * mean).clamp_min(0)
-        x = (g - mean) * self.torch.rsqrt(variance + FLOOR**2)
+        x = (g - mean) * torch.rsqrt(variance + FLOOR**2)
         return functional.pad(x, (0, -x.shape[3] % 16, 0, -x.shape[2] % 16))
 
     def levels(self, grey: Any) -> list[Any]:
         """For each size: answers (C, h, w) at the best 800 peaks and where they are."""
-        torch, functional = self.torch, self.torch.nn.functional
+        functional = torch.nn.functional
         g, out = grey[None, None].float(), []
         while True:
             x = self.contrast(g).half().contiguous(memory_format=torch.channels_last)
@@ -170,32 +165,20 @@ class TorchFinder:
             g = functional.interpolate(g, size=half, mode="area").round()
 
     def capture(self, shape: tuple[int, int]) -> Any:
-        torch = self.torch
         host = torch.zeros(shape, dtype=torch.uint8).pin_memory()
         grey = host.cuda()
-        with torch.inference_mode():
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.levels(grey)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                grey.copy_(host, non_blocking=True)
-                told = self.levels(grey)
-        pinned = [one.cpu().pin_memory() for one in told]
-        return graph, host, told, pinned
+        graph = Graph(lambda: self.levels(grey.copy_(host, non_blocking=True)))
+        return graph, host, [one.cpu().pin_memory() for one in graph.result]
 
     def raw(self, grey: np.ndarray) -> list[np.ndarray]:
         if grey.shape not in self._graphs:
             self._graphs[grey.shape] = self.capture(grey.shape)
-        graph, host, told, pinned = self._graphs[grey.shape]
+        graph, host, pinned = self._graphs[grey.shape]
         host.numpy()[...] = grey
         graph.replay()
-        for to, one in zip(pinned, told, strict=True):
+        for to, one in zip(pinned, graph.result, strict=True):
             to.copy_(one, non_blocking=True)
-        self.torch.cuda.synchronize()
+        torch.cuda.synchronize()
         return [one.numpy() for one in pinned]
 
     def find(self, grey: np.ndarray, settings: FinderSettings) -> Finding:
@@ -258,7 +241,7 @@ def rows_of(args: argparse.Namespace) -> None:
     write(args, rows)
     if args.compile:
         torch_finder._graphs.clear()
-        torch_finder.network = torch_finder.torch.compile(torch_finder.answers, dynamic=True)
+        torch_finder.network = torch.compile(torch_finder.answers, dynamic=True)
         for name in SIZES:
             add(name, "torch.compile fp16", lambda g: torch_finder.find(g, settings))
         write(args, rows)

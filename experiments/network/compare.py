@@ -104,21 +104,24 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
     return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
 
 
-def _onnxruntime(model: Model, threads: int) -> Side:
+def session(onnx: bytes, threads: int) -> Any:
+    """Return an onnxruntime session on the CPU."""
     try:
         import onnxruntime
     except ImportError:
         raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
-    from neocog.network.export import model_to_onnx
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model_to_onnx(model), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
+
+
+def _onnxruntime(model: Model, threads: int) -> Side:
+    from neocog.network.export import model_to_onnx
+
+    run = session(model_to_onnx(model), threads).run
 
     def answer(digits: Digits) -> Answers:
-        score = session.run(["scores"], {"digits": digits})[0]
+        score = run(["scores"], {"digits": digits})[0]
         return answers(score, temperature=model.temperature)
 
     return answer
