@@ -20,8 +20,8 @@ from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future as slayer_future
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer import silence as slayer_silence
-from experiments.slayer.counters import launched, read
-from experiments.slayer.cpu import Rival, compiler, rivals
+from experiments.slayer.counters import read
+from experiments.slayer.cpu import Rival, rivals
 from experiments.slayer.experiment import (
     ON_CPU,
     ON_GPU,
@@ -46,13 +46,6 @@ __all__ = ["emulator"]  # fixture
 @pytest.fixture
 def fed() -> Fed:
     return Fed(tiny_model(), made_digits(2))
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path))
-    slayer_cpu.built.cache_clear()
-    return tmp_path
 
 
 compiled = pytest.mark.skipif(
@@ -92,20 +85,15 @@ def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 # -- one CPU core ----------------------------------------------------------------------------------
 @compiled
-def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
+def test_every_rival_gives_the_equations(fed: Fed) -> None:
     rows = rivals(fed, quick=True)
     assert {row["system"][4:] for row in rows} == set(slayer_cpu.DIGITS)
     assert all(row["passed"] and row["error"] < 1e-5 for row in rows)
     assert len(rows) == 20
-    (built, counting) = sorted(cache.glob("s-layer-*.so"))
-    before = built.stat().st_mtime_ns, counting.stat().st_mtime_ns
-    slayer_cpu.built.cache_clear()
-    rivals(Fed(fed.model, fed.digits[:1]), quick=True)
-    assert before == (built.stat().st_mtime_ns, counting.stat().st_mtime_ns)
 
 
 @compiled
-def test_counts_are_those_of_the_loops(fed: Fed, cache: Path) -> None:
+def test_counts_are_those_of_the_loops(fed: Fed) -> None:
     u = np.ascontiguousarray(fed.maps["UC2"][0])
     layer, spec = fed.model.s[2], fed.model.spec
     planes, cells = len(layer.reference), spec.size("US3") ** 2
@@ -125,16 +113,12 @@ def test_counts_are_those_of_the_loops(fed: Fed, cache: Path) -> None:
     assert rival.counts("G blocked", u) == gathered
 
 
-def test_without_a_compiler_a_line_says_so(
-    fed: Fed, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler.cache_clear()
+def test_without_a_compiler_a_line_says_so(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    slayer_cpu.built.cache_clear()
     monkeypatch.setattr(slayer_cpu.shutil, "which", lambda name: None)
     with pytest.raises(DeviceError, match="no C compiler") as caught:
         rivals(fed, quick=True)
     assert "\n" not in str(caught.value)
-    compiler.cache_clear()
-    slayer_cpu.built.cache_clear()
 
 
 # -- silence ---------------------------------------------------------------------------------------
@@ -309,12 +293,12 @@ def test_what_a_profiler_says_is_read() -> None:
         '"","","usecond","inst"\n"0","s_paper_v","1.5","10"\n"1","s_paper_t1","2.5","1,000"\n'
         '"2","s_paper_t3","3,000","5"\n'
     )
-    rows = list(read(text, list(launched())))
+    rows = list(read(text))
     assert [row["system"] for row in rows] == ["T1", "T3"]
     assert rows[0]["us"] == pytest.approx(2.5)
     assert rows[0]["1000 warp instructions"] == pytest.approx(1.0)
     assert rows[1]["us"] == pytest.approx(3000.0)
-    assert list(read("nothing", [])) == []
+    assert list(read("nothing")) == []
 
 
 # -- the command -----------------------------------------------------------------------------------
