@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import Answers
+from neocog.network.decision import Answers, all_scores
 from neocog.network.model import Model
-from neocog.network.prior import all_scores
 from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:

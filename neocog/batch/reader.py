@@ -18,7 +18,7 @@ from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignR
 from neocog.batch.words import into_words, one_each
 from neocog.errors import UsageError
 from neocog.network.cache import AnswerCache
-from neocog.network.prior import of_lone_digits
+from neocog.network.decision import of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
