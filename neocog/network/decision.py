@@ -53,23 +53,14 @@ _SURELY = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the network answers for B digits.
+    """What the network answers for B digits."""
 
-    Attributes
-    ----------
-    label : ndarray of int64, shape (B,)
-        0 .. 9, or -1 where no cell of UC4 responded or that of no digit most.
-    score : ndarray of float32, shape (B, 10)
-        Response of each digit.
-    margin : ndarray of float32, shape (B,)
-        Strongest score minus the second, that of no digit among them.
-    p : ndarray of float32, shape (B,)
-        Probability of ``label``, no digit being one of the choices; 0 where there is none.
-    """
-
+    #: 0 .. 9, or -1 where no cell of UC4 responded or that of no digit most, (B,)
     label: NDArray[np.int64]
-    score: NDArray[np.float32]
+    score: NDArray[np.float32]  #: response of each digit, (B, 10)
+    #: strongest score minus the second, that of no digit among them, (B,)
     margin: NDArray[np.float32]
+    #: probability of ``label``, no digit being one of the choices; 0 where there is none, (B,)
     p: NDArray[np.float32]
 
     def __len__(self) -> int:

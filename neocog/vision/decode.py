@@ -41,21 +41,11 @@ _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many t
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a picture file.
+    """One page of a picture file."""
 
-    Attributes
-    ----------
-    index : int
-        Number of the page in its file, from 0.
-    pixels : ndarray of uint8, shape (H, W) or (H, W, 3)
-        The upright page, grey or RGB.
-    scale : float
-        Pixels of the page per pixel of the upright picture (1.0 when it was not reduced).
-    """
-
-    index: int
-    pixels: NDArray[np.uint8]
-    scale: float
+    index: int  #: number of the page in its file, from 0
+    pixels: NDArray[np.uint8]  #: of the upright page, grey (H, W) or RGB (H, W, 3)
+    scale: float  #: pixels of the page per pixel of the upright picture, 1.0 if it is not reduced
 
     @cached_property
     def grey(self) -> NDArray[np.uint8]:

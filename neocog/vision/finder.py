@@ -60,24 +60,13 @@ class FinderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Marks that were found on a page, best first.
+    """Marks that were found on a page, best first."""
 
-    Attributes
-    ----------
-    boxes : ndarray of float32, shape (N, 4)
-        Left, top, width and height in pixels of the picture.
-    scores : ndarray of float32, shape (N,)
-        How surely it is a digit, or a sign, 0 .. 1.
-    kinds : ndarray of int64, shape (N,)
-        0 .. 9 for a digit (what the finder takes it for, a guess), 10 + k for the sign `SIGNS[k]`.
-    guesses : ndarray of float32, shape (N, 10)
-        Log probabilities of the ten digits, if it is one.
-    """
-
-    boxes: NDArray[np.float32]
-    scores: NDArray[np.float32]
+    boxes: NDArray[np.float32]  #: left, top, width, height in pixels of the picture, (N, 4)
+    scores: NDArray[np.float32]  #: how surely it is a digit, or a sign, 0 .. 1, (N,)
+    #: 0 .. 9 for a digit (a guess of the finder's), 10 + k for the sign `SIGNS[k]`, (N,)
     kinds: NDArray[np.int64]
-    guesses: NDArray[np.float32]
+    guesses: NDArray[np.float32]  #: log probabilities of the ten digits, if it is one, (N, 10)
 
     @classmethod
     def join(cls, parts: Sequence["Finding"]) -> "Finding":

@@ -64,21 +64,11 @@ _JPEG_IN_TIFF = (6, 7)  # unpacked to RGBA
 
 
 class _Kind(NamedTuple):
-    """What decoding takes, as measured.
+    """What decoding takes, as measured."""
 
-    Attributes
-    ----------
-    taken : int
-        Bytes a pixel, of the decoder and of the picture that comes from it.
-    most : int
-        Pixels, times the passes over them, that take 30 seconds or less.
-    light : int
-        And 0.3 seconds or so.
-    """
-
-    taken: int
-    most: int = MAX_PIXELS
-    light: int = 0
+    taken: int  #: bytes a pixel, of the decoder and of the picture that comes from it
+    most: int = MAX_PIXELS  #: pixels, times the passes over them, that take 30 seconds or less
+    light: int = 0  #: and 0.3 seconds or so
 
 
 _KINDS = {
@@ -102,25 +92,13 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header says of a page.
+    """What a header says of a page."""
 
-    Attributes
-    ----------
-    kind : str
-        Its format, and its variety where that decodes otherwise.
-    width, height : int
-        As the page lies in its file.
-    extra : int
-        Bytes that decoding takes besides those for the pixels.
-    passes : int
-        Times that the decoder goes over the pixels.
-    """
-
-    kind: str
-    width: int
+    kind: str  #: its format, and its variety where that decodes otherwise
+    width: int  #: as the page lies in its file
     height: int
-    extra: int = 0
-    passes: int = 1
+    extra: int = 0  #: bytes that decoding takes besides those for the pixels
+    passes: int = 1  #: times that the decoder goes over the pixels
 
     @property
     def pixels(self) -> int:
