@@ -13,9 +13,9 @@ from neocog.learning.teacher.canvas import Canvas, any_hand
 from neocog.learning.teacher.page import draw_page
 from neocog.learning.teacher.pen import Pen
 from neocog.learning.teacher.trace import trace
-from neocog.vision.crop import digit_of_box
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
+from neocog.vision.normalise import digit_of_box
 
 
 def seven() -> np.ndarray:

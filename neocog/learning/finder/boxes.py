@@ -25,7 +25,7 @@ def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
     marks = marks[marks[:, 0] >= -1]
     boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)
     digit, sign = (marks[:, 0] >= 0) & (marks[:, 0] < 10), marks[:, 0] >= 10
-    told = found[found.digits]
+    told = found[found.kinds < 10]
     overlap, _, inside = overlaps(told.boxes, boxes)
     same = FinderSettings().overlap
     free = digit.copy()
