@@ -46,8 +46,7 @@ def tables(result: Row) -> dict[str, Table]:
     sections = result["sections"]
     ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
-    silence, flights = (sections.get(name, ()) for name in ("silence", "in_flight"))
-    pipeline = {"pipeline of four stages, us": "pipeline|.2f"}
+    silence = sections.get("silence", ())
     return {
         "measured": _measured(result),
         **_ladders(ladder),
@@ -61,9 +60,7 @@ def tables(result: Row) -> dict[str, Table]:
         "blocks": table(_BLOCKS, [row for row in silence if "blocks" in row]),
         "skipping": _skipping(result, ladder),
         "character": _character(sections.get("character", ()), cpu),
-        "in flight": table(
-            _IN_FLIGHT | (pipeline if any("pipeline" in row for row in flights) else {}), flights
-        ),
+        "in flight": table(_IN_FLIGHT, sections.get("in_flight", ())),
         "overlap": table(_OVERLAP, sections.get("overlap", ())),
         "devices": table(_DEVICES, sections.get("devices", ())),
         "energy": _energy(sections.get("energy", ()), cpu),
@@ -95,6 +92,7 @@ _IN_FLIGHT: dict[str, Column] = {
     "characters in flight": "in_flight",
     "together, us": "together|.2f",
     "one by one, us": "one after another|.2f",
+    "pipeline of four stages, us": "pipeline|.2f",
 }
 _OVERLAP: dict[str, Column] = {
     "lanes": "lanes",

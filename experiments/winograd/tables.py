@@ -2,10 +2,19 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from experiments.harness.pages import MEASURED, Plot, Row, Table, measured, show, span, table
+from experiments.harness.pages import (
+    MEASURED,
+    Column,
+    Plot,
+    Row,
+    Table,
+    measured,
+    show,
+    span,
+    table,
+)
 from experiments.winograd.layers import (
     BOTH_HALVES,
     LAYERS,
@@ -19,46 +28,42 @@ from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
 
 ALGORITHM = "Algorithm 1"
 _ON_HOST = re.compile(r"cu(da)?[A-Z][a-z]|Activity |Mem(set|cpy) ")  # calls, not kernels
-_LAYER = {"layer": "layer", "batch": "batch"}
+_LAYER: dict[str, Column] = {"layer": "layer", "batch": "batch"}
 
 
-class Orders(NamedTuple):
-    """The rows of the same work in the orders of threads."""
+def changing(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield what each piece of work takes in the orders of threads, where both were timed.
 
-    thread: Row
-    channel: Row
-    own_banks: Row | None
-    both_halves: Row | None = None
-
-    @property
-    def paper(self) -> bool:
-        return str(self.thread["way"]) == PAPER_WAY.name
-
-    def us(self, name: str) -> str:
-        row = getattr(self, name)
-        return show(row and row["us"], ".1f")
-
-    def saved(self, own_banks: bool = False, key: str = "us") -> float:
-        row = (self.own_banks if own_banks else None) or self.channel
-        return 100 * (1 - float(row[key]) / float(self.thread[key]))
-
-    def saved_by_both(self) -> float | None:
-        """Percent that channel-wise filters and inputs save, where that was timed."""
-        both = self.both_halves
-        return 100 * (1 - float(self.channel["us"]) / float(both["us"])) if both else None
-
-
-def changing(rows: Sequence[Row]) -> Iterator[Orders]:
-    """Yield the orders of threads of each piece of work that was timed in both."""
+    ``rows`` are thread-wise, channel-wise and, where there is one, without conflicts of banks;
+    ``saved``, ``saved_own`` and ``saved_both`` (inputs too) are percent of the time.
+    """
     found: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if row.get("us"):
             key = (row["layer"], row["batch"], row["way"], row.get("kernel"))
             found.setdefault(key, {})[row["indexing"]] = row
-    for orders in found.values():
+    for (layer, batch, way, kernel), orders in found.items():
         if set(INDEXINGS) <= set(orders):
-            names = ("thread-wise", "channel-wise", OWN_BANKS, BOTH_HALVES)
-            yield Orders(*map(orders.get, names))  # type: ignore[arg-type]
+            thread, channel = orders["thread-wise"], orders["channel-wise"]
+            own, both = orders.get(OWN_BANKS), orders.get(BOTH_HALVES)
+            yield {
+                "layer": layer, "batch": batch, "way": way, "kernel": kernel,
+                "rows": [row for row in (thread, channel, own) if row],
+                "thread": thread["us"], "channel": channel["us"],
+                "own": own and own["us"], "both": both and both["us"],
+                "saved": saved(thread, channel), "saved_own": own and saved(thread, own),
+                "saved_both": both and saved(both, channel),
+            }  # fmt: skip
+
+
+def saved(before: Row, after: Row, key: str = "us") -> float:
+    """Return percent of the time."""
+    return 100 * (1 - float(after[key]) / float(before[key]))
+
+
+_WORK: dict[str, Column] = {**_LAYER, "way": "way"}
+_TIMES: dict[str, Column] = {"thread-wise, us": "thread|.1f", "channel-wise, us": "channel|.1f"}
+_OWN: dict[str, Column] = {"own banks, us": "own|.1f"}
 
 
 def tables(result: Row) -> dict[str, Table]:
@@ -67,119 +72,89 @@ def tables(result: Row) -> dict[str, Table]:
     summary, layers = result.get("summary", ()), result.get("layers", ())
     timed = {r["way"] for r in layers}
     untimed = dict.fromkeys(r["way"] for r in result["counts"] if r["way"] not in timed)
-    times = {f"{name}-wise, us": partial(Orders.us, name=name) for name in ("thread", "channel")}
     pairs = list(changing(result.get("changing", ())))
     profiled = [measured(result["profiled"], what="profiler")] if "profiled" in result else []
+    kernels = sorted({_kernels(r["algorithm"]) for r in layers if r.get("algorithm")})
+    best: dict[str, Column] = {
+        "ours, chosen by count": "chosen", "us": "chosen_us|.1f", "best way, us": "best_us|.1f",
+        "cuDNN fp32, us": "cuDNN_us|.1f", "FFT, us": "FFT_us|.1f",
+        "times as fast as cuDNN": "ratio|.1f",
+    }  # fmt: skip
+    ways: dict[str, Column] = {
+        **_LAYER, "precision": "precision", "way": "way",
+        "multiplications an output": "multiplications|.1f", "us": "us|.1f",
+        "largest error": lambda r: show(r.get("error"), ".0e") if r.get("us") else r.get("failed"),
+    }  # fmt: skip
+    filters: dict[str, Column] = {
+        "layer": "layer", "way": "way", "kernel": "kernel", **_TIMES, **_OWN,
+        "GB/s": lambda p: ", ".join(f"{p['rows'][i]['gigabytes_s']:.0f}" for i in (0, -1)),
+    }  # fmt: skip
     return {
         "measured": table(MEASURED, [measured(facts), *profiled]),
         "lanes": _lanes(result.get("lanes", ())),
-        "saved": table(
-            {
-                "layer": lambda p: p.thread["layer"],
-                "batch": lambda p: p.thread["batch"],
-                **times,
-                **_both_halves(pairs),
-                "saved": lambda p: _percent(p.saved()),
-                "saved without conflicts of banks": lambda p: (
-                    _percent(p.saved(own_banks=True)) if p.own_banks else None
-                ),
-                "transform's share": lambda p: _percent(100 * p.thread["share"]),
-                "transform saves": lambda p: _percent(p.saved(key="filters_us")),
-                "paper": lambda p: PAPER_GAIN,
-            },
-            [pair for pair in pairs if pair.paper],
-        ),
+        "saved": _saved([pair for pair in pairs if pair["way"] == PAPER_WAY.name]),
         "method": _method(result, [row for row in summary if row.get("chosen_us")]),
-        "layers": table(
-            _LAYER
-            | {
-                "ours, chosen by count": "chosen",
-                "us": "chosen_us|.1f",
-                "best way, us": "best_us|.1f",
-                "cuDNN fp32, us": "cuDNN_us|.1f",
-                "FFT, us": "FFT_us|.1f",
-                "times as fast as cuDNN": "ratio|.1f",
-            },
-            summary,
-        ),
-        "ways": table(
-            _LAYER
-            | {
-                "precision": "precision",
-                "way": "way",
-                "multiplications an output": "multiplications|.1f",
-                "us": "us|.1f",
-                "largest error": lambda r: show(r.get("error"), ".0e") if r.get("us")
-                else r.get("failed"),
-            },
-            layers,
-        ),
-        "kernels": [
-            ("kernels that cuDNN and FFT ran",),
-            *((name,) for name in sorted({_kernels(r["algorithm"]) for r in layers
-                                          if r.get("algorithm")})),
-        ],
-        "changing": table(
-            {
-                "layer": lambda p: p.thread["layer"],
-                "batch": lambda p: p.thread["batch"],
-                "way": lambda p: p.thread["way"],
-                **times,
-                "own banks, us": partial(Orders.us, name="own_banks"),
-                "saved": lambda p: ", ".join(
-                    _percent(p.saved(own)) for own in (False, True)[: 2 if p.own_banks else 1]
-                ),
-                "share of the transform": lambda p: " -> ".join(
-                    _percent(100 * row["share"]) for row in p[:3] if row
-                ),
-                "paper saves": lambda p: PAPER_GAIN,
-            },
-            pairs,
-        ),
-        "filters": table(
-            {
-                "layer": lambda p: p.thread["layer"],
-                "way": lambda p: p.thread["way"],
-                "kernel": lambda p: p.thread["kernel"],
-                **times,
-                "own banks, us": partial(Orders.us, name="own_banks"),
-                "GB/s": lambda p: "{:.0f}, {:.0f}".format(
-                    p.thread["gigabytes_s"], (p.own_banks or p.channel)["gigabytes_s"]
-                ),
-            },
-            changing(result.get("filters", ())),
-        ),
+        "layers": table(_LAYER | best, summary),
+        "ways": table(ways, layers),
+        "kernels": [("kernels that cuDNN and FFT ran",), *((name,) for name in kernels)],
+        "changing": _changing(pairs),
+        "filters": table(filters, changing(result.get("filters", ()))),
         "traffic": _traffic(result.get("filters", ())),
-        "counts": table(
-            _LAYER
-            | {
-                "way": "way",
-                "direct GFLOP": "direct_gflop|.1f",
-                "products GFLOP": lambda r: f"{_products(r)['gflop']:.1f}",
-                "filters, input, output MB": lambda r: (
-                    f"{sum(s['megabytes'] for s in r['steps']):.0f}"
-                ),
-                "V and W MB": lambda r: f"{_products(r)['between_megabytes']:.0f}",
-                "least us on an H200": "floor_us|.1f",
-            },
-            [row for row in result["counts"] if row["chosen"]],
-        ),
+        "counts": _counts([row for row in result["counts"] if row["chosen"]]),
         "missing": [(way, "counted but not measured") for way in untimed] if timed else [],
-    }  # fmt: skip
-
-
-def _both_halves(pairs: Sequence[Orders]) -> dict[str, Any]:
-    if not any(pair.both_halves for pair in pairs):
-        return {}
-
-    return {
-        "inputs thread-wise too, us": partial(Orders.us, name="both_halves"),
-        "saved by both": lambda p: None if (n := p.saved_by_both()) is None else _percent(n),
     }
 
 
-def _percent(value: float) -> str:
-    return f"{round(value)} %"  # no minus before 0
+def _saved(pairs: Sequence[Row]) -> Table:
+    """Fig. 6: the whole convolution with the paper's parts."""
+    both: dict[str, Column] = {
+        "inputs thread-wise too, us": "both|.1f",
+        "saved by both": lambda p: _percent(p["saved_both"]),
+    }
+    columns: dict[str, Column] = {
+        **_LAYER,
+        **_TIMES,
+        **(both if any(pair["both"] for pair in pairs) else {}),
+        "saved": lambda p: _percent(p["saved"]),
+        "saved without conflicts of banks": lambda p: _percent(p["saved_own"]),
+        "transform's share": lambda p: _percent(100 * p["rows"][0]["share"]),
+        "transform saves": lambda p: _percent(saved(p["rows"][0], p["rows"][1], "filters_us")),
+        "paper": lambda p: PAPER_GAIN,
+    }
+    return table(columns, pairs)
+
+
+def _changing(pairs: Sequence[Row]) -> Table:
+    """All ways with filters that change."""
+    columns: dict[str, Column] = {
+        **_WORK,
+        **_TIMES,
+        **_OWN,
+        "saved": lambda p: ", ".join(
+            str(_percent(p[key])) for key in ("saved", "saved_own") if p[key] is not None
+        ),
+        "share of the transform": lambda p: " -> ".join(
+            f"{_percent(100 * row['share'])}" for row in p["rows"]
+        ),
+        "paper saves": lambda p: PAPER_GAIN,
+    }
+    return table(columns, pairs)
+
+
+def _counts(rows: Sequence[Row]) -> Table:
+    columns: dict[str, Column] = {
+        **_WORK,
+        "direct GFLOP": "direct_gflop|.1f",
+        "products GFLOP": lambda r: f"{_products(r)['gflop']:.1f}",
+        "filters, input, output MB": lambda r: f"{sum(s['megabytes'] for s in r['steps']):.0f}",
+        "V and W MB": lambda r: f"{_products(r)['between_megabytes']:.0f}",
+        "least us on an H200": "floor_us|.1f",
+    }
+    return table(columns, rows)
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{round(value)} %"  # no minus before 0
 
 
 def _products(row: Row) -> Row:
@@ -299,13 +274,15 @@ def plots(result: Row) -> dict[str, Plot]:
                  for layer in dict.fromkeys(r["layer"] for r in rated)}  # fmt: skip
         title, y = "Decomposed Winograd beside cuDNN", "times as fast as cuDNN, float32"
         found["layers"] = Plot(title, "batch", y, lines, batches)
-    pairs = [pair for pair in changing(result.get("changing", ())) if pair.paper]
+    pairs = [pair for pair in changing(result.get("changing", ())) if pair["way"] == PAPER_WAY.name]
     if pairs:
-        layers = list(dict.fromkeys(pair.thread["layer"] for pair in pairs))
-        points = [(p, layers.index(p.thread["layer"]), p.saved_by_both() or p.saved())
-                  for p in pairs]  # fmt: skip
-        lines = {f"batch {batch}": [(x, y) for p, x, y in points if p.thread["batch"] == batch]
-                 for batch in sorted({pair.thread["batch"] for pair in pairs})}  # fmt: skip
+        layers = list(dict.fromkeys(pair["layer"] for pair in pairs))
+        lines = {}
+        for batch in sorted({pair["batch"] for pair in pairs}):
+            own = [pair for pair in pairs if pair["batch"] == batch]
+            lines[f"batch {batch}"] = [
+                (layers.index(p["layer"]), p["saved_both"] or p["saved"]) for p in own
+            ]
         title = "Time saved by channel-wise indexing of filters and inputs"
         band = (f"paper: {PAPER_GAIN}", 11.0, 15.0)
         found["saved"] = Plot(title, "layer", "% of the time saved", lines, layers, band)
