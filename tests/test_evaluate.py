@@ -62,7 +62,7 @@ def test_picture_score() -> None:
     )
     score = PictureScore(readings, ("1234", "567", "89", ""), 2.0)
     assert score.distances == (0, 1, 2, 0)
-    assert score.failed == 2
+    assert score.failures == ["c: empty", "d: empty"]
     facts = score.to_dict()
     assert facts == {"n": 4, "n_digits": 9, "cer": round(3 / 9, 6), "exact": 0.25, "seconds": 2.0}
     assert score.wrong == [
