@@ -119,16 +119,10 @@ def qr_code(words: str) -> str:
     import cv2
     import numpy as np
 
-    code = np.pad(
-        np.asarray(cv2.QRCodeEncoder.create().encode(words)) > 127, 1, constant_values=True
-    )
-    code = np.pad(code, ((0, len(code) % 2), (0, 0)), constant_values=True)
+    light = np.asarray(cv2.QRCodeEncoder.create().encode(words)) > 127
+    code = np.pad(light, ((1, 1 + len(light) % 2), (1, 1)), constant_values=True).astype(int)
     blocks = " ▄▀█"
-    rows = zip(code[::2], code[1::2], strict=True)
-    return "\n".join(
-        "".join(blocks[2 * upper + lower] for upper, lower in zip(*row, strict=True))
-        for row in rows
-    )
+    return "\n".join("".join(blocks[i] for i in row) for row in 2 * code[::2] + code[1::2])
 
 
 def reachable(bound: str) -> str:
