@@ -30,6 +30,7 @@ from neocog.batch.reader import Reader
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
 from neocog.network.registry import SUMS, find_model
+from neocog.vision.finder_model import is_finder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
 LARGEST = 4 * 2**20
@@ -192,7 +193,7 @@ def main() -> None:
                    limit=args.limit, name=args.name, reports=args.reports,
                    about={key: words for key, words in given.items() if words})  # fmt: skip
     rows = []
-    paths = [find_model(named) for named in args.models]
+    paths = [path for path in map(find_model, args.models) if not is_finder(path)]
     for row in spread(work, paths, args.jobs):
         rows.append(row)
         print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)

@@ -34,6 +34,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.record import write_results
+from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
 from neocog.batch.evidence import combined
 from neocog.batch.reader import Reader
@@ -122,26 +123,17 @@ def samples(data: Path, bank: Bank, pages: int, blank: int, taught: int) -> Iter
             yield Sample(TAUGHT[layout], f"{layout} {SEED + seed}", grey, "", page.marks)
 
 
-def aligned(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
+def spelt(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
     """Which character of a text each place is, -1 for none: most of them and the surest.
 
     ``read`` are the digits that each place may be.
     """
-    n, m = len(read), len(written)
-    best = np.zeros((n + 1, m + 1))
-    for i in range(1, n + 1):
-        for j in range(1, m + 1):
-            same = 1 + scores[i - 1] if written[j - 1] in read[i - 1] else -np.inf
-            best[i, j] = max(best[i - 1, j], best[i, j - 1], best[i - 1, j - 1] + same)
-    label, i, j = np.full(n, -1), n, m
-    while i and j:
-        if best[i, j] == best[i - 1, j]:
-            i -= 1
-        elif best[i, j] == best[i, j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            label[i] = int(written[j])
+    may = np.array([[char in own for char in written] for own in read])
+    may = may.reshape(len(read), len(written))
+    cost = np.where(may, -1 - scores[:, None], np.inf)
+    label = np.full(len(read), -1)
+    for i, j in aligned(cost[::-1, ::-1], 0, 0)[1]:  # of equal ones the first
+        label[-1 - i] = int(written[-1 - j])
     return label
 
 
@@ -158,7 +150,7 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     guesses = np.stack([m.guesses for m in marks])
     if sample.marks is None:
         may_be = [f"{a}{b}" for a, b in zip(network.argmax(1), guesses.argmax(1), strict=True)]
-        label = aligned(may_be, sample.text, np.array([m.score for m in marks]))
+        label = spelt(may_be, sample.text, np.array([m.score for m in marks]))
         known = np.ones(len(label), np.bool_)
     else:
         label, known = standing(marks, sample.marks)
