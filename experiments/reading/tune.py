@@ -159,18 +159,22 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     return Places(*(part[known] for part in whole))
 
 
-def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which digit stands at each place, -1 for none; and whether that is known."""
+def beside(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far places and what stands there overlap (N, M), and whether each place is ignored."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
     union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
-    digit = (there[:, 0] >= 0) & (there[:, 0] < 10)
-    same = np.where(digit, union, 0)
-    if not len(boxes):
+    return union, ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+
+
+def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which digit stands at each place, -1 for none; and whether that is known."""
+    if not len(there):
         return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
+    union, ignored = beside(marks, there)
+    same = np.where((there[:, 0] >= 0) & (there[:, 0] < 10), union, 0)
     label = np.where(
         same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1
     ).astype(int)
-    ignored = ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
     return label, (label >= 0) | ~ignored
 
 
@@ -216,12 +220,6 @@ def rates(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict
     return out | {f"{name} exact": round(row[2] / row[3], 4) for name, row in count.items()}
 
 
-def gathered(reader: Reader, pages: list[Sample]) -> Places:
-    """The places of all pages."""
-    parts = [part for page in pages if (part := places(reader, page)) is not None]
-    return Places(*(np.concatenate(some) for some in zip(*parts, strict=True)))
-
-
 def rounded(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.round(values, 2).tolist())
 
@@ -258,20 +256,20 @@ def around(reader: Reader, mark: Hypothesis) -> np.ndarray:
 
 def spelling(marks: list[Hypothesis], there: np.ndarray) -> tuple[list[Hypothesis], np.ndarray]:
     """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
-    boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
-    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
-    known = ~((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+    union, ignored = beside(marks, there)
     digits = np.flatnonzero((there[:, 0] >= 0) & (there[:, 0] < 10))
     digits = digits[np.argsort(there[digits, 1])]
-    same = union[known][:, digits] >= FinderSettings().overlap
+    same = union[~ignored][:, digits] >= FinderSettings().overlap
     with np.errstate(divide="ignore"):
         spells = np.log(same[:, same.any(axis=0)].astype(float))
-    return [mark for mark, is_known in zip(marks, known, strict=True) if is_known], spells
+    return [mark for mark, out in zip(marks, ignored, strict=True) if not out], spells
 
 
 def fit(reader: Reader, pages: list[Sample]) -> Places:
     """Set the reader's weights; return the places that they were fitted to."""
-    some, own = gathered(reader, pages), len(OWN) + len(NETWORK)
+    parts = [part for page in pages if (part := places(reader, page)) is not None]
+    some = Places(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    own = len(OWN) + len(NETWORK)
     share = sum((some.sets == name) / (some.sets == name).sum() for name in set(some.sets.tolist()))
     trust, guess = mixed(some, share)
     first = rounded(logistic(some.x[:, :own], some.right, share))
@@ -385,15 +383,10 @@ def main() -> None:
     result = tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
-        written(given.output, **result)
-
-
-def written(output: Path, **result: Any) -> None:
-    """Write a result file for ``tables.py``."""
-    names = [key for key in result["rows"][0] if key not in ("setting", "value")]
-    columns = {"setting": "setting", "value": "value"} | {name: name for name in names}
-    formats = dict.fromkeys(names, ".1%")
-    write_results(output, result.pop("rows"), columns=columns, formats=formats, **result)
+        rows = result.pop("rows")
+        formats = {key: ".1%" for key in rows[0] if key not in ("setting", "value")}
+        columns = {key: key for key in rows[0]}
+        write_results(given.output, rows, columns=columns, formats=formats, **result)
 
 
 if __name__ == "__main__":
