@@ -271,21 +271,15 @@ def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
         ((row["picture"], row["written"], row["error"] or row["read"], str(row["edits"]))
          for row in own["wrong"]),
     )  # fmt: skip
+    left_out = ""
+    if own["left_out"]:
+        left_out = "<p class='note'>Left out, as what is written there holds no digit: "
+        left_out += f"{escape(', '.join(own['left_out']))}.</p>"
     return (
         f"<h2>{escape(NAMES[name])}</h2><div class='charts'>"
-        f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>"
-        f"{_left_out(own['left_out'])}"
+        f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>{left_out}"
         f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3>{''.join(figures)}"
         f"<details><summary>all of them</summary>{rest}</details>"
-    )
-
-
-def _left_out(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return (
-        "<p class='note'>Left out, as what is written there holds no digit: "
-        f"{escape(', '.join(names))}.</p>"
     )
 
 
