@@ -1,6 +1,5 @@
 """What a user asks of a model's file: what it reads, how well, how fast, whether it is whole."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neocog.errors import ModelError
-from neocog.evaluation.timing import made_page
+from neocog.evaluation.timing import made_page, milliseconds
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import load_model
@@ -66,12 +65,7 @@ def _finder(path: Path) -> dict[str, Any]:
 
 
 def _median(work: Callable[[], object]) -> float:
-    spent = []
-    for _ in range(1 + _PASSES):
-        start = time.perf_counter()
-        work()
-        spent.append(1e3 * (time.perf_counter() - start))
-    return float(np.median(spent[1:]))
+    return float(np.median([milliseconds(work) for _ in range(1 + _PASSES)][1:]))
 
 
 def verify(name: str) -> str:

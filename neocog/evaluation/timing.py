@@ -98,7 +98,7 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     passes: list[float] = []
     end = time.perf_counter() + seconds
     while len(passes) < LEAST or time.perf_counter() < end:
-        passes.append(_milliseconds(recognise))
+        passes.append(milliseconds(recognise))
     times = engine.stage_times(digits, repeats=min(len(passes), MOST_STAGES))
     times.pop("total")
     whole = StageTime.of("host", np.array(passes))
@@ -138,7 +138,7 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
             "find": lambda: find(page.grey, finder),
             "normalise": lambda: [digit_of_box(page.grey, box) for box in boxes],
         }
-        rows = [[_milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]
+        rows = [[milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]
     times = np.array(rows[1:]) * (count / held)
     return tuple(StageTime.of(name, ms) for name, ms in zip(work, times.T, strict=True))
 
@@ -163,7 +163,8 @@ def digit_boxes(count: int) -> NDArray[np.float32]:
     return np.asarray(step * place, np.float32)
 
 
-def _milliseconds(work: Callable[[], object]) -> float:
+def milliseconds(work: Callable[[], object]) -> float:
+    """Time one call."""
     start = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - start)
