@@ -80,10 +80,8 @@ def serve(
     token = secrets.token_urlsafe(9) if open_to_others else None
     certificate, key = make_certificate(host) if tls else (None, None)
     machine = socket.gethostname()
-    with (
-        file_lock(None if kept is None else kept.labels, "--corrections"),
-        Service(reader) as service,
-    ):
+    lock = file_lock(None if kept is None else kept.labels, "--corrections")
+    with lock, Service(reader) as service:
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         if reader.pattern is not None:
             api.signs += reader.pattern.form
@@ -94,11 +92,7 @@ def serve(
             timeout_graceful_shutdown=2, ssl_certfile=certificate, ssl_keyfile=key,
         )  # fmt: skip
         server = uvicorn.Server(config)
-
-        def end() -> None:
-            server.should_exit = True
-
-        service.on_failure = end
+        service.on_failure = lambda: setattr(server, "should_exit", True)
         service.warm()
         shown = f"[{host}]" if ":" in host else host
         announce(f"{'https' if tls else 'http'}://{shown}:{port}/" + (f"{token}/" if token else ""))
