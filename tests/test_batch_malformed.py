@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from neocog.errors import InputError
-from neocog.vision.decode import FORMATS, decode
+from neocog.vision.decode import decode
+from neocog.vision.header import FORMATS
 from tests.support import page, run, save_page
 
 
