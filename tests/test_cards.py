@@ -33,13 +33,12 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
     card = {"digits": 10, "rejection": rejection, "command": "old"}
     replace(tiny_model(), card=card).save(path)
     sets = find_sets(data, limit=20)
-    about = {"command": "neocog train --recipe tiny"}
-    saved = write_card(path, sets, device="cpu", limit=10, about=about, reports=tmp_path / "r")
+    saved = write_card(path, sets, device="cpu", limit=10, reports=tmp_path / "r")
     found = load_model(path)
     assert found.id == saved.id
     assert found.card == json.loads(json.dumps(saved.card))
     assert found.card["rejection"] == rejection  # what others wrote stays
-    assert found.card["command"] == about["command"]
+    assert found.card["command"] == card["command"]
     assert found.card["accuracy"]["test"] == 1.0
     assert found.card["accuracy"]["validation"] == 1.0
     assert np.array(found.card["confusion"]).trace() == 20
@@ -52,7 +51,6 @@ def test_a_card_is_written(data: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
     pictures = write_card(path, replace(sets, digits={}, validation=None), device="cpu")
     assert pictures.id == found.id
-    assert pictures.card["command"] == about["command"]
     assert pictures.card["accuracy"] == found.card["accuracy"]  # measured before, the same model
     assert set(pictures.card["measured"]) == {"digits", "pictures"}
     replace(pictures, temperature=0.01).save(path)

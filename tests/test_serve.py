@@ -26,7 +26,7 @@ from neocog import Reader
 from neocog.batch.formats import Format
 from neocog.batch.inputs import Item
 from neocog.batch.tasks import Task
-from neocog.serve import app, guard, server
+from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app
 from neocog.serve.corrections import Corrections
 from neocog.serve.work import ServeJob, Service
@@ -93,8 +93,9 @@ def tiff(*texts: str) -> bytes:
     return stream.getvalue()
 
 
-def test_pages_of_a_file_are_read_up_to_a_limit() -> None:
-    job = ServeJob(Reader(tiny_model()), Format("jsonl"), max_pages=2)
+def test_pages_of_a_file_are_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "MAX_PAGES", 2)
+    job = ServeJob(Reader(tiny_model()), Format("jsonl"))
     item = Item("a.tif", json.dumps({"what": "read", "live": False}), data=tiff(*"123"))
     records = job.do(Task(0, (item,))).value
     assert [record["text"] for record in records] == ["1", "2", ""]

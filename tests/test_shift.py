@@ -1,7 +1,5 @@
 """Shifts in the plane of U0: exact, the same by every way, measured in eight directions."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -30,16 +28,6 @@ def test_a_model_reads_shifted_pictures() -> None:
         u0 = shifted(u0_from_digits(WIDE), rows, columns)
         best = engine.maps(u0)["UC4"][:, :, 0, 0].argmax(axis=1)
         np.testing.assert_array_equal(read(WIDE, rows, columns), best)
-
-
-def test_elsewhere_the_maps_are_asked_for() -> None:
-    class Elsewhere:
-        model, device = tiny_model(), "cuda"
-        maps = Engine(tiny_model()).maps
-
-    engine: Any = Elsewhere()
-    there, here = of_engine(engine), of_engine(Engine(tiny_model()))
-    np.testing.assert_array_equal(there(DIGITS, 8, 8), here(DIGITS, 8, 8))
 
 
 def test_two_pixels_are_one_of_the_digit() -> None:

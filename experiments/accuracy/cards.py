@@ -5,12 +5,11 @@
 
 DATA holds mnist/ and, as far as wanted, usps/, photos/ and strings/. Each file is measured as it is
 going to be shipped (fp16, unless --precision fp32), then written anew with the card; the model and
-its id stay the same, and so does what the card holds of learning and of thresholds. A file that
-lacks them gets --name, --recipe, --learned-from and --command (the command that makes it again).
-With --reports each model's report goes to DIR/NAME. --parts digits or --parts pictures measures one
-half and keeps the other, if it was measured on the same model: for a machine that has a GPU but no
-pictures, say. The tables of docs/models.md are made from results/models.json, where rows of models
-that are not measured stay (--output).
+its id stay the same, and so does what the card holds of learning and of thresholds. With --reports
+each model's report goes to DIR/NAME. --parts digits or --parts pictures measures one half and keeps
+the other, if it was measured on the same model: for a machine that has a GPU but no pictures, say.
+The tables of docs/models.md are made from results/models.json, where rows of models that are not
+measured stay (--output).
 """
 
 import argparse
@@ -30,6 +29,7 @@ from neocog.batch.reader import Reader
 from neocog.evaluation.report import Sets, find_sets, measure, write
 from neocog.network.model import Model, Precision, from_bytes, load_model, to_bytes
 from neocog.network.registry import SUMS, find_model
+from neocog.vision.finder_model import is_finder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "models.json"
 LARGEST = 4 * 2**20
@@ -128,21 +128,14 @@ def write_card(
     device: str = "auto",
     precision: Precision = "fp16",
     limit: int | None = None,
-    about: dict[str, str] | None = None,
-    name: str | None = None,
     reports: Path | None = None,
 ) -> Model:
-    """Measure a model file as it is going to be shipped, and write it with its card.
-
-    ``about`` holds what the card says of the making; what is not among it stays as it is.
-    """
-    old = load_model(path)
-    named = replace(old, name=name or old.name)
-    shipped = from_bytes(to_bytes(named, precision=precision), source=str(path))
+    """Measure a model file as it is going to be shipped, and write it with its card."""
+    shipped = from_bytes(to_bytes(load_model(path), precision=precision), source=str(path))
     report = measure(Reader(shipped, device=device), sets, limit=limit)
     if reports is not None:
         write(report, reports / shipped.name)
-    card = {"data": LEARNED_FROM, **shipped.card, **(about or {})}
+    card = {"data": LEARNED_FROM, **shipped.card}
     card = with_measured(card, shipped.id, measured(report.facts))
     saved = replace(shipped, card=card).save(path, precision=precision)
     if path.stat().st_size > LARGEST:
@@ -176,11 +169,7 @@ def main() -> None:
     parser.add_argument("--reports", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--jobs", type=int, default=1, help="models that are measured at a time")
-    parser.add_argument("--name", help="the model's name from now on")
-    for option in ("recipe", "learned-from", "command"):
-        parser.add_argument(f"--{option}", help="what the card says of it")
     args = parser.parse_args()
-    given = {"recipe": args.recipe, "data": args.learned_from, "command": args.command}
     sets = find_sets(args.data, limit=args.limit)
     if "digits" not in args.parts:
         sets = replace(sets, digits={}, validation=None)
@@ -189,10 +178,9 @@ def main() -> None:
     for name, why in sets.missing.items():
         print(f"{name}: {why}", file=sys.stderr)
     work = partial(_row_of, sets=sets, device=args.device, precision=args.precision,
-                   limit=args.limit, name=args.name, reports=args.reports,
-                   about={key: words for key, words in given.items() if words})  # fmt: skip
+                   limit=args.limit, reports=args.reports)  # fmt: skip
     rows = []
-    paths = [find_model(named) for named in args.models]
+    paths = [path for path in map(find_model, args.models) if not is_finder(path)]
     for row in spread(work, paths, args.jobs):
         rows.append(row)
         print(row["model"], {k: v for k, v in row.items() if isinstance(v, float)}, flush=True)

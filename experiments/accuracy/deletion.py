@@ -8,7 +8,6 @@ weaker, one at a time); by the gradient of the input around the piece's place (2
 fainter); at random. Nothing is chosen here: the digits are evenly spaced ones of the test set.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ ORDERS = ("named", "gradient", "input gradient", "random")
 FAINTER = 0.05  # share that is taken off for a gradient
 BLOCK = 2  # pixels
 SHOWN = (1, 2, 4, 8)
-OFTEN = 50  # digits, after which the results so far are written
 COLUMNS = {"layer": "layer", "digits": "digits", "pieces": "pieces", "order": "order"}
 COLUMNS |= {f"left{k}": f"score left without {k}" for k in SHOWN}
 COLUMNS |= {f"changed{SHOWN[-1]}": f"answer changed without {SHOWN[-1]}"}
@@ -89,41 +87,26 @@ def orders(
     }
 
 
-def measure(engine: Engine, digits: Digits) -> Iterator[list[dict[str, Any]]]:
-    """Yield the table's rows, with the whole curves, after every few digits and at the end."""
+def measure(engine: Engine, digits: Digits) -> list[dict[str, Any]]:
+    """Return a row for each layer and order: the means of all digits, with the whole curves."""
     random = np.random.default_rng(0)
-    left: dict[tuple[str, str], list[list[float]]] = {}
-    other: dict[tuple[str, str], list[list[bool]]] = {}
-    count: dict[str, list[int]] = {}
-    for number, digit in enumerate(digits.images, start=1):
+    found: dict[tuple[str, str], list[tuple[list[float], list[bool], int]]] = {}
+    for digit in digits.images:
         maps = engine.maps(u0_from_digits(digit[None]))
         label = int(maps["UC4"][0].argmax())
         faded = input_gradient(engine, digit, label)
         for layer in LAYERS:
             u = maps[layer][0].transpose(1, 2, 0)
-            count.setdefault(layer, []).append(len(split(u)))
             for order, pieces in orders(engine, layer, u, label, faded, random).items():
-                shares, changes = curve(engine, layer, u, pieces, label)
-                left.setdefault((layer, order), []).append(shares)
-                other.setdefault((layer, order), []).append(changes)
-        if number % OFTEN == 0 or number == len(digits):
-            yield summary(left, other, count)
-
-
-def summary(
-    left: dict[tuple[str, str], list[list[float]]],
-    other: dict[tuple[str, str], list[list[bool]]],
-    count: dict[str, list[int]],
-) -> list[dict[str, Any]]:
-    """Return a row for each layer and order: the means of all digits."""
+                curves = (*curve(engine, layer, u, pieces, label), len(split(u)))
+                found.setdefault((layer, order), []).append(curves)
     rows = []
-    for (layer, order), found in left.items():
-        mean, moved = np.mean(found, axis=0), np.mean(other[layer, order], axis=0)
-        row: dict[str, Any] = {"layer": layer, "order": order, "digits": len(found)}
-        row["pieces"] = float(np.mean(count[layer]))
-        row |= {f"left{k}": float(mean[k - 1]) for k in SHOWN}
+    for (layer, order), own in found.items():
+        left, moved, pieces = (np.mean(part, axis=0) for part in zip(*own, strict=True))
+        row = {"layer": layer, "order": order, "digits": len(own), "pieces": float(pieces)}
+        row |= {f"left{k}": float(left[k - 1]) for k in SHOWN}
         row |= {f"changed{k}": float(moved[k - 1]) for k in SHOWN}
-        rows.append(row | {"left": mean.tolist(), "changed": moved.tolist()})
+        rows.append(row | {"left": left.tolist(), "changed": moved.tolist()})
     return rows
 
 
@@ -157,10 +140,10 @@ def main() -> None:
     digits = open_dataset(str(args.data / "mnist"), split="test")
     assert isinstance(digits, Digits)
     chosen = digits[:: len(digits) // args.digits][: args.digits]
-    for rows in measure(engine, chosen):
-        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, model=engine.model.id)
-        if args.plot:
-            plot(rows, args.plot)
+    rows = measure(engine, chosen)
+    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, model=engine.model.id)
+    if args.plot:
+        plot(rows, args.plot)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import answers, of_lone_digits
 from neocog.network.model import Model, load_model
+from neocog.network.registry import find_model
+from neocog.vision.finder_model import is_finder
 
 MARKS, SEED = 1000, 33
 REFUSED = 0.005  # share of validation digits refused where marks are counted
@@ -121,7 +123,8 @@ def main() -> None:
                             seed=SEED, held=True)  # fmt: skip
     work = partial(measure, sets=sets, marks=marks, gpu=args.gpu)
     rows, passed = [], {}
-    for own, marks_passed in spread(work, args.models, args.jobs):
+    models = [name for name in args.models if not is_finder(find_model(name))]
+    for own, marks_passed in spread(work, models, args.jobs):
         rows += [row | {"what": args.what} for row in own]
         passed[own[0]["model"]] = marks_passed
         for row in own:

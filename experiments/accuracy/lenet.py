@@ -1,7 +1,6 @@
 """LeNet-5 on the field of U0, as wide as wanted: what models are shown beside."""
 
 import math
-import sys
 import time
 from typing import Any
 
@@ -15,7 +14,10 @@ from neocog.learning.settings import augmentation
 
 #: Side of what a LeNet sees: U0 without its last row and column, halved.
 FIELD = 32
-_WIDTHS = (6, 16, 120, 84)  # LeCun et al. 1998
+
+
+def _widths(width: float) -> list[int]:
+    return [max(1, round(width * count)) for count in (6, 16, 120, 84)]  # LeCun et al. 1998
 
 
 class LeNet(nn.Module):  # type: ignore[misc]
@@ -23,7 +25,7 @@ class LeNet(nn.Module):  # type: ignore[misc]
 
     def __init__(self, width: float = 1.0) -> None:
         super().__init__()
-        a, b, c, d = (max(1, round(width * count)) for count in _WIDTHS)
+        a, b, c, d = _widths(width)
         self.layers = nn.Sequential(
             nn.Conv2d(1, a, 5), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(a, b, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -44,7 +46,7 @@ def as_large_as(parameters: int) -> LeNet:
     """The LeNet whose number of parameters comes nearest."""
 
     def size(width: float) -> int:
-        a, b, c, d = (max(1, round(width * count)) for count in _WIDTHS)
+        a, b, c, d = _widths(width)
         return 26 * a + (25 * a + 1) * b + (25 * b + 1) * c + (c + 1) * d + 10 * (d + 1)
 
     widths = (n / 20 for n in range(5, 241))
@@ -95,9 +97,7 @@ def learn(
         loss.backward()
         optimizer.step()
         if step % 20 == 0:
-            told = float(loss.detach())  # also keeps the clock with the GPU
-            if step % 2000 == 0:
-                print(f"LeNet {how}: step {step} of {total}, loss {told:.4f}", file=sys.stderr)
+            float(loss.detach())  # keeps the clock with the GPU
     return {"epochs": round((step + 1) * batch / len(shown), 1),
             "seconds": round(time.monotonic() - begun, 1)}  # fmt: skip
 

@@ -25,56 +25,46 @@ from neocog.network.engine import Engine, Layers
 from neocog.network.layers import Patch
 from neocog.network.model import load_model
 from neocog.network.u0 import u0_from_digits
+from neocog.vision.finder_model import is_finder
 
 COLUMNS = {
-    "model": "model",
-    "digits": "digits",
-    "same": "same decision",
-    "accuracy": "accuracy",
-    "whole": "largest error, whole pass",
-    "layer": "largest error of a layer",
-    "worst": "in",
-}
+    "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy",
+    "whole": "largest error, whole pass", "layer": "largest error of a layer", "worst": "in",
+}  # fmt: skip
 FORMATS = {"whole": ".1e", "layer": ".1e", "accuracy": ".2%"}
 _STEP = 20
 
 
-def compare(job: tuple[str, np.ndarray]) -> dict[str, Any]:
-    """Errors and decisions for some digits."""
+def compare(job: tuple[Path, np.ndarray]) -> dict[str, Any]:
+    """Errors of each layer, decisions and the reference's margins for some digits."""
     path, digits = job
-    model = load_model(Path(path))
+    model = load_model(path)
     engine, layers = Engine(model, threads=1), Layers(model)
-    whole: dict[str, float] = {}
-    single: dict[str, float] = {}
-    labels: list[np.ndarray] = []
-    margins: list[np.ndarray] = []
+    errors: dict[str, dict[str, float]] = {"whole": {}, "single": {}}
+    labels, margins = [], []
+
+    def note(kind: str, name: str, found: np.ndarray, want: np.ndarray) -> None:
+        error = float(np.abs(found - want).max() / np.abs(want).max())
+        errors[kind][name] = max(errors[kind].get(name, 0), error)
+
     for start in range(0, len(digits), _STEP):
         u0 = u0_from_digits(digits[start : start + _STEP])
         want, got = reference.respond(u0, model), engine.maps(u0)
         before = "U0"
         for name, layer in layers.stages:
-            scale = np.abs(want[name]).max()
-            error = np.abs(got[name] - want[name]).max() / scale
-            whole[name] = max(whole.get(name, 0), float(error))
+            note("whole", name, got[name], want[name])
             given = want[before].transpose(0, 2, 3, 1).astype(np.float32)
             alone = layer(given[..., 0] if name == "UG" else Patch.whole(given).tight()).full()
-            error = np.abs(alone.transpose(0, 3, 1, 2) - want[name]).max() / scale
-            single[name] = max(single.get(name, 0), float(error))
+            note("single", name, alone.transpose(0, 3, 1, 2), want[name])
             before = name
         ours = engine.recognise(digits[start : start + _STEP], batch=8)
         theirs = answers(reference.scores(want["US4"], model), temperature=model.temperature)
         labels.append(np.stack([ours.label, theirs.label]))
         margins.append(theirs.margin)
-    return {
-        "whole": whole,
-        "single": single,
-        "labels": np.concatenate(labels, axis=1),
-        "margins": np.concatenate(margins),
-    }
+    return {**errors, "labels": np.concatenate(labels, axis=1), "margins": np.concatenate(margins)}
 
 
 def main() -> None:
-    """Parse, compare in several processes, write."""
     parser = data_and_output(__doc__)
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -82,36 +72,27 @@ def main() -> None:
     test = open_digits(args.data / "mnist", split="test")
     rows = []
     for path in sorted(args.models.glob("*.safetensors")):
+        if is_finder(path):
+            continue
         parts = np.array_split(test.images, args.jobs * 2)
         with ProcessPoolExecutor(args.jobs) as pool:
-            found = list(pool.map(compare, [(str(path), part) for part in parts]))
-        labels = np.concatenate([f["labels"] for f in found], axis=1)
+            found = list(pool.map(compare, [(path, part) for part in parts]))
+        ours, theirs = np.concatenate([f["labels"] for f in found], axis=1)
         margins = np.concatenate([f["margins"] for f in found])
-        changed = np.flatnonzero(labels[0] != labels[1])
-        whole = {k: max(f["whole"][k] for f in found) for k in found[0]["whole"]}
-        single = {k: max(f["single"][k] for f in found) for k in found[0]["single"]}
-        rows.append(
-            {
-                "model": load_model(path).id,
-                "digits": len(test),
-                "same": int((labels[0] == labels[1]).sum()),
-                "accuracy": float((labels[0] == test.labels).mean()),
-                "whole": max(whole.values()),
-                "layer": max(single.values()),
-                "worst": max(single, key=lambda name: single[name]),
-                "whole_by_layer": whole,
-                "single_by_layer": single,
-                "changed": [
-                    {
-                        "digit": int(i),
-                        "ours": int(labels[0, i]),
-                        "reference": int(labels[1, i]),
-                        "margin": float(margins[i]),
-                    }
-                    for i in changed
-                ],
-            }
-        )
+        whole, single = ({k: max(f[kind][k] for f in found) for k in found[0][kind]}
+                         for kind in ("whole", "single"))  # fmt: skip
+        rows.append({
+            "model": load_model(path).id, "digits": len(test),
+            "same": int((ours == theirs).sum()), "accuracy": float((ours == test.labels).mean()),
+            "whole": max(whole.values()), "layer": max(single.values()),
+            "worst": max(single, key=lambda name: single[name]),
+            "whole_by_layer": whole, "single_by_layer": single,
+            "changed": [
+                {"digit": int(i), "ours": int(ours[i]), "reference": int(theirs[i]),
+                 "margin": float(margins[i])}
+                for i in np.flatnonzero(ours != theirs)
+            ],
+        })  # fmt: skip
         print(rows[-1], flush=True)
     write_results(args.output, rows, columns=COLUMNS, formats=FORMATS)
 

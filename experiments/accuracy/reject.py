@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.accuracy.hands import read
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from experiments.harness.spread import spread
@@ -22,9 +23,7 @@ from neocog.learning.calibrate import RiskRow, risk_row
 from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.marks.held import font_files
 from neocog.learning.negatives import negatives
-from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
-from neocog.network.decision import Answers, answers, of_lone_digits
 from neocog.network.model import Model, load_model
 from neocog.network.parallel import cores
 
@@ -57,11 +56,6 @@ def threshold(model: Model, coverage: float) -> float:
             f"{model.id}: no table of thresholds; make it with python -m experiments.learning.ship"
         )
     return max((row.p for row in rows if row.coverage >= coverage), default=0.0)
-
-
-def read(model: Model, images: np.ndarray, xp: Any) -> Answers:
-    found = answers(score(model, images, xp), temperature=model.temperature)
-    return of_lone_digits(found, model)
 
 
 def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, gpu: bool) -> Any:

@@ -22,9 +22,8 @@ from experiments.harness.record import write_results
 from neocog.batch.device import open_engine
 from neocog.learning.datasets import Digits, open_digits
 from neocog.network.decision import Decision
-from neocog.network.engine import PART, AnyEngine, Layers
+from neocog.network.engine import AnyEngine
 from neocog.network.model import Model, load_model
-from neocog.network.parallel import ParallelMap, one_blas_thread
 from neocog.network.u0 import u0_from_digits
 
 #: rows and columns of each direction
@@ -52,37 +51,23 @@ def parameters(model: Model) -> int:
 
 def shifted(pictures: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Pictures (N, H, W) moved down and right by whole pixels; 0 comes in."""
-    out = np.zeros_like(pictures)
     high, wide = pictures.shape[1:]
-    to_r, to_c = (
-        slice(max(rows, 0), high + min(rows, 0)),
-        slice(max(columns, 0), wide + min(columns, 0)),
-    )
-    from_r = slice(max(-rows, 0), high + min(-rows, 0))
-    from_c = slice(max(-columns, 0), wide + min(-columns, 0))
-    out[:, to_r, to_c] = pictures[:, from_r, from_c]
-    return out
+    around = ((0, 0), (max(rows, 0), max(-rows, 0)), (max(columns, 0), max(-columns, 0)))
+    top, left = max(-rows, 0), max(-columns, 0)
+    return np.pad(pictures, around)[:, top : top + high, left : left + wide]
 
 
 def of_engine(engine: AnyEngine) -> Reading:
-    """What a model reads on its engine.
-
-    On the CPU the layers are taken as the engine takes them; elsewhere the engine is asked for
-    its maps, of which only US4 is used.
-    """
+    """What a model reads on its engine."""
     decide = Decision(engine.model)
-    layers, parallel = Layers(engine.model), ParallelMap()
-
-    def us4(u0: np.ndarray) -> np.ndarray:
-        if engine.device == "cpu":
-            return np.concatenate(parallel(layers, np.array_split(u0, -(-len(u0) // PART))))
-        return np.ascontiguousarray(engine.maps(u0)["US4"].transpose(0, 2, 3, 1))
 
     def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        u0 = shifted(u0_from_digits(digits), rows, columns)
-        with one_blas_thread():
-            parts = [decide(us4(u0[i : i + _AT_ONCE])).label for i in range(0, len(u0), _AT_ONCE)]
-        return np.concatenate(parts)
+        labels = []
+        for start in range(0, len(digits), _AT_ONCE):
+            u0 = shifted(u0_from_digits(digits[start : start + _AT_ONCE]), rows, columns)
+            us4 = engine.maps(u0)["US4"].transpose(0, 2, 3, 1)
+            labels.append(decide(np.ascontiguousarray(us4)).label)
+        return np.concatenate(labels)
 
     return read
 

@@ -1,4 +1,4 @@
-"""Measures reading many pictures: rates and their stages, memory, and that nothing is ever lost.
+"""Measures reading many pictures: rates, what the stages take, and memory.
 
     python -m experiments.batch.measure DATA -o FILE [--sections NAME ...]
 
@@ -7,19 +7,15 @@ DATA holds mnist/. Sections:
 isolated   10 000 digits of MNIST's test set as PNG files: accuracy and rate beside eval and timing
 archive    digits in a zip archive in memory: the rate of a warm run, and which stage takes what
 memory     photo-sized pictures: how far memory grows
-kill       ended by SIGKILL at random moments, resumed: the same records
-malformed  200 malformed files among 200 good ones
-shards     the records of two shares together
-cluster    two actors of a local Ray cluster, one killed, beside one process
 
 Rows of other sections that FILE holds already stay in it. What takes long is done with less by
 ``--count`` (digits of archive) and ``--photos``; ``--gpus 1 2 4`` reads the archive on so many.
 """
 
 import argparse
+import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,15 +23,16 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from experiments.batch.malformed import write_malformed
 from experiments.harness.arguments import data_and_output
-from experiments.harness.processes import Memory, end_one
+from experiments.harness.processes import Memory
 from experiments.harness.record import machine, write_results
 from neocog.batch.formats import Format
 from neocog.batch.pool import THREADS
@@ -46,6 +43,7 @@ from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
 from neocog.learning.datasets import Digits, open_digits
+from neocog.learning.pages.page import make_page
 from neocog.network.parallel import cores
 
 COLUMNS = {"section": "section", "what": "what", "found": "found", "wanted": "wanted", "met": "met",
@@ -54,66 +52,26 @@ BATCHES = {"cpu": (8, 32), "cuda": (256, 1024, 4096)}
 SHARE_OF_BEST = 0.8  # of the best batch rate that timing measures
 RATE_WANTED = 20_000  # isolated digits a second on an H200 with 16 cores
 GROWTH_WANTED = 300  # MB
-PAGES = 60  # made pages of the sections kill, shards and cluster
-KILLS = 10
-PHOTO = (4000, 3000)
+PHOTO, PHOTOS = (4000, 3000), 13  # pixels; different ones
 SHARED = 2000  # bytes of a digit's file and its record, amply
-KINDS = ("plain", "one_digit", "squared", "hand_shadow")
 
 Row = dict[str, Any]
 
 
+@dataclass
 class Bench:
     """What all sections share."""
 
-    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
-        self.args, self.folder = args, folder
-        self.device: str = args.device
-        self.command = [sys.executable, "-m", "neocog", "read", "--model", args.model]
-        self.command += ["--device", args.device]
-        if args.workers is not None:
-            self.command += ["--workers", str(args.workers)]
-        self._reader: Reader | None = None
-        self._pages: Path | None = None
+    args: argparse.Namespace
+    folder: Path
 
-    @property
+    @cached_property
     def reader(self) -> Reader:
         """What reads in this process; it answers however doubtful, as eval does."""
-        if self._reader is None:
-            self._reader = Reader(self.args.model, device=self.device, min_p=0.0)
-        return self._reader
-
-    @property
-    def workers(self) -> int:
-        return cores() if self.args.workers is None else int(self.args.workers)
+        return Reader(self.args.model, device=self.args.device, min_p=0.0)
 
     def digits(self, split: str) -> Digits:
         return open_digits(self.args.data / "mnist", split=split)
-
-    def pages(self) -> Path:
-        """A folder of made pages, some of them in a TIFF, one broken."""
-        if self._pages is None:
-            from neocog.learning.pages.write import write_pages
-
-            self._pages = self.folder / "pages"
-            digits = self.digits("validation")
-            write_pages(self._pages, digits, conditions=KINDS, count=PAGES, seed=7)
-            files = sorted(self._pages.glob("*.png"))
-            first, *more = (Image.open(file) for file in files[:4])
-            first.save(self._pages / "pages.tif", save_all=True, append_images=more)
-            files[5].write_bytes(files[5].read_bytes()[:999])
-        return self._pages
-
-    def run(self, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run ``neocog read``."""
-        command = [*self.command, *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != code:
-            sys.exit(f"{command}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-        return done
-
-
-# --- rates ------------------------------------------------------------------------------------
 
 
 def best_rate(bench: Bench) -> tuple[float, int]:
@@ -149,7 +107,7 @@ class Watch:
 def timed(bench: Bench, source: Path, output: Path) -> tuple[Tally, Watch, float, float]:
     """Read isolated digits; also wall seconds, and processor seconds of this process."""
     request = Request(
-        (str(source),), Format("jsonl"), str(output), isolated=True, workers=bench.workers
+        (str(source),), Format("jsonl"), str(output), isolated=True, workers=bench.args.workers
     )
     watch, start, spent = Watch(), time.perf_counter(), time.process_time()
     tally = read_all(request, bench.reader, watch=watch)
@@ -206,7 +164,7 @@ def archive(bench: Bench) -> Iterator[Row]:
         best, batch = best_rate(bench)
         timed(bench, small, Path(name) / "small.jsonl")  # kernels and workers' first pages
         tally, watch, wall, own = timed(bench, large, Path(name) / "large.jsonl")
-    rate, workers = watch.rate, bench.workers
+    rate, workers = watch.rate, bench.args.workers or cores()
     yield row("archive", f"digits a second of {count} in a zip, once it runs{on}", f"{rate:.0f}",
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
@@ -242,8 +200,6 @@ def on_each(bench: Bench) -> Iterator[Row]:
 
 def write_archive(digits: Digits, path: Path, count: int) -> None:
     """Pack digits as PNG files, again and again until there are enough."""
-    import io
-
     files = []
     for digit in digits.images[:count]:
         stream = io.BytesIO()
@@ -254,35 +210,31 @@ def write_archive(digits: Digits, path: Path, count: int) -> None:
             packed.writestr(f"{number:07}.png", files[number % len(files)])
 
 
-# --- memory -----------------------------------------------------------------------------------
-
-
-def watched(bench: Bench, words: list[str | Path]) -> tuple[int, Memory, float]:
-    """Run ``neocog read``; its exit code, its memory, and seconds."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [*bench.command, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    memory = Memory(process.pid)
-    memory.start()
-    code = process.wait()
-    memory.stop()
-    return code, memory, time.perf_counter() - start
-
-
 def memory(bench: Bench) -> Iterator[Row]:
+    """Run ``neocog read`` on large pages of one digit, and watch its memory."""
     count: int = bench.args.photos
-    folder = bench.folder / "photos"
+    folder, digits = bench.folder / "photos", bench.digits("validation")
     folder.mkdir()
-    pages = sorted(bench.pages().glob("*.png"))[KINDS.index("one_digit") + 8 :: len(KINDS)]
-    for number, file in enumerate(pages):
-        Image.open(file).convert("RGB").resize(PHOTO).save(folder / f"photo{number}.jpg")
-    photos = sorted(folder.iterdir())
-    for number in range(len(photos), count):
-        os.link(photos[number % len(photos)], folder / f"photo{number}.jpg")
-    code, sizes, wall = watched(bench, [folder, "-o", bench.folder / "photos.jsonl"])
-    begun = max(sizes.samples[: len(sizes.samples) // 10])
-    growth = max(sizes.samples) - begun
+    for number in range(count):
+        path = folder / f"photo{number}.jpg"
+        if number < PHOTOS:
+            random = np.random.default_rng(number)
+            picture, _ = make_page("one_digit", digits.images, digits.labels, random)
+            Image.fromarray(picture).convert("RGB").resize(PHOTO).save(path)
+        else:
+            os.link(folder / f"photo{number % PHOTOS}.jpg", path)
+    command = [sys.executable, "-m", "neocog", "read", str(folder), "--model", bench.args.model]
+    command += ["--device", bench.args.device, "-o", str(bench.folder / "photos.jsonl")]
+    if bench.args.workers is not None:
+        command += ["--workers", str(bench.args.workers)]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    sizes = Memory(process.pid)
+    sizes.start()
+    code = process.wait()
+    sizes.stop()
+    wall = time.perf_counter() - start
+    growth = max(sizes.samples) - max(sizes.samples[: len(sizes.samples) // 10])
     megapixels = PHOTO[0] * PHOTO[1] / 1e6
     yield row("memory", f"MB more than in the first tenth, {count} pictures of {megapixels:.0f} "
               "megapixels", f"{growth:.0f}", f"at most {GROWTH_WANTED}",
@@ -290,106 +242,10 @@ def memory(bench: Bench) -> Iterator[Row]:
     yield row("memory", "pictures a second", f"{count / wall:.1f}", "", None)
 
 
-# --- nothing is lost --------------------------------------------------------------------------
-
-
-def lines(path: Path) -> list[bytes]:
-    return sorted(path.read_bytes().splitlines())
-
-
-def kill(bench: Bench) -> Iterator[Row]:
-    whole, out = bench.folder / "whole.jsonl", bench.folder / "killed.jsonl"
-    bench.run(bench.pages(), "-o", whole, code=1)
-    random = np.random.default_rng(0)
-    kept = []
-    for left in range(KILLS, 0, -1):
-        have = records_in(out)
-        more = int(random.integers(0, max(2, 2 * (PAGES - have) // (left + 1))))
-        process = subprocess.Popen(
-            [*bench.command, str(bench.pages()), "-o", str(out), "--resume"],
-            stderr=subprocess.DEVNULL,
-        )
-        while process.poll() is None and more and records_in(out) < have + more:
-            time.sleep(0.005)
-        time.sleep(random.uniform(0.0, 0.3))
-        process.kill()
-        process.wait()
-        kept.append(records_in(out))
-    bench.run(bench.pages(), "-o", out, "--resume", code=1)
-    same = lines(out) == lines(whole)
-    yield row("kill", f"{KILLS} times SIGKILL, each resumed: records as of one run",
-              "the same" if same else "others", "the same", same, records=kept)  # fmt: skip
-
-
-def records_in(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def malformed(bench: Bench) -> Iterator[Row]:
-    folder = bench.folder / "malformed"
-    bad = write_malformed(folder, 200)
-    for number, file in enumerate(sorted(bench.pages().glob("*.png"))[6:56] * 4):
-        os.link(file, folder / f"good{number:03}.png")
-    out = bench.folder / "malformed.jsonl"
-    code, sizes, wall = watched(bench, [folder, "-o", out])
-    records = [json.loads(line) for line in out.read_bytes().splitlines()]
-    failed = {Path(r["source"]).name for r in records if r["error"] is not None}
-    unclear = sorted({r["error"] for r in records if "please report" in (r["error"] or "")})
-    reasons = {re.sub(r" \(\d+ bytes.*", "", r["error"]) for r in records if r["error"]}
-    right = (len(records), failed, code) == (400, bad, 1) and not unclear
-    found = f"{len(records)}; {len(failed)}; {code}"
-    yield row("malformed", "records; errors; exit code", found, "400; 200; 1", right,
-              reasons=sorted(reasons))  # fmt: skip
-    largest = f"{sizes.worst:.0f}"
-    yield row("malformed", "MB of the largest process", largest, "", None, seconds=wall)
-
-
-def shards(bench: Bench) -> Iterator[Row]:
-    whole = bench.folder / "one.jsonl"
-    bench.run(bench.pages(), "-o", whole, code=1)
-    parts = [bench.folder / f"shard{number}.jsonl" for number in (1, 2)]
-    for number, part in enumerate(parts, 1):
-        command = [*bench.command, str(bench.pages()), "-o", str(part), "--shard", f"{number}/2"]
-        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
-    same = sorted(lines(parts[0]) + lines(parts[1])) == lines(whole)
-    sizes = " + ".join(str(len(lines(part))) for part in parts)
-    sizes += ", the same" if same else ", others"
-    yield row("shards", "records of two shares together", sizes, "as of one run", same)
-
-
-def cluster(bench: Bench) -> Iterator[Row]:
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        yield row("cluster", "Ray is not installed", "", "", None)
-        return
-    whole, out = bench.folder / "alone.jsonl", bench.folder / "cluster.jsonl"
-    bench.run(bench.pages(), "-o", whole, "--workers", "0", code=1)
-    for killed in (False, True):
-        words = ["--workers", "2", "--ray", "local", "--force"]
-        process = subprocess.Popen(
-            [*bench.command, str(bench.pages()), "-o", str(out), *words], stderr=subprocess.DEVNULL
-        )
-        ended = 0
-        while killed and process.poll() is None and not ended:
-            time.sleep(0.05)
-            if records_in(out) > PAGES // 5:
-                ended = end_one(b"ray::Finder")
-        code = process.wait()
-        same = code == 1 and lines(out) == lines(whole)
-        yield row("cluster", "two actors of Ray" + (", one killed" if ended else "") + ": records",
-                  "the same" if same else "others", "as of one process", same)  # fmt: skip
-        out.unlink()
-
-
 SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "isolated": isolated,
     "archive": archive,
     "memory": memory,
-    "kill": kill,
-    "malformed": malformed,
-    "shards": shards,
-    "cluster": cluster,
 }
 
 

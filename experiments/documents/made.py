@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image as Picture
 from PIL import ImageDraw, ImageFont
 
-from experiments.reading.made import CELLS, Digits, Labels, Sheet, _sign
+from experiments.reading.made import CELLS, Digits, Labels, Sheet, write_sign
 from neocog.learning.pages.page import Image, Rng
 from neocog.learning.pages.pen import write_digit
 
@@ -52,7 +52,7 @@ class Writer:
                 cover = write_digit(self.digits[pick], high, self.pen)
                 rise = (self.high - cover.shape[0]) / 2
             else:
-                cover, rise = _sign(char, self.high, self.pen, self.rng)
+                cover, rise = write_sign(char, self.high, self.pen, self.rng)
             covers.append((cover, rise, self.high * self.rng.uniform(0.08, 0.3)))
             text += char
         x -= right * sum(cover.shape[1] + gap for cover, _, gap in covers)

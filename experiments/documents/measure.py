@@ -18,6 +18,7 @@ import numpy as np
 
 from experiments.documents.made import KINDS, Document, make
 from experiments.harness.record import write_results
+from experiments.reading.align import aligned
 from experiments.reading.sets import digits_of, hands
 from neocog.batch.reader import Reader
 from neocog.batch.words import cells
@@ -35,34 +36,17 @@ COLUMNS = {
 
 def compared(read: Lines, written: Lines) -> Row:
     """Rows that are right, each read line beside the written one that it is nearest to."""
-    pairs = aligned(["".join(row) for row in read], ["".join(row) for row in written])
+    ours, theirs = ["".join(row) for row in read], ["".join(row) for row in written]
+    edits = np.array([[edit_distance(a, b) for b in theirs] for a in ours])
+    _, pairs = aligned(
+        edits.reshape(len(ours), len(theirs)), list(map(len, ours)), list(map(len, theirs))
+    )
     same = [(read[i], written[j]) for i, j in pairs]
     return {
         "rows": len(written),
         "columns": sum(list(map(bool, a)) == list(map(bool, b)) for a, b in same),
         "exact": sum(list(a) == list(b) for a, b in same),
     }
-
-
-def aligned(read: Sequence[str], written: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of lines in order, with the fewest edits of all lines together."""
-    cost = np.zeros((len(read) + 1, len(written) + 1))
-    cost[1:, 0] = np.cumsum([len(line) for line in read])
-    cost[0, 1:] = np.cumsum([len(line) for line in written])
-    for i, a in enumerate(read):
-        for j, b in enumerate(written):
-            drop = min(cost[i, j + 1] + len(a), cost[i + 1, j] + len(b))
-            cost[i + 1, j + 1] = min(drop, cost[i, j] + edit_distance(a, b))
-    pairs, i, j = [], len(read), len(written)
-    while i and j:
-        if cost[i, j] == cost[i - 1, j - 1] + edit_distance(read[i - 1], written[j - 1]):
-            i, j = i - 1, j - 1
-            pairs.append((i, j))
-        elif cost[i, j] == cost[i - 1, j] + len(read[i - 1]):
-            i -= 1
-        else:
-            j -= 1
-    return pairs[::-1]
 
 
 def documents(data: Path, develop: bool) -> list[tuple[str, Document]]:

@@ -1,7 +1,5 @@
-"""Processes under measurement: the memory of one and all that descend from it, and their end."""
+"""The memory of a process and of all that descend from it."""
 
-import os
-import signal
 import threading
 from pathlib import Path
 
@@ -11,15 +9,13 @@ class Memory(threading.Thread):
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.pid, self.worst = pid, 0.0
+        self.pid = pid
         self.samples: list[float] = []
         self._done = threading.Event()
 
     def run(self) -> None:
         while not self._done.wait(0.2):
-            sizes = [size_of(pid) for pid in family(self.pid)]
-            self.samples.append(sum(sizes))
-            self.worst = max(self.worst, *sizes)
+            self.samples.append(sum(size_of(pid) for pid in family(self.pid)))
 
     def stop(self) -> None:
         self._done.set()
@@ -52,14 +48,3 @@ def size_of(pid: int) -> float:
             if line.startswith(key):
                 return int(line.split()[1]) / 1024
     return 0.0
-
-
-def end_one(title: bytes) -> int:
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if place.read_bytes().startswith(title):
-                os.kill(int(place.parent.name), signal.SIGKILL)
-                return int(place.parent.name)
-        except OSError:
-            continue
-    return 0

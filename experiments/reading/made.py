@@ -241,7 +241,7 @@ def _write_amount(
             rise = (high - cover.shape[0]) / 2
         else:
             label = 10 + list(_STROKES).index(char)
-            cover, rise = _sign(char, high, pen, rng)
+            cover, rise = write_sign(char, high, pen, rng)
         top = max(0, int(y + slope * x + rise + rng.normal(0, 0.03) * high))
         left, (tall, wide) = int(x), cover.shape
         if left + wide > sheet.image.shape[1] or top + tall > sheet.image.shape[0]:
@@ -253,7 +253,7 @@ def _write_amount(
     sheet.lines.append(text)
 
 
-def _sign(char: str, high: float, pen: float, rng: Rng) -> tuple[Image, float]:
+def write_sign(char: str, high: float, pen: float, rng: Rng) -> tuple[Image, float]:
     """Cover of a sign, cropped, and how far its top lies below the top of the digits."""
     sheet, fine = np.zeros((240, 160), np.uint8), 100.0
     wide = pen * fine

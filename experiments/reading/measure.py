@@ -4,23 +4,19 @@
 
 DATA holds what `SETS` need: photos and strings (pictures with labels.csv), mnist (its test digits
 write the made pages), hands/measure/crohme (its hands write every second one) and fonts (those of
-`experiments.reading.made`). What is missing is left out. The reader is the one users have;
-``--alone`` prints the finder's own guesses instead of the digit network's answers. Times are taken
-first, in a process with two cores; then ``--jobs`` processes read, each on one thread. RapidOCR and
-tesseract read some of the same pictures where they are installed (``--peers N``, of each set).
+`experiments.reading.made`). What is missing is left out. The reader is the one users have.
+Times are taken first, in a process with two cores; then ``--jobs`` processes read, each on one
+thread.
 """
 
 import argparse
 import os
-import re
 import resource
-import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache, partial
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -32,17 +28,17 @@ import cv2
 import numpy as np
 
 from experiments.harness.record import write_results
+from experiments.reading.align import aligned
 from experiments.reading.sets import SEED, SETS, Task, digits_of, labelled, sample, tasks
 from neocog.batch.pictures import Picture
 from neocog.batch.reader import Reader
-from neocog.batch.records import REJECTED, DigitReading, PageReading
+from neocog.batch.records import REJECTED, PageReading
 from neocog.learning.finder.boxes import compared
 from neocog.network.parallel import cores
 from neocog.vision.decode import to_grey
 from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 Row = dict[str, Any]
-_SAVED = 10.0  # seconds between two times that results are written
 COLUMNS = {
     "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
     "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "too many",
@@ -51,17 +47,6 @@ COLUMNS = {
     "signs_kept": "pages without a sign as a digit", "as_upright": "read as upright",
     "turned": "turned", "left_out": "left out",
 }  # fmt: skip
-
-
-class Guesses(Reader):
-    """Reads what the finder takes its digits for."""
-
-    def recognise(self, lines: Any, *, scale: float = 1.0) -> tuple[DigitReading, ...]:
-        """The finder's guesses, none rejected."""
-        places = [place for line in lines for place in line.digits]
-        boxes = [tuple(round(v / scale) for v in place.box) for place in places]
-        return tuple(DigitReading(str(place.guesses.argmax()), place.score, 0.0, box)
-                     for place, box in zip(places, boxes, strict=True))  # type: ignore[arg-type]  # fmt: skip
 
 
 # --- what came of it ---------------------------------------------------------------------------
@@ -96,34 +81,21 @@ def look(task: Task) -> Row:
         row |= faults(read, one.text)
     if one.marks is not None:
         row |= placed(reading, one.marks)
-    if task.peers:
-        row["peers"] = {name: digits_of(text) for name, text in peers(picture, task).items()}
     return row
 
 
 def faults(read: str, written: str) -> dict[str, int]:
     """Count the errors of the cheapest alignment by kind."""
-    cost = np.zeros((len(read) + 1, len(written) + 1), int)
-    cost[:, 0], cost[0] = np.arange(len(read) + 1), np.arange(len(written) + 1)
+    differs = np.array(list(read))[:, None] != np.array(list(written))
+    cost, pairs = aligned(differs.reshape(len(read), len(written)))
+    found = Counter[str](missed=len(written) - len(pairs))
+    as_what = dict(pairs)
     for i, char in enumerate(read):
-        for j, wanted in enumerate(written):
-            least = min(cost[i, j + 1], cost[i + 1, j]) + 1
-            cost[i + 1, j + 1] = min(cost[i, j] + (char != wanted), least)
-    i, j, found = len(read), len(written), Counter[str]()
-    while i or j:
-        if i and j and cost[i, j] == cost[i - 1, j - 1] + (read[i - 1] != written[j - 1]):
-            i, j = i - 1, j - 1
-            kind = "refused" if read[i] == REJECTED else "misread"
-            found[kind] += read[i] != written[j]
-        elif i and cost[i, j] == cost[i - 1, j] + 1:
-            i -= 1
-            found["refused" if read[i] == REJECTED else "extra"] += 1
-        else:
-            j -= 1
-            found["missed"] += 1
-    wrong = int(cost[-1, -1])
-    mixed = wrong > 0 and sorted(read) == sorted(written)
-    return {"wrong": wrong, **+found, **({"out_of_order": 1} if mixed else {})}
+        if i not in as_what or char != written[as_what[i]]:
+            kind = "misread" if i in as_what else "extra"
+            found["refused" if char == REJECTED else kind] += 1
+    mixed = cost > 0 and sorted(read) == sorted(written)
+    return {"wrong": int(cost), **+found, **({"out_of_order": 1} if mixed else {})}
 
 
 def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
@@ -139,37 +111,6 @@ def placed(reading: PageReading, marks: np.ndarray) -> dict[str, int]:
     over = overlaps(signs, boxes[alone])[2].max(axis=1, initial=0) > 0.5
     _, right, false, *_ = compared(told, marks).tolist()
     return {"found": right, "false": false, "signs_printed": int(over.sum()), "signs": len(signs)}
-
-
-# --- beside others -----------------------------------------------------------------------------
-
-
-@cache
-def rapidocr() -> Any:
-    try:
-        from rapidocr_onnxruntime import RapidOCR
-    except ImportError:
-        return None
-    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
-
-
-def peers(picture: Any, task: Task) -> dict[str, str]:
-    """What other programs read, those that are installed."""
-    pixels = cv2.imread(str(picture)) if isinstance(picture, Path) else picture
-    read: dict[str, str] = {}
-    if rapidocr() is not None:
-        strip = {"use_det": False, "use_cls": False} if task.set == "strings" else {}
-        found, _ = rapidocr()(pixels, **strip)
-        read["rapidocr"] = "".join(line[0] if strip else line[1] for line in found or [])
-    if program := shutil.which("tesseract"):
-        mode = "7" if task.set == "strings" else "6"
-        command = [program, "stdin", "stdout", "--psm", mode]
-        command += ["-c", "tessedit_char_whitelist=0123456789"]
-        _, file = cv2.imencode(".png", pixels)
-        done = subprocess.run(command, input=file.tobytes(), capture_output=True, check=False,
-                              env={**os.environ, "OMP_THREAD_LIMIT": "1"})  # fmt: skip
-        read["tesseract"] = re.sub(r"\D", "", done.stdout.decode())
-    return read
 
 
 # --- sums --------------------------------------------------------------------------------------
@@ -211,11 +152,6 @@ def summed(name: str, some: list[Row]) -> Row:
             line["signs_kept"] = sum(not row["signs_printed"] for row in some)
     if name == "turned":
         line["as_upright"] = total("as_upright")
-    for peer in sorted({peer for row in some for peer in row.get("peers", ())}):
-        own = [row for row in some if peer in row.get("peers", ())]
-        wrong = [faults(row["peers"][peer], row["written"])["wrong"] for row in own]
-        line |= {f"{peer}_pictures": len(own), f"{peer}_exact": wrong.count(0)}
-        line[f"{peer}_cer"] = sum(wrong) / max(1, sum(len(row["written"]) for row in own))
     return line
 
 
@@ -276,55 +212,36 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--model", help="of the digits; the shipped one by default")
     parser.add_argument("--finder", help="a file of weights; the shipped one by default")
-    parser.add_argument("--alone", action="store_true", help="print the finder's own guesses")
     default = ",".join(["time", *(name for name in SETS if name != "photos_b")])
     parser.add_argument(
         "--sets", default=default, help=f"by default {default}; strings:even: one kind"
     )
     parser.add_argument("--every", type=int, default=1, help="read one of so many made pictures")
-    parser.add_argument("--peers", type=int, default=0, help="pictures of a set that others read")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
     args = parser.parse_args()
     sets = args.sets.split(",")
-    make = partial(Guesses if args.alone else Reader, args.model, device="cpu", finder=args.finder)
+    make = partial(Reader, args.model, device="cpu", finder=args.finder)
     spawn, timed = get_context("spawn"), []
     if "time" in sets:
         sets.remove("time")
         with ProcessPoolExecutor(1, spawn, prepare, (make, args.data, 2)) as pool:
             timed = pool.submit(times, args.data).result()
-    todo = list(tasks(args.data, sets, args.every, args.peers))
-    reader, rows = make(), dict[int, Row]()
-    save = partial(write, args.output, reader=reader, timed=timed)
-    saved = time.monotonic()
+    todo = list(tasks(args.data, sets, args.every))
+    order = np.random.default_rng(SEED).permutation(len(todo)).tolist()  # slow ones are spread
     with ProcessPoolExecutor(args.jobs, spawn, prepare, (make, args.data, 1)) as pool:
-        order = np.random.default_rng(SEED).permutation(len(todo)).tolist()  # slow ones are spread
-        futures = {pool.submit(look, todo[k]): k for k in order}
-        for done in as_completed(futures):
-            rows[futures[done]] = done.result()
-            if time.monotonic() > saved + _SAVED:  # a time limit loses nothing
-                save([rows[k] for k in sorted(rows)])
-                saved = time.monotonic()
-    lines = save([rows[k] for k in sorted(rows)])
+        read = dict(zip(order, pool.map(look, [todo[k] for k in order]), strict=True))
+    rows = [read[k] for k in sorted(read)]
+    lines, reader = summary(rows), make()
+    write_results(
+        args.output, lines, columns=COLUMNS, formats={"cer": ".1%"}, model=reader.model.id,
+        finder=reader.finder.model.id, times=timed, risk=risk(rows),
+        wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
+               or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],
+    )  # fmt: skip
     for line in [*timed, *lines]:
         if line["kind"] in ("all", "even", "odd") or line in timed:
             values = ((k, round(v, 4) if isinstance(v, float) else v) for k, v in line.items())
             print(", ".join(f"{key} {value}" for key, value in values))
-
-
-def write(output: Path, rows: list[Row], *, reader: Reader, timed: list[Row]) -> list[Row]:
-    """Write what has been read so far, and return its sums."""
-    lines = summary(rows)
-    others = {key: f"{name} {what}" for name in ("rapidocr", "tesseract")
-              for key, what in ((f"{name}_cer", "error rate"), (f"{name}_exact", "exact"),
-                                (f"{name}_pictures", "pictures"))}  # fmt: skip
-    write_results(
-        output, lines, columns=COLUMNS | others, model=reader.model.id,
-        finder=reader.finder.model.id, times=timed, risk=risk(rows),
-        formats={"cer": ".1%", "rapidocr_cer": ".1%", "tesseract_cer": ".1%"},
-        wrong=[row for row in rows if row.get("wrong") or (row["printed"] and "wrong" not in row)
-               or row.get("signs_printed") or (row["turn"] and row["set"] != "turned")],
-    )  # fmt: skip
-    return lines
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ class Task:
     set: str
     kind: str
     number: int
-    peers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +127,8 @@ def digits_of(text: str) -> str:
     return "".join(char for char in text if char.isdigit() or char == REJECTED)
 
 
-def tasks(data: Path, sets: list[str], every: int = 1, peers: int = 0) -> Iterator[Task]:
-    """All pictures of a set, ``name`` or ``name:kind``, but of made ones one of ``every``.
-
-    Peers read some as well.
-    """
+def tasks(data: Path, sets: list[str], every: int = 1) -> Iterator[Task]:
+    """All pictures of a set, ``name`` or ``name:kind``, but of made ones one of ``every``."""
     for name, _, only in (word.partition(":") for word in sets):
         if not (data / NEEDS.get(name, "mnist")).is_dir():
             print(f"{name}: DATA has no folder {NEEDS.get(name, 'mnist')}", file=sys.stderr)
@@ -140,7 +136,4 @@ def tasks(data: Path, sets: list[str], every: int = 1, peers: int = 0) -> Iterat
         kinds = SETS[name][1](data).items()
         some = [Task(name, kind, number) for kind, count in kinds
                 if only in ("", kind) for number in range(count)]  # fmt: skip
-        some = some[::every] if NEEDS.get(name, "fonts") == "fonts" else some
-        step = len(some) / max(1, min(peers, len(some)))
-        chosen = {int(k * step) for k in range(peers)}
-        yield from (replace(task, peers=at in chosen) for at, task in enumerate(some))
+        yield from some[::every] if NEEDS.get(name, "fonts") == "fonts" else some

@@ -34,6 +34,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.record import write_results
+from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
 from neocog.batch.evidence import combined
 from neocog.batch.reader import Reader
@@ -120,26 +121,17 @@ def samples(data: Path, bank: Bank, pages: int, blank: int, taught: int) -> Iter
             yield Sample(TAUGHT[layout], f"{layout} {SEED + seed}", grey, "", page.marks)
 
 
-def aligned(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
+def spelt(read: list[str], written: str, scores: np.ndarray) -> np.ndarray:
     """Which character of a text each place is, -1 for none: most of them and the surest.
 
     ``read`` are the digits that each place may be.
     """
-    n, m = len(read), len(written)
-    best = np.zeros((n + 1, m + 1))
-    for i in range(1, n + 1):
-        for j in range(1, m + 1):
-            same = 1 + scores[i - 1] if written[j - 1] in read[i - 1] else -np.inf
-            best[i, j] = max(best[i - 1, j], best[i, j - 1], best[i - 1, j - 1] + same)
-    label, i, j = np.full(n, -1), n, m
-    while i and j:
-        if best[i, j] == best[i - 1, j]:
-            i -= 1
-        elif best[i, j] == best[i, j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            label[i] = int(written[j])
+    may = np.array([[char in own for char in written] for own in read])
+    may = may.reshape(len(read), len(written))
+    cost = np.where(may, -1 - scores[:, None], np.inf)
+    label = np.full(len(read), -1)
+    for i, j in aligned(cost[::-1, ::-1], 0, 0)[1]:  # of equal ones the first
+        label[-1 - i] = int(written[-1 - j])
     return label
 
 
@@ -156,7 +148,7 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     guesses = np.stack([m.guesses for m in marks])
     if sample.marks is None:
         may_be = [f"{a}{b}" for a, b in zip(network.argmax(1), guesses.argmax(1), strict=True)]
-        label = aligned(may_be, sample.text, np.array([m.score for m in marks]))
+        label = spelt(may_be, sample.text, np.array([m.score for m in marks]))
         known = np.ones(len(label), np.bool_)
     else:
         label, known = standing(marks, sample.marks)
@@ -165,18 +157,22 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     return Places(*(part[known] for part in whole))
 
 
-def standing(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which digit stands at each place, -1 for none; and whether that is known."""
+def beside(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far places and what stands there overlap (N, M), and whether each place is ignored."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
     union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
-    digit = (there[:, 0] >= 0) & (there[:, 0] < 10)
-    same = np.where(digit, union, 0)
-    if not len(boxes):
+    return union, ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+
+
+def standing(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which digit stands at each place, -1 for none; and whether that is known."""
+    if not len(there):
         return np.full(len(marks), -1), np.ones(len(marks), np.bool_)
+    union, ignored = beside(marks, there)
+    same = np.where((there[:, 0] >= 0) & (there[:, 0] < 10), union, 0)
     label = np.where(
         same.max(axis=1) >= FinderSettings().overlap, there[same.argmax(axis=1), 0], -1
     ).astype(int)
-    ignored = ((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
     return label, (label >= 0) | ~ignored
 
 
@@ -222,12 +218,6 @@ def rates(reader: Reader, pages: list[Sample], settings: SearchSettings) -> dict
     return out | {f"{name} exact": round(row[2] / row[3], 4) for name, row in count.items()}
 
 
-def gathered(reader: Reader, pages: list[Sample]) -> Places:
-    """The places of all pages."""
-    parts = [part for page in pages if (part := places(reader, page)) is not None]
-    return Places(*(np.concatenate(some) for some in zip(*parts, strict=True)))
-
-
 def rounded(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.round(values, 2).tolist())
 
@@ -264,20 +254,20 @@ def around(reader: Reader, mark: Mark) -> np.ndarray:
 
 def spelling(marks: list[Mark], there: np.ndarray) -> tuple[list[Mark], np.ndarray]:
     """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
-    boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
-    union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
-    known = ~((inner > 0.5) & (there[:, 0] == -1)).any(axis=1)
+    union, ignored = beside(marks, there)
     digits = np.flatnonzero((there[:, 0] >= 0) & (there[:, 0] < 10))
     digits = digits[np.argsort(there[digits, 1])]
-    same = union[known][:, digits] >= FinderSettings().overlap
+    same = union[~ignored][:, digits] >= FinderSettings().overlap
     with np.errstate(divide="ignore"):
         spells = np.log(same[:, same.any(axis=0)].astype(float))
-    return [mark for mark, is_known in zip(marks, known, strict=True) if is_known], spells
+    return [mark for mark, out in zip(marks, ignored, strict=True) if not out], spells
 
 
 def fit(reader: Reader, pages: list[Sample]) -> Places:
     """Set the reader's weights; return the places that they were fitted to."""
-    some, own = gathered(reader, pages), len(OWN) + len(NETWORK)
+    parts = [part for page in pages if (part := places(reader, page)) is not None]
+    some = Places(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    own = len(OWN) + len(NETWORK)
     share = sum((some.sets == name) / (some.sets == name).sum() for name in set(some.sets.tolist()))
     trust, guess = mixed(some, share)
     first = rounded(logistic(some.x[:, :own], some.right, share))
@@ -391,15 +381,10 @@ def main() -> None:
     result = tuned(reader, pages, vary=given.vary)
     print(json.dumps(result, indent=1))
     if given.output:
-        written(given.output, **result)
-
-
-def written(output: Path, **result: Any) -> None:
-    """Write a result file for ``tables.py``."""
-    names = [key for key in result["rows"][0] if key not in ("setting", "value")]
-    columns = {"setting": "setting", "value": "value"} | {name: name for name in names}
-    formats = dict.fromkeys(names, ".1%")
-    write_results(output, result.pop("rows"), columns=columns, formats=formats, **result)
+        rows = result.pop("rows")
+        formats = {key: ".1%" for key in rows[0] if key not in ("setting", "value")}
+        columns = {key: key for key in rows[0]}
+        write_results(given.output, rows, columns=columns, formats=formats, **result)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,4 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-@app.callback()
-def _group() -> None:
-    """Run the experiments (in a clone)."""
+app.callback()(lambda: None)

@@ -1,6 +1,6 @@
 """``neocog eval`` and ``timing``: how well and how fast."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neocog.batch.reader import Reader
-    from neocog.evaluation.evaluate import DigitScore, PictureScore
     from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
 
@@ -65,57 +64,70 @@ def evaluate(
     from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, open_dataset
 
+    def opened() -> Reader:
+        return Reader(model, device=device, precision=precision, plan=plan, batch=batch)
+
     if report is not None:
         if split is not None:
             raise typer.BadParameter("--report chooses the parts itself; leave --split out")
-        _report(
-            path,
-            report,
-            limit,
-            as_json,
-            lambda: Reader(model, device=device, precision=precision, plan=plan, batch=batch),
-        )
-        return
-    if path is None:
+        failures = _report(path, report, limit, as_json, opened)
+    elif path is None:
         raise typer.BadParameter("name a data set, or give --report DIR", param_hint="PATH")
-    dataset = open_dataset(path, split=split)[:limit]
-    reader = Reader(model, device=device, precision=precision, plan=plan, batch=batch)
-    if isinstance(dataset, Digits):
-        _evaluate_digits(reader, dataset, as_json)
     else:
-        _evaluate_pictures(reader, dataset, as_json)
+        dataset = open_dataset(path, split=split)[:limit]
+        reader = opened()
+        if isinstance(dataset, Digits):
+            failures = _evaluate_digits(reader, dataset, as_json)
+        else:
+            failures = _evaluate_pictures(reader, dataset, as_json)
+    for failure in failures:
+        tell(failure)
+    if failures:
+        raise typer.Exit(1)
 
 
-def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> None:
+def _evaluate_digits(reader: "Reader", digits: "Digits", as_json: bool) -> list[str]:
     from neocog.evaluation.evaluate import evaluate_digits
 
     progress = Counter("digits")
     score = evaluate_digits(reader.engine, digits, batch=reader.batch, progress=progress)
     if as_json:
         print(to_json({**score.to_dict(), **_about(reader)}))
-    else:
-        _show_digits(score, digits.name, reader.model.id)
+        return []
+    wrong = score.n - round(score.accuracy * score.n)
+    print(f"{digits.name}: {score.n} digits read by {reader.model.id} in {score.seconds:.1f} s")
+    print(f"accuracy {100 * score.accuracy:.2f} %   ({wrong} wrong)")
+    print("\nwritten  read as" + "".join(f"{answer:>5}" for answer in [*range(10), "none"])[3:])
+    for digit, row in enumerate(score.confusion):
+        print(f"{digit:>7}  " + "".join(f"{count or '.':>5}" for count in row))
+    return []
 
 
-def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> None:
+def _evaluate_pictures(reader: "Reader", pictures: "LabelledPictures", as_json: bool) -> list[str]:
     from neocog.evaluation.evaluate import evaluate_pictures
 
     _say_left_out(pictures)
     score = evaluate_pictures(reader, pictures, progress=Counter("pictures"))
+    facts = score.to_dict()
     if as_json:
-        print(to_json({**score.to_dict(), **_about(reader), "wrong": score.wrong}))
-    else:
-        _show_pictures(score, pictures.name, reader.model.id)
-    for reading in score.readings:
-        if reading.error is not None:
-            tell(f"{reading.source}: {reading.error}")
-    if score.failed:
-        raise typer.Exit(1)
+        print(to_json({**facts, **_about(reader), "wrong": score.wrong}))
+        return score.failures
+    for reading, expected, edits in score.mistakes:
+        if edits:
+            read = reading.text.replace("\n", " | ")
+            print(f"{reading.source}\n    written {expected}\n    read    {read}")
+    counts = f"{facts['n']} pictures, {facts['n_digits']} digits"
+    print(f"{pictures.name}: {counts}, read by {reader.model.id}")
+    print(
+        f"character error rate {_rate(facts['cer'])}   "
+        f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
+    )
+    return score.failures
 
 
 def _report(
     path: str | None, folder: str, limit: int | None, as_json: bool, opened: "Callable[[], Reader]"
-) -> None:
+) -> list[str]:
     from neocog.evaluation.report import find_sets, measure, write
     from neocog.files import check_output
 
@@ -123,17 +135,23 @@ def _report(
     check_output(folder, "--report", folder=True, make=True)
     for pictures in sets.pictures.values():
         _say_left_out(pictures)
-    found = measure(opened(), sets, limit=limit, told=Counter)
-    data, shown = write(found, folder)
-    facts = found.summary()
+    report = measure(opened(), sets, limit=limit, told=Counter)
+    data, page = write(report, folder)
+    facts = report.summary()
     if as_json:
         print(to_json({**facts, "report": str(data)}))
-    else:
-        _show_report(facts, str(shown))
-    for failure in found.failures:
-        tell(failure)
-    if found.failures:
-        raise typer.Exit(1)
+        return report.failures
+    for name, found in facts["sets"].items():
+        if "cer" in found:
+            words = f"character error rate {_rate(found['cer'])}, "
+            words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
+        else:
+            words = f"accuracy {100 * found['accuracy']:.2f} % of {found['n']} digits"
+        print(f"{name:12s} {words}")
+    for name, why in facts["missing"].items():
+        print(f"{name:12s} missing: {why}")
+    print(f"{facts['model']} in {facts['seconds']:.1f} s: {page}")
+    return report.failures
 
 
 def _say_left_out(pictures: "LabelledPictures") -> None:
@@ -150,42 +168,6 @@ def _rate(share: float | None) -> str:
 
 def _about(reader: "Reader") -> dict[str, str]:
     return {"model": reader.model.id, "device": reader.engine.device}
-
-
-def _show_digits(score: "DigitScore", name: str, model: str) -> None:
-    wrong = score.n - round(score.accuracy * score.n)
-    print(f"{name}: {score.n} digits read by {model} in {score.seconds:.1f} s")
-    print(f"accuracy {100 * score.accuracy:.2f} %   ({wrong} wrong)")
-    print("\nwritten  read as" + "".join(f"{answer:>5}" for answer in [*range(10), "none"])[3:])
-    for digit, row in enumerate(score.confusion):
-        cells = "".join(f"{count or '.':>5}" for count in row)
-        print(f"{digit:>7}  {cells}")
-
-
-def _show_pictures(score: "PictureScore", name: str, model: str) -> None:
-    facts = score.to_dict()
-    for reading, expected, edits in score.mistakes:
-        if edits:
-            read = reading.text.replace("\n", " | ")
-            print(f"{reading.source}\n    written {expected}\n    read    {read}")
-    print(f"{name}: {facts['n']} pictures, {facts['n_digits']} digits, read by {model}")
-    print(
-        f"character error rate {_rate(facts['cer'])}   "
-        f"pictures read exactly {100 * facts['exact']:.1f} %   in {facts['seconds']:.1f} s"
-    )
-
-
-def _show_report(facts: dict[str, Any], page: str) -> None:
-    for name, found in facts["sets"].items():
-        if "cer" in found:
-            words = f"character error rate {_rate(found['cer'])}, "
-            words += f"exact {100 * found['exact']:.1f} % of {found['n']} pictures"
-        else:
-            words = f"accuracy {100 * found['accuracy']:.2f} % of {found['n']} digits"
-        print(f"{name:12s} {words}")
-    for name, why in facts["missing"].items():
-        print(f"{name:12s} missing: {why}")
-    print(f"{facts['model']} in {facts['seconds']:.1f} s: {page}")
 
 
 def timing(
@@ -215,9 +197,9 @@ def timing(
     if as_json:
         about = {"device": engine.device, "model": engine.model.id, "precision": engine.precision}
         print(to_json({**times.to_dict(), **about, "where": engine.where}))
-        return
-    print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
-    _show_times(times)
+    else:
+        print(f"{engine.model.id} on {engine.where}, batch {batch}, {engine.precision}")
+        _show_times(times)
 
 
 def _show_times(times: "Timing") -> None:

@@ -86,10 +86,10 @@ def show(
 
 def _lines(value: Any) -> Iterator[str]:
     """A value of a card as lines: tables as rows, the rest in one."""
-    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+    if _is_table(value, list):
         for row in value:
             yield "".join(f"{_short(cell):>6}" for cell in row)
-    elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+    elif _is_table(value, dict):
         heads = list(value[0])
         yield "".join(f"{head:>12}" for head in heads)
         for row in value:
@@ -106,11 +106,13 @@ def _lines(value: Any) -> Iterator[str]:
         yield str(value)
 
 
+def _is_table(value: Any, rows: type) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, rows) for row in value)
+
+
 def _nested(value: Any) -> bool:
     """Whether a value of a card takes lines of its own."""
-    return isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(row, list | dict) for row in value)
-    )
+    return isinstance(value, dict) or _is_table(value, list | dict)  # type: ignore[arg-type]
 
 
 def _short(value: Any) -> str:
@@ -125,7 +127,7 @@ def verify(
 ) -> None:
     """Check that models are complete and unchanged."""
     from neocog.errors import ModelError
-    from neocog.evaluation.health import verify_model
+    from neocog.evaluation.about import verify as verify_it
     from neocog.messages import printable
     from neocog.network.registry import list_files, models_dir, shipped_digests
 
@@ -136,7 +138,7 @@ def verify(
     broken = []
     for name in wanted:
         try:
-            print(f"ok      {verify_model(name)}")
+            print(f"ok      {verify_it(name)}")
         except ModelError as error:
             broken.append(name)
             print(f"broken  {printable(str(error))}")

@@ -1,15 +1,17 @@
-"""What a user asks of a model's file: what it reads, how well, how fast."""
+"""What a user asks of a model's file: what it reads, how well, how fast, whether it is whole."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neocog.errors import ModelError
+from neocog.evaluation.timing import made_page, milliseconds
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
-from neocog.network.model import Model, load_model
-from neocog.network.registry import find_model
+from neocog.network.model import load_model
+from neocog.network.registry import FINDER, check_digest, find_model
 
 _TESTS = {"test": "MNIST", "usps": "USPS", "sklearn": "scikit-learn"}  # the cards' names for sets
 _PASSES, _BATCH = 5, 8
@@ -32,14 +34,14 @@ def about(name: str | Path) -> dict[str, Any]:
     if is_finder(path):
         return _finder(path) | file
     model = load_model(name)
-    digits = "one digit of 28 x 28 pixels"
+    engine, digits = Engine(model), made_digits(_BATCH)
     more = ", and tells what is none" if model.classes > 10 else ""
     found = model.card.get("accuracy", {})
     return {
         "id": model.id,
-        "reads": digits + more,
+        "reads": f"one digit of 28 x 28 pixels{more}",
         "accuracy": {_TESTS[key]: found[key] for key in _TESTS if key in found},
-        "ms": _speed(model),
+        "ms": _median(lambda: engine.recognise(digits, batch=_BATCH)) / _BATCH,
         "planes": list(model.planes),
         "preset": model.spec.name,
         "thresholds": [layer.threshold for layer in model.s],
@@ -51,7 +53,6 @@ def about(name: str | Path) -> dict[str, Any]:
 
 
 def _finder(path: Path) -> dict[str, Any]:
-    from neocog.evaluation.timing import made_page
     from neocog.vision.finder import find
     from neocog.vision.finder_model import LazyFinder, load_finder
 
@@ -63,15 +64,43 @@ def _finder(path: Path) -> dict[str, Any]:
     return {"id": finder.model.id, "reads": reads, "accuracy": {}, "ms": ms, "card": card}
 
 
-def _speed(model: Model) -> float:
-    engine, digits = Engine(model), made_digits(_BATCH)
-    return _median(lambda: engine.recognise(digits, batch=_BATCH)) / _BATCH
+def _median(work: Callable[[], object]) -> float:
+    return float(np.median([milliseconds(work) for _ in range(1 + _PASSES)][1:]))
 
 
-def _median(work: Any) -> float:
-    spent = []
-    for _ in range(1 + _PASSES):
-        start = time.perf_counter()
-        work()
-        spent.append(1e3 * (time.perf_counter() - start))
-    return float(np.median(spent[1:]))
+def verify(name: str) -> str:
+    """Hold a model's file against its digest, load it, and try it on silence and on ink.
+
+    Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
+    if it cannot be loaded, is not as it was shipped, or answers wrongly.
+    """
+    from neocog.vision.finder_model import is_finder
+
+    path = find_model(name)
+    shipped = "as shipped" if check_digest(path) else "not compared: no digest was shipped with it"
+    if path.stem == FINDER or is_finder(path):
+        return f"{_verify_finder(path)}  {shipped}"
+    model = load_model(name)
+    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
+    answers = Engine(model).recognise(digits, batch=len(digits))
+    if answers.label[0] != -1:
+        raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
+    if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
+        raise ModelError(f"model {name}: answers nothing to ink; train it again")
+    return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {shipped}"
+
+
+def _verify_finder(path: Path) -> str:
+    from neocog.vision.finder import find
+    from neocog.vision.finder_model import LazyFinder, load_finder
+
+    finder = LazyFinder(load_finder(path))
+    try:
+        finder.opened()
+    except ImportError as error:
+        raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
+    if len(find(np.full((200, 300), 230, np.uint8), finder)):
+        raise ModelError(f"finder {path}: finds digits on empty paper")
+    if not len(find(made_page(made_digits(15)), finder)):
+        raise ModelError(f"finder {path}: finds nothing on a page; train it again")
+    return finder.model.id

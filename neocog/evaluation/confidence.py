@@ -35,15 +35,13 @@ class Confidence:
     def curve(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Return thresholds from the highest on, how many answers each takes, how many wrong.
 
-        One point for each different probability above 0, since answers of the same probability
-        are taken together.
+        One point for each different probability above 0.
         """
         order = np.argsort(-self.p, kind="stable")
         p = self.p[order]
         wrong = np.cumsum(~self.right[order], dtype=np.int64)
-        last = np.append(p[1:] != p[:-1], True) & (p > 0) if len(p) else np.zeros(0, bool)
-        at = np.flatnonzero(last)
-        return p[at], (at + 1).astype(np.int64), wrong[at]
+        at = np.flatnonzero((np.diff(p, append=-1) != 0) & (p > 0))
+        return p[at], at + 1, wrong[at]
 
     def aurc(self) -> float:
         """Area under the risk-coverage curve: mean risk of the n surest answers, n = 1 .. N.
@@ -54,47 +52,46 @@ class Confidence:
             return 0.0
         _, taken, wrong = self.curve()
         ends = np.concatenate([[0], taken, [len(self)]])
-        errors = np.concatenate([[0], wrong, [int((~self.right).sum())]])
+        errors = np.concatenate([[0], wrong, [(~self.right).sum()]])
         count = np.arange(1, len(self) + 1)
         return float((np.interp(count, ends, errors) / count).mean())
 
     def at(self, threshold: float) -> dict[str, float]:
         """Return coverage and risk where answers of at least this probability are taken."""
-        taken = (self.p >= threshold) & (self.p > 0)
-        wrong = int((taken & ~self.right).sum())
+        is_taken = (self.p >= threshold) & (self.p > 0)
+        taken, wrong = int(is_taken.sum()), int((is_taken & ~self.right).sum())
         return {
             "threshold": float(threshold),
-            "coverage": int(taken.sum()) / max(len(self), 1),
-            "risk": wrong / max(int(taken.sum()), 1),
+            "coverage": taken / max(len(self), 1),
+            "risk": wrong / max(taken, 1),
             "wrong": wrong,
         }
 
     def threshold_of_coverage(self, coverage: float) -> float | None:
         """Return the highest threshold that takes at least this share; None if none does."""
         thresholds, taken, _ = self.curve()
-        enough = np.flatnonzero(taken >= coverage * len(self) - 1e-9)
-        return float(thresholds[enough[0]]) if enough.size else None
+        enough = thresholds[taken >= coverage * len(self) - 1e-9]
+        return float(enough[0]) if enough.size else None
 
     def threshold_of_risk(self, risk: float) -> float | None:
         """Return the lowest threshold whose risk is at most this; None if none is."""
         thresholds, taken, wrong = self.curve()
-        low = np.flatnonzero(wrong <= risk * taken + 1e-9)
-        return float(thresholds[low[-1]]) if low.size else None
+        low = thresholds[wrong <= risk * taken + 1e-9]
+        return float(low[-1]) if low.size else None
 
     def points(self) -> list[dict[str, float]]:
         """Return the risk-coverage curve as at most about 200 points, thin where it is sure."""
         thresholds, taken, wrong = self.curve()
-        left = len(self) - taken + 1  # dense near full coverage, where readers look
+        index = np.arange(len(taken))
         if len(taken) > _POINTS:
+            left = len(self) - taken + 1  # dense near full coverage, where readers look
             wanted = np.geomspace(left.max(), left.min(), _POINTS)
             index = np.unique(np.searchsorted(-left, -wanted).clip(0, len(left) - 1))
-        else:
-            index = np.arange(len(taken))
+        rows = zip(thresholds[index], taken[index], wrong[index], strict=True)
         return [
-            {"threshold": float(thresholds[i]), "coverage": float(taken[i] / len(self)),
-             "risk": float(wrong[i] / taken[i])}
-            for i in index
-        ]  # fmt: skip
+            {"threshold": float(p), "coverage": float(n / len(self)), "risk": float(k / n)}
+            for p, n, k in rows
+        ]
 
     def reliability(self) -> list[dict[str, float]]:
         """Return, for each bin that holds answers, their number, mean probability and accuracy."""

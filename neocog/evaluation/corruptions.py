@@ -8,8 +8,7 @@ the strength: the same digits give the same pictures.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ STRENGTHS = (1, 2, 3, 4, 5)
 _CELLS = 5  # points of the coarse grid from which uneven paper is made, each way
 
 
-@dataclass(frozen=True, slots=True)
-class Corruption:
+class Corruption(NamedTuple):
     """One kind of corruption: how much of it, by strength, and what it does.
 
     ``change`` takes ink (N, 28, 28) of 0..1, the amount and a generator, and gives ink; values
@@ -59,8 +57,7 @@ def corrupt(
     rng = np.random.default_rng([seed, strength, *name.encode()])
     ink = digits.astype(np.float32) / np.float32(255)
     changed = kind.change(ink, kind.amounts[strength - 1], rng)
-    rounded: NDArray[np.uint8] = np.round(255 * np.clip(changed, 0, 1)).astype(np.uint8)
-    return rounded
+    return np.asarray(np.round(255 * np.clip(changed, 0, 1)), np.uint8)
 
 
 # --- light and paper ------------------------------------------------------------------------------
@@ -74,8 +71,7 @@ def _blur(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
     apart = np.subtract.outer(np.arange(DIGIT_SIZE), np.arange(DIGIT_SIZE))
     bell = np.exp(-0.5 * (apart / amount) ** 2)
     bell /= bell[DIGIT_SIZE // 2].sum()  # beyond the border is paper
-    blurred: NDArray[Any] = bell @ ink @ bell.T
-    return blurred
+    return np.asarray(bell @ ink @ bell.T)
 
 
 def _contrast(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
@@ -86,13 +82,10 @@ def _background(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
     coarse = rng.random((len(ink), _CELLS, _CELLS))
     at = np.linspace(0, _CELLS - 1, DIGIT_SIZE)
     fine = np.clip(1 - np.abs(np.subtract.outer(at, np.arange(_CELLS))), 0, 1)
-    uneven: NDArray[Any] = fine @ coarse @ fine.T
-    grey: NDArray[Any] = ink + (1 - ink) * amount * uneven
-    return grey
+    return np.asarray(ink + (1 - ink) * amount * (fine @ coarse @ fine.T))
 
 
 def _occlusion(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
-    out = ink.copy()
     line = np.arange(DIGIT_SIZE) + 0.5
     missing = []
     for axis in (2, 1):  # rows, then columns
@@ -101,8 +94,7 @@ def _occlusion(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
         after = DIGIT_SIZE - inked[:, ::-1].argmax(axis=1)
         middle = first + (after - first) * rng.random(len(ink))
         missing.append(np.abs(line - middle[:, None]) < amount / 2)
-    out[missing[0][:, :, None] & missing[1][:, None, :]] = 0
-    return out
+    return np.where(missing[0][:, :, None] & missing[1][:, None, :], 0, ink)
 
 
 # --- place and form -------------------------------------------------------------------------------
@@ -129,10 +121,9 @@ def _scale(ink: Ink, amount: float, rng: Random) -> NDArray[Any]:
 
 
 def _grid() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows and columns of the pixels, each (1, 28, 28), from the middle of the digit."""
+    """Rows (1, 28, 1) and columns (1, 1, 28) of the pixels, from the middle of the digit."""
     line = np.arange(DIGIT_SIZE) - (DIGIT_SIZE - 1) / 2
-    rows, columns = np.meshgrid(line, line, indexing="ij")
-    return rows[None], columns[None]
+    return line[None, :, None], line[None, None]
 
 
 def _sampled(ink: Ink, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
@@ -146,8 +137,7 @@ def _sampled(ink: Ink, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any
     digit = np.arange(len(ink))[:, None, None]
     upper = (1 - right) * padded[digit, top, left] + right * padded[digit, top, left + 1]
     lower = (1 - right) * padded[digit, top + 1, left] + right * padded[digit, top + 1, left + 1]
-    found: NDArray[Any] = (1 - down) * upper + down * lower
-    return found
+    return np.asarray((1 - down) * upper + down * lower)
 
 
 #: The eight kinds, by name.

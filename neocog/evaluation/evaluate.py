@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ Progress = Callable[[int, int], None]
 class DigitScore:
     """How isolated digits were read, and the seconds of the network.
 
-    ``confusion`` (10, 11) counts digits (row) by their answers (column), 10 for none.
+    ``confusion`` (10, 11) counts digits (row) by their answers (column, 10 for none).
     """
 
     confusion: NDArray[np.int64]
@@ -54,7 +55,7 @@ class DigitScore:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PictureScore:
     """How whole pictures were read: a reading for each, the digits that stand there, seconds."""
 
@@ -62,7 +63,7 @@ class PictureScore:
     expected: tuple[str, ...]
     seconds: float
 
-    @property
+    @cached_property
     def distances(self) -> tuple[int, ...]:
         """Edits between each reading and what stands there; a line end is none, ``?`` is one."""
         return tuple(
@@ -77,18 +78,9 @@ class PictureScore:
         return [row for row in rows if row[2] or row[0].error is not None]
 
     @property
-    def failed(self) -> int:
-        """Pictures that could not be decoded; they count as read empty."""
-        return sum(reading.error is not None for reading in self.readings)
-
-    @property
-    def wrong(self) -> list[dict[str, Any]]:
-        """Each picture that was not read exactly: file, what is written, what was read, error."""
-        return [
-            {"file": reading.source, "written": written, "read": reading.text,
-             "error": reading.error}
-            for reading, written, _ in self.mistakes
-        ]  # fmt: skip
+    def failures(self) -> list[str]:
+        """One line for each picture that could not be decoded; they count as read empty."""
+        return [f"{own.source}: {own.error}" for own in self.readings if own.error is not None]
 
     def to_dict(self) -> dict[str, Any]:
         """As ``neocog eval --json`` prints it, but for `wrong`; no error rate without digits."""
@@ -100,6 +92,14 @@ class PictureScore:
             "exact": round((count - len(self.mistakes)) / max(count, 1), 6),
             "seconds": round(self.seconds, 3),
         }
+
+    @property
+    def wrong(self) -> list[dict[str, Any]]:
+        """`mistakes` as ``neocog eval --json`` prints them."""
+        return [
+            {"file": own.source, "written": written, "read": own.text, "error": own.error}
+            for own, written, _ in self.mistakes
+        ]
 
 
 def answer_digits(

@@ -51,30 +51,15 @@ def name(label: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one plane responds near one place.
-
-    Attributes
-    ----------
-    plane : int
-    row, column : int
-        Of its strongest cell.
-    ink : tuple of float
-        Where that lies on the digit, x and y in pixels of 28 x 28.
-    alone : float
-        Share of the score (of the lead, for what is needed) that is lost by this piece alone.
-    left : float
-        Share that is left after this piece and those named before.
-    answer : int
-        What is answered then, 10 for no digit.
-    """
+    """What one plane responds near one place."""
 
     plane: int
-    row: int
+    row: int  # of its strongest cell
     column: int
-    ink: tuple[float, float]
-    alone: float
-    left: float
-    answer: int
+    ink: tuple[float, float]  # where that lies on the digit, x and y in pixels of 28 x 28
+    alone: float  # share of the score (of the lead, for what is needed) lost by it alone
+    left: float  # share that is left after it and those named before
+    answer: int  # what is answered then, 10 for no digit
 
     def line(self) -> str:
         """Say it in words."""
@@ -244,17 +229,9 @@ def taken_away(
 ) -> tuple[tuple[Piece, ...], Floats]:
     """Name the pieces of a layer's responses (H, W, K) that carry the score of a label.
 
-    Returns
-    -------
-    tuple of Piece
-    ndarray, shape (H, W)
-        What each place's pieces carry alone, as a share of the score.
+    Also returns what each place's pieces carry alone, (H, W), as a share of the score.
     """
-
-    def score(scores: Floats) -> Floats:
-        return scores[:, label]
-
-    return _one_by_one(engine, layer, u, np.zeros_like(u), score, count)
+    return _one_by_one(engine, layer, u, np.zeros_like(u), lambda scores: scores[:, label], count)
 
 
 def split(u: Floats) -> list[Cells]:
@@ -262,8 +239,8 @@ def split(u: Floats) -> list[Cells]:
     pieces = []
     for plane in range(u.shape[2]):
         left = u[:, :, plane].copy()
-        while (peak := int(left.argmax())) >= 0 and left.flat[peak] > 0:
-            row, column = divmod(peak, left.shape[1])
+        while left.any():
+            row, column = divmod(int(left.argmax()), left.shape[1])
             top, first = max(row - REACH, 0), max(column - REACH, 0)
             near = left[top : row + REACH + 1, first : column + REACH + 1]
             rows, columns = np.nonzero(near)
@@ -327,13 +304,11 @@ def _needed(
 ) -> tuple[Piece, ...]:
     """Raise pieces of UC3 to what the runner-up's strongest plane has learned, until it wins."""
     own = np.flatnonzero(engine.model.labels == runner_up)
-    u = maps["UC3"][0].transpose(1, 2, 0)
+    u, s4 = maps["UC3"][0].transpose(1, 2, 0), engine.model.s[3]
     last = maps["US4"][0, own]
     best, row, column = np.unravel_index(int(last.argmax()), last.shape)
-    s4 = engine.model.s[3]
     learned = s4.reference[own[best]].transpose(1, 2, 0)
-    kernel = len(learned)
-    window = np.s_[row : row + kernel, column : column + kernel]
+    window = np.s_[row : row + len(learned), column : column + len(learned)]
 
     def length(x: Floats) -> float:
         return float(np.sqrt((s4.c[:, :, None] * x * x).sum()))
@@ -341,11 +316,9 @@ def _needed(
     wanted = u.copy()
     as_strong = learned * (length(u[window]) / max(length(learned), 1e-9))
     wanted[window] = np.maximum(u[window], as_strong)
-
-    def lead(scores: Floats) -> Floats:
-        return scores[:, label] - scores[:, runner_up]
-
-    return _one_by_one(engine, "UC3", u, wanted, lead, MOST)[0]
+    return _one_by_one(
+        engine, "UC3", u, wanted, lambda scores: scores[:, label] - scores[:, runner_up], MOST
+    )[0]
 
 
 def _heard(engine: Engine, u: Floats, label: int) -> Floats:

@@ -3,8 +3,8 @@
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 24, 14, 44
 _CAPTION = 14  # pixels below a small picture for what is written there
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a chart."""
 
     name: str  # for the key; nothing if empty
@@ -26,8 +25,7 @@ class Line:
     dots: bool = False  # whether each point is marked
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis: what it shows, from where to where, and its ticks with their names."""
 
     title: str
@@ -35,59 +33,51 @@ class Axis:
     high: float
     ticks: Sequence[tuple[float, str]]
 
-    def share(self, value: float) -> float:
-        """How far along the axis a value lies, cut off at its ends."""
-        return (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-
 
 def chart(lines: Sequence[Line], x: Axis, y: Axis, *, title: str) -> str:
     """Return a chart as an SVG element; values beyond the axes lie on the border."""
+    left, right, top, bottom = _LEFT, _WIDTH - _RIGHT, _TOP, _HEIGHT - _BOTTOM
 
-    def place(point: tuple[float, float]) -> tuple[float, float]:
-        width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-        return _LEFT + x.share(point[0]) * width, _TOP + (1 - y.share(point[1])) * height
+    def across(value: float) -> float:
+        return float(np.interp(value, (x.low, x.high), (left, right)))
+
+    def down(value: float) -> float:
+        return float(np.interp(value, (y.low, y.high), (bottom, top)))
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">']
     for value, name in x.ticks:
-        (at, low), (_, high) = place((value, y.low)), place((value, y.high))
-        parts.append(f'<path class="grid" d="M{at:.1f} {low:.1f}V{high:.1f}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{low + 14:.1f}" class="x">{escape(name)}</text>')
+        at = across(value)
+        parts.append(f'<path class="grid" d="M{at:.1f} {bottom:.1f}V{top:.1f}"/>')
+        parts.append(f'<text x="{at:.1f}" y="{bottom + 14:.1f}" class="x">{escape(name)}</text>')
     for value, name in y.ticks:
-        (left, at), (right, _) = place((x.low, value)), place((x.high, value))
+        at = down(value)
         parts.append(f'<path class="grid" d="M{left:.1f} {at:.1f}H{right:.1f}"/>')
         parts.append(f'<text x="{left - 5:.1f}" y="{at + 4:.1f}" class="y">{escape(name)}</text>')
-    middle = _LEFT + (_WIDTH - _LEFT - _RIGHT) / 2
+    middle, up = (left + right) / 2, (top + bottom) / 2
     parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" class="x">{escape(x.title)}</text>')
-    up = _TOP + (_HEIGHT - _TOP - _BOTTOM) / 2
-    parts.append(
-        f'<text transform="translate(13 {up}) rotate(-90)" class="x">{escape(y.title)}</text>'
-    )
+    turned = f"translate(13 {up}) rotate(-90)"
+    parts.append(f'<text transform="{turned}" class="x">{escape(y.title)}</text>')
+    named = ""
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
-        places = [place(point) for point in line.points]
+        places = [(across(px), down(py)) for px, py in line.points]
         drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
         parts.append(f'<polyline points="{drawn}" stroke="{colour}" class="line"/>')
         if line.dots or len(places) == 1:
             parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>'
                       for px, py in places]  # fmt: skip
-    return "".join([*parts, "</svg>", _key(lines)])
-
-
-def _key(lines: Sequence[Line]) -> str:
-    named = [(line.name, COLOURS[i % len(COLOURS)]) for i, line in enumerate(lines) if line.name]
-    entries = (f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
-               for name, colour in named)  # fmt: skip
-    return f'<p class="key">{" ".join(entries)}</p>' if named else ""
+        if line.name:
+            named += f' <span><i style="background:{colour}"></i>{escape(line.name)}</span>'
+    return "".join([*parts, "</svg>", f'<p class="key">{named[1:]}</p>' if named else ""])
 
 
 def digit_sheet(
-    images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 10, zoom: int = 2
+    images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 10
 ) -> Image.Image:
-    """Return digits (N, 28, 28), dark on white, in rows, what is written below each."""
-    side = images.shape[1] * zoom
+    """Return digits (N, 28, 28), dark on white, twice as large, what is written below each."""
+    side = 2 * images.shape[1]
     wide, high = side + 8, side + _CAPTION + 4
-    rows = -(-len(images) // columns)
-    sheet = Image.new("L", (columns * wide, max(rows, 1) * high), 255)
+    sheet = Image.new("L", (columns * wide, -(-len(images) // columns) * high), 255)
     draw = ImageDraw.Draw(sheet)
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         left, top = number % columns * wide + 4, number // columns * high

@@ -5,10 +5,10 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib import metadata
-from pathlib import Path
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +17,10 @@ from neocog.errors import DeviceError, ModelError, NeocogError
 from neocog.network.parallel import cores
 
 _SAME_SCORE = 0.05  # of the scores of 16-bit maps and of float32
-
-Level = Literal["ok", "warn", "fail"]
-"""``fail``: neocog cannot read without it."""
+_OPENCV = (
+    "opencv-python", "opencv-python-headless",
+    "opencv-contrib-python", "opencv-contrib-python-headless",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Check:
     """One point: what was found, and what to do if that is not enough."""
 
     name: str
-    level: Level
+    level: Literal["ok", "warn", "fail"]  # fail: neocog cannot read without it
     found: str
     advice: str = ""
 
@@ -38,65 +39,34 @@ class Check:
 
 def examine() -> Iterator[Check]:
     """Look at every point, one after another; none of them raises."""
-    checks: tuple[Callable[[], Iterator[Check]], ...] = (
-        _python, _numpy, _opencv, _models, _gpu, _display, _compiler,
-    )  # fmt: skip
-    for check in checks:
-        yield from check()
+    found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield Check("python", "ok", f"{found}, {cores()} cores")
+    yield _numpy()
+    yield _opencv()
+    yield from _models()
+    yield from _gpu()
+    shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+    if not shown:
+        system = sys.platform in ("win32", "darwin")
+        shown = sys.platform if system else "none; reading files needs none"
+    yield Check("display", "ok", shown)
+    yield _compiler()
 
 
-def verify_model(name: str) -> str:
-    """Hold a model's file against its digest, load it, and try it on silence and on ink.
-
-    Returns its id, its plane counts, and whether the file is the one that was shipped. ModelError
-    if it cannot be loaded, is not as it was shipped, or answers wrongly.
-    """
-    from neocog.network.engine import Engine
-    from neocog.network.made import made_digits
-    from neocog.network.model import load_model
-    from neocog.network.registry import FINDER, check_digest, find_model
-
-    shipped = check_digest(find_model(name))
-    about = "as shipped" if shipped else "not compared: no digest was shipped with it"
-    if Path(name).stem == FINDER:
-        return f"{_verify_finder(find_model(name))}  {about}"
-    model = load_model(name)
-    digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
-    answers = Engine(model).recognise(digits, batch=len(digits))
-    if answers.label[0] != -1:
-        raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
-    if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
-        raise ModelError(f"model {name}: answers nothing to ink; train it again")
-    return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {about}"
-
-
-def _verify_finder(path: Path) -> str:
-    """Load a finder, and try it on empty paper and on a page of made digits."""
-    from neocog.evaluation.timing import made_page
-    from neocog.network.made import made_digits
-    from neocog.vision.finder import find
-    from neocog.vision.finder_model import LazyFinder, load_finder
-
-    finder = LazyFinder(load_finder(path))
-    try:
-        finder.opened()
-    except ImportError as error:
-        raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
-    if len(find(np.full((200, 300), 230, np.uint8), finder)):
-        raise ModelError(f"finder {path}: finds digits on empty paper")
-    if not len(find(made_page(made_digits(15)), finder)):
-        raise ModelError(f"finder {path}: finds nothing on a page; train it again")
-    return finder.model.id
-
-
-def blas_info() -> dict[str, Any]:
-    """Name and version of NumPy's BLAS."""
+def _numpy() -> Check:
     config: Any = np.show_config(mode="dicts")
     blas = config.get("Build Dependencies", {}).get("blas", {})
-    return {"name": blas.get("name", "unknown"), "version": blas.get("version", "")}
+    name, threads = blas.get("name", "unknown"), _blas_threads()
+    found = f"{np.__version__}, BLAS {name} {blas.get('version', '')}, {threads} threads"
+    if name in ("unknown", "none", "lapack_lite"):
+        return Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
+    if threads > cores():
+        advice = f"more threads than cores: set OMP_NUM_THREADS={cores()}"
+        return Check("numpy", "warn", found, advice)
+    return Check("numpy", "ok", found)
 
 
-def blas_threads() -> int:
+def _blas_threads() -> int:
     """Threads that BLAS may take, by the variables it obeys, else the cores of this process."""
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         value = os.environ.get(name, "")
@@ -105,52 +75,26 @@ def blas_threads() -> int:
     return cores()
 
 
-def _python() -> Iterator[Check]:
-    found = f"{platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield Check("python", "ok", f"{found}, {cores()} cores")
-
-
-def _numpy() -> Iterator[Check]:
-    blas = blas_info()
-    threads = blas_threads()
-    found = f"{np.__version__}, BLAS {blas['name']} {blas['version']}, {threads} threads"
-    if blas["name"] in ("unknown", "none", "lapack_lite"):
-        yield Check("numpy", "warn", found, "this NumPy has no fast BLAS: pip install -U numpy")
-    elif threads > cores():
-        yield Check(
-            "numpy", "warn", found, f"more threads than cores: set OMP_NUM_THREADS={cores()}"
-        )
-    else:
-        yield Check("numpy", "ok", found)
-
-
-def _opencv() -> Iterator[Check]:
-    wheels = [
-        f"{name} {metadata.version(name)}"
-        for name in (
-            "opencv-python",
-            "opencv-python-headless",
-            "opencv-contrib-python",
-            "opencv-contrib-python-headless",
-        )
-        if _installed(name)
-    ]
+def _opencv() -> Check:
+    wheels = {}
+    for name in _OPENCV:
+        with suppress(PackageNotFoundError):
+            wheels[name] = version(name)
     try:
         import cv2
     except ImportError as error:  # a missing libGL shows here
         advice = "on a bare server: apt-get install libgl1 libglib2.0-0 libsm6"
-        yield Check("opencv", "fail", f"cannot be imported: {error}", advice)
-        return
-    found = f"{cv2.__version__} ({', '.join(wheels) or 'no wheel'})"
-    if len(wheels) > 1:
-        others = " ".join(wheel.partition(" ")[0] for wheel in wheels)
-        advice = f"two wheels overwrite each other: pip uninstall {others}, then install one"
-        yield Check("opencv", "warn", found, advice)
-        return
-    yield Check("opencv", "ok", found)
+        return Check("opencv", "fail", f"cannot be imported: {error}", advice)
+    listed = ", ".join(f"{name} {own}" for name, own in wheels.items())
+    found = f"{cv2.__version__} ({listed or 'no wheel'})"
+    if len(wheels) < 2:
+        return Check("opencv", "ok", found)
+    advice = f"two wheels overwrite each other: pip uninstall {' '.join(wheels)}, then install one"
+    return Check("opencv", "warn", found, advice)
 
 
 def _models() -> Iterator[Check]:
+    from neocog.evaluation.about import verify
     from neocog.network.registry import list_files, models_dir
 
     entries = list_files()
@@ -158,7 +102,7 @@ def _models() -> Iterator[Check]:
         yield Check("models", "fail", f"none in {models_dir()}", "install neocog again")
     for entry in entries:
         try:
-            yield Check("model", "ok", verify_model(entry.name))
+            yield Check("model", "ok", verify(entry.name))
         except ModelError as error:
             yield Check("model", "fail", str(error), "install neocog again")
 
@@ -166,19 +110,18 @@ def _models() -> Iterator[Check]:
 def _gpu() -> Iterator[Check]:
     from neocog.cuda import devices
 
-    reason = devices.trouble()
+    driver, reason = devices.driver_version(), devices.trouble()
+    if driver is None:
+        yield Check("gpu", "ok", "no NVIDIA driver: the CPU is used")
+        return
     if reason is not None:
-        if devices.driver_version() is None:
-            yield Check("gpu", "ok", "no NVIDIA driver: the CPU is used")
-        else:
-            what, _, advice = reason.partition("; ")
-            yield Check("gpu", "warn", f"{what}: the CPU is used", advice)
+        what, _, advice = reason.partition("; ")
+        yield Check("gpu", "warn", f"{what}: the CPU is used", advice)
         return
     import cupy
 
     from neocog.cuda.launcher import gpu
 
-    driver = devices.driver_version() or 0
     spoken = f"{driver // 1000}.{driver % 1000 // 10}"
     yield Check("gpu", "ok", f"CuPy {cupy.__version__}, a driver that supports CUDA {spoken}")
     for number in range(devices.count()):
@@ -190,16 +133,13 @@ def _gpu() -> Iterator[Check]:
                 f"{device.processors} multiprocessors, {memory / 2**30:.0f} GiB"
             )
             yield Check("gpu", "ok", found)
-            yield Check("kernels", "ok", verify_kernels(f"cuda:{number}"))
+            yield Check("kernels", "ok", _verify_kernels(f"cuda:{number}"))
         except NeocogError as error:
             yield Check("gpu", "warn", str(error), "use --device cpu until it is repaired")
 
 
-def verify_kernels(device: str) -> str:
-    """Let a GPU answer some digits, compile what it needs, and hold it against the CPU.
-
-    Returns what was tried. DeviceError if it cannot answer, or answers otherwise.
-    """
+def _verify_kernels(device: str) -> str:
+    """Let a GPU answer some digits, compile what it needs, and hold it against the CPU."""
     from neocog.batch.device import open_engine
     from neocog.network.engine import Engine
     from neocog.network.made import made_digits
@@ -215,33 +155,16 @@ def verify_kernels(device: str) -> str:
     return f"{model.id} at {engine.precision} on {device} answers as on the CPU"
 
 
-def _display() -> Iterator[Check]:
-    shown = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-    if shown or sys.platform in ("win32", "darwin"):
-        yield Check("display", "ok", shown or sys.platform)
-    else:
-        yield Check("display", "ok", "none; reading files needs none")
-
-
-def _compiler() -> Iterator[Check]:
+def _compiler() -> Check:
     path = shutil.which("g++")
     if path is None:
         advice = "only some tests need it: apt install g++"
-        yield Check("g++", "warn", "not found: tests that compile are skipped", advice)
-        return
+        return Check("g++", "warn", "not found: tests that compile are skipped", advice)
     try:
         run = subprocess.run(
             [path, "-dumpfullversion"], capture_output=True, text=True, timeout=10, check=False
         )
-        version = run.stdout.strip()
+        found = run.stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
-        version = "(does not answer)"
-    yield Check("g++", "ok", f"{version} {path}")
-
-
-def _installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+        found = "(does not answer)"
+    return Check("g++", "ok", f"{found} {path}")

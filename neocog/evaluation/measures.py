@@ -10,23 +10,15 @@ from numpy.typing import NDArray
 from neocog.edit_distance import edit_distance
 from neocog.evaluation.confidence import Confidence
 from neocog.evaluation.corruptions import CORRUPTIONS, STRENGTHS, corrupt
-from neocog.evaluation.evaluate import (
-    PictureScore,
-    Progress,
-    answer_digits,
-    confusion_of,
-    evaluate_pictures,
-)
+from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, confusion_of
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.batch.records import PageReading
-    from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.learning.datasets import Digits
     from neocog.network.decision import Answers
 
 Facts = dict[str, Any]
-Told = Callable[[str], Progress | None]
-"""Makes what is told how far a part of the report is, given the part's name."""
 
 #: Shares of digits that are taken, and shares of wrong ones among them, that tables stand at.
 COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95, 0.9)
@@ -40,54 +32,35 @@ _WORST = 40
 _STRICTER = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
 
-def quiet(name: str) -> None:
-    """Tell nothing."""
-
-
 # --- isolated digits ------------------------------------------------------------------------------
 
 
-def answered(
-    reader: "Reader", digits: "Digits", *, told: Told = quiet
-) -> tuple["Answers", Confidence]:
-    """Return the answers to a set, and how sure and how right they are."""
-    answers = answer_digits(
-        reader.engine, digits.images, batch=reader.batch, progress=told(digits.name)
-    )
-    return answers, Confidence.of(answers.label, answers.p, digits.labels)
-
-
 def digit_facts(digits: "Digits", answers: "Answers", sure: Confidence, *, min_p: float) -> Facts:
-    """Return what a report says of a set of isolated digits and of what `answered` returned.
+    """Return what a report says of a set of isolated digits and of the answers to it.
 
     ``min_p`` is the probability below which a reader prints ``?``.
     """
     confusion = confusion_of(digits.labels, answers.label)
-    wrong = int((answers.label >= 0).sum() - sure.right.sum())
+    # the digit whose own score is the best of the ten, also where no digit is answered
+    forced = (answers.score.argmax(axis=1) == digits.labels) & (answers.score.max(axis=1) > 0)
     return {
         "name": digits.name,
         "n": len(digits),
         "accuracy": round(float(sure.right.mean()), 6) if len(digits) else 0.0,
-        "forced": round(_forced(digits, answers), 6),
-        "wrong": wrong,
+        "forced": round(float(forced.mean()) if len(digits) else 0.0, 6),
+        "wrong": int((answers.label >= 0).sum() - sure.right.sum()),
         "no_answer": int((answers.label < 0).sum()),
         "as_read": sure.at(min_p),
         "ece": sure.ece(),
         "aurc": sure.aurc(),
         "error_at_coverage": _at_coverages(sure),
         "coverage_at_error": _rows(sure, RISKS, sure.threshold_of_risk),
-        "per_digit": _per_digit(confusion),
+        "per_digit": [_one_digit(confusion, digit) for digit in range(10)],
         "confusion": confusion.tolist(),
         "reliability": sure.reliability(),
         "risk_coverage": sure.points(),
         "worst": _worst(digits, answers, sure),
     }
-
-
-def _forced(digits: "Digits", answers: "Answers") -> float:
-    """Share of digits whose own score is the best of the ten, also where no digit is answered."""
-    best = (answers.score.argmax(axis=1) == digits.labels) & (answers.score.max(axis=1) > 0)
-    return float(best.mean()) if len(digits) else 0.0
 
 
 def _at_coverages(sure: Confidence) -> list[Facts]:
@@ -104,24 +77,18 @@ def _rows(
     return [{"wanted": value, **sure.at(t)} for value, t in found if t is not None]
 
 
-def _per_digit(confusion: NDArray[np.int64]) -> list[Facts]:
-    """How many of each digit were read right (recall), and how many read as it are (precision)."""
-    return [
-        {
-            "digit": digit,
-            "n": int(confusion[digit].sum()),
-            "right": int(confusion[digit, digit]),
-            "no_answer": int(confusion[digit, -1]),
-            "recall": _part(confusion[digit, digit], confusion[digit].sum()),
-            "precision": _part(confusion[digit, digit], confusion[:, digit].sum()),
-        }
-        for digit in range(10)
-    ]
-
-
-def _part(count: int, of: int) -> float | None:
-    """Return a share; None of nothing."""
-    return float(count / of) if of else None
+def _one_digit(confusion: NDArray[np.int64], digit: int) -> Facts:
+    """How many of a digit were read right (recall), and how many read as it are (precision)."""
+    right, written = int(confusion[digit, digit]), int(confusion[digit].sum())
+    read = int(confusion[:, digit].sum())
+    return {
+        "digit": digit,
+        "n": written,
+        "right": right,
+        "no_answer": int(confusion[digit, -1]),
+        "recall": right / written if written else None,
+        "precision": right / read if read else None,
+    }
 
 
 def _worst(digits: "Digits", answers: "Answers", sure: Confidence) -> list[Facts]:
@@ -159,21 +126,20 @@ def transfer_facts(validation: Confidence, test: Confidence, marks: Confidence) 
 # --- corruptions, marks ---------------------------------------------------------------------------
 
 
-def corruption_facts(reader: "Reader", digits: "Digits", *, told: Told = quiet) -> Facts:
+def corruption_facts(reader: "Reader", digits: "Digits", progress: Progress | None) -> Facts:
     """Return accuracies under each corruption at each strength, and their mean."""
     chosen = spread(digits, CORRUPTED)
-    progress, total = told("corruptions"), len(CORRUPTIONS) * len(STRENGTHS)
-    kinds: dict[str, list[float]] = {}
+    total = len(CORRUPTIONS) * len(STRENGTHS) * len(chosen)
+    kinds: dict[str, list[float]] = {name: [] for name in CORRUPTIONS}
     done = 0
-    for name in CORRUPTIONS:
-        kinds[name] = []
+    for name, found in kinds.items():
         for strength in STRENGTHS:
             images = corrupt(chosen.images, name, strength)
             label = answer_digits(reader.engine, images, batch=reader.batch).label
-            kinds[name].append(round(float((label == chosen.labels).mean()), 6))
-            done += 1
+            found.append(round(float((label == chosen.labels).mean()), 6))
+            done += len(chosen)
             if progress:
-                progress(done * len(chosen), total * len(chosen))
+                progress(done, total)
     means = {name: float(np.mean(values)) for name, values in kinds.items()}
     return {
         "name": digits.name,
@@ -186,17 +152,12 @@ def corruption_facts(reader: "Reader", digits: "Digits", *, told: Told = quiet) 
 
 def spread(digits: "Digits", most: int) -> "Digits":
     """Return at most so many digits, evenly spread over the set."""
-    from neocog.learning.datasets import Digits
-
     if len(digits) <= most:
         return digits
-    index = np.linspace(0, len(digits), most, endpoint=False).astype(int)
-    return Digits(digits.images[index], digits.labels[index], digits.name)
+    return digits[np.linspace(0, len(digits), most, endpoint=False).astype(int)]
 
 
-def mark_facts(
-    reader: "Reader", digits: "Digits", *, count: int = MARKS
-) -> tuple[Facts, Confidence]:
+def mark_facts(reader: "Reader", digits: "Digits", count: int) -> tuple[Facts, Confidence]:
     """Return how many marks that are no digits are read as one, by kind; and how surely.
 
     The marks are of kinds and fonts that nothing is learned from; pieces and rows of digits among
@@ -224,27 +185,23 @@ def mark_facts(
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def picture_facts(
-    reader: "Reader", pictures: "LabelledPictures", *, told: Told = quiet
-) -> tuple[Facts, PictureScore]:
-    """Return what a report says of whole pictures, and the readings it is made of."""
-    score = evaluate_pictures(reader, pictures, progress=told(pictures.name))
+def picture_facts(score: PictureScore, name: str, left_out: Sequence[str]) -> Facts:
+    """Return what a report says of whole pictures; no digit stands in those ``left_out``."""
     wrong = [
         {"picture": Path(reading.source).name, "written": expected,
          "read": reading.text.replace("\n", " "), "edits": edits, "error": reading.error}
         for reading, expected, edits in score.mistakes
         if edits
     ]  # fmt: skip
-    facts: Facts = {
-        "name": pictures.name,
+    return {
+        "name": name,
         **score.to_dict(),
-        "failed": score.failed,
-        "left_out": list(pictures.left_out),
+        "failed": len(score.failures),
+        "left_out": list(left_out),
         "stricter": _stricter(score),
         "risk_coverage": _whole_pictures(score).points(),
         "wrong": wrong,
     }
-    return facts, score
 
 
 def _stricter(score: PictureScore) -> list[Facts]:
@@ -253,11 +210,12 @@ def _stricter(score: PictureScore) -> list[Facts]:
     ``cer`` counts a ``?`` as an error, ``cer_beside`` does not.
     """
     digits = sum(map(len, score.expected))
-    rows: list[Facts] = []
-    if not digits:
-        return rows
-    for threshold in _STRICTER:
-        texts = [_text(reading, threshold) for reading in score.readings]
+    rows = []
+    for threshold in _STRICTER if digits else ():
+        texts = [
+            "".join("?" if digit.p < threshold else digit.char for digit in reading.digits)
+            for reading in score.readings
+        ]
         pairs = list(zip(texts, score.expected, strict=True))
         rows.append(
             {
@@ -268,11 +226,6 @@ def _stricter(score: PictureScore) -> list[Facts]:
             }
         )
     return rows
-
-
-def _text(reading: "PageReading", threshold: float) -> str:
-    """Return what is read where answers below a threshold are rejected too; lines joined."""
-    return "".join("?" if digit.p < threshold else digit.char for digit in reading.digits)
 
 
 def _whole_pictures(score: PictureScore) -> Confidence:

@@ -42,17 +42,15 @@ figcaption{font-size:12px;overflow-wrap:anywhere}img{max-width:100%}.note{color:
 
 def page(report: "Report") -> str:
     """Return the HTML of a report."""
-    facts = report.facts
+    facts, digits = report.facts, report.sets.digits
     parts = [_head(facts), _overview(facts), _missing(facts)]
-    for name, own in facts["digits"].items():
-        parts.append(_digits(name, own, report.sets.digits[name]))
+    parts += [_digits(name, own, digits[name]) for name, own in facts["digits"].items()]
     parts.append(_fixed(facts["fixed_on_validation"]))
     if facts["corruptions"]:
-        parts.append(_corruptions(facts["corruptions"], next(iter(report.sets.digits.values()))))
+        parts.append(_corruptions(facts["corruptions"], next(iter(digits.values()))))
     if facts["marks"]:
         parts.append(_marks(facts["marks"]))
-    for name, own in facts["pictures"].items():
-        parts.append(_pictures(name, own, report.scores[name]))
+    parts += [_pictures(name, own, report.scores[name]) for name, own in facts["pictures"].items()]
     title = f"<title>{escape(facts['model'])}</title>"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{title}'
@@ -237,12 +235,10 @@ def _corruptions(own: Facts, digits: "Digits") -> str:
 
 def _examples(digits: "Digits") -> str:
     """One digit under every corruption at every strength."""
-    if not len(digits):
-        return ""
     one = digits.images[:1]
     images = [corrupt(one, name, strength)[0] for name in CORRUPTIONS for strength in STRENGTHS]
     captions = [str(s) if s > 1 else name for name in CORRUPTIONS for s in STRENGTHS]
-    sheet = digit_sheet(np.stack(images), captions, columns=len(STRENGTHS), zoom=2)
+    sheet = digit_sheet(np.stack(images), captions, columns=len(STRENGTHS))
     return f'<div><img src="{embedded(sheet)}" alt="a digit under every corruption"></div>'
 
 
@@ -275,21 +271,15 @@ def _pictures(name: str, own: Facts, score: "PictureScore") -> str:
         ((row["picture"], row["written"], row["error"] or row["read"], str(row["edits"]))
          for row in own["wrong"]),
     )  # fmt: skip
+    left_out = ""
+    if own["left_out"]:
+        left_out = "<p class='note'>Left out, as what is written there holds no digit: "
+        left_out += f"{escape(', '.join(own['left_out']))}.</p>"
     return (
         f"<h2>{escape(NAMES[name])}</h2><div class='charts'>"
-        f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>"
-        f"{_left_out(own['left_out'])}"
+        f"<div>{_risk_chart(own, what='pictures')}</div><div>{stricter}</div></div>{left_out}"
         f"<h3>Read wrong: {len(own['wrong'])} of {own['n']}</h3>{''.join(figures)}"
         f"<details><summary>all of them</summary>{rest}</details>"
-    )
-
-
-def _left_out(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return (
-        "<p class='note'>Left out, as what is written there holds no digit: "
-        f"{escape(', '.join(names))}.</p>"
     )
 
 

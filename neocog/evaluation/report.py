@@ -3,38 +3,31 @@
 import datetime
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neocog.errors import InputError, UsageError
-from neocog.evaluation.evaluate import PictureScore
-from neocog.evaluation.measures import (
-    MARKS,
-    Facts,
-    Told,
-    answered,
-    corruption_facts,
-    digit_facts,
-    mark_facts,
-    picture_facts,
-    quiet,
-    transfer_facts,
-)
+from neocog.evaluation import measures
+from neocog.evaluation.confidence import Confidence
+from neocog.evaluation.evaluate import PictureScore, Progress, answer_digits, evaluate_pictures
+from neocog.evaluation.measures import MARKS, Facts
 from neocog.files import atomic_write, check_output
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.learning.datasets import Digits, LabelledPictures
+    from neocog.network.decision import Answers
 
 SCHEMA = 1
 #: Where the folder of the sets is named if the command names none.
 VARIABLE = "NEOCOG_DATA"
-#: Folders of that folder with pictures.
-PICTURE_SETS = ("photos", "strings")
+
+Told = Callable[[str], Progress | None]
+"""Makes what is told how far a part of the report is, given the part's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,77 +48,62 @@ def find_sets(place: str | Path | None = None, *, limit: int | None = None) -> S
     scikit-learn's digits are taken where scikit-learn is installed. InputError if the folder is not
     there or holds none of them, or a set is malformed.
     """
-    from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
+    from neocog.learning.datasets import LabelledPictures, fetched_mnist, open_dataset, open_digits
 
     named = place if place is not None else os.environ.get(VARIABLE) or None
     folder = _folder(Path(named)) if named is not None else None
-    missing: dict[str, str] = {}
+    found = Sets({}, None, {}, {})
+    digits, missing, validation = found.digits, found.missing, None
 
     def there(name: str) -> Path | None:
-        found = folder / name if folder is not None else None
-        if found is not None and _holds_files(found):
-            return found
-        where = str(folder) if folder is not None else f"a folder named by PATH or {VARIABLE}"
-        missing[name] = f"not in {where}"
+        if folder is not None and _holds_files(folder / name):
+            return folder / name
+        missing[name] = f"not in {folder or f'a folder named by PATH or {VARIABLE}'}"
         return None
 
-    digits: dict[str, Digits] = {}
-    validation = None
-    mnist = there("mnist") if folder is not None else _fetched(missing)
+    if folder is not None:
+        mnist = there("mnist")
+    elif (mnist := fetched_mnist()) is None:
+        missing["mnist"] = (
+            "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
+        )
     if mnist is not None:
-        digits["mnist"] = open_digits(mnist, split="test")
+        digits["mnist"] = open_digits(mnist, split="test")[:limit]
         try:
             validation = open_digits(mnist, split="validation")[:limit]
         except InputError as error:
             missing["validation"] = str(error)
-    usps = there("usps")
-    if usps is not None:
-        digits["usps"] = open_digits(usps, split="train")
+    if (usps := there("usps")) is not None:
+        digits["usps"] = open_digits(usps, split="train")[:limit]
     try:
-        digits["sklearn"] = open_digits("sklearn")
+        digits["sklearn"] = open_digits("sklearn")[:limit]
     except (InputError, UsageError) as error:
         missing["sklearn"] = str(error)
-    pictures: dict[str, LabelledPictures] = {}
-    for name in PICTURE_SETS:
-        found = there(name)
-        if found is not None:
-            labelled = open_dataset(found)
+    for name in ("photos", "strings"):
+        if (own := there(name)) is not None:
+            labelled = open_dataset(own)
             if not isinstance(labelled, LabelledPictures):
                 raise InputError(
-                    f"{found}: no labels.csv, which says what is written in each picture"
+                    f"{own}: no labels.csv, which says what is written in each picture"
                 )
-            pictures[name] = labelled[:limit]
-    return Sets({k: d[:limit] for k, d in digits.items()}, validation, pictures, missing)
+            found.pictures[name] = labelled[:limit]
+    return Sets(digits, validation, found.pictures, missing)
 
 
 def _folder(folder: Path) -> Path:
     from neocog.learning.datasets import SETS
 
+    sets = ", ".join(SETS)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder, expected one that holds {', '.join(SETS)}")
+        raise InputError(f"{folder}: no such folder, expected one that holds {sets}")
     if not any(_holds_files(folder / name) for name in SETS):
-        raise InputError(
-            f"{folder}: holds none of the folders {', '.join(SETS)}, which a report is made from"
-        )
+        raise InputError(f"{folder}: holds none of the folders {sets}, which a report is made from")
     return folder
 
 
 def _holds_files(folder: Path) -> bool:
     """Whether it is a folder with more in it than a transfer that broke off leaves."""
     return folder.is_dir() and any(entry.suffix != ".part" for entry in folder.iterdir())
-
-
-def _fetched(missing: dict[str, str]) -> Path | None:
-    """MNIST where ``neocog data fetch`` put it."""
-    from neocog.learning.datasets import fetched_mnist
-
-    folder = fetched_mnist()
-    if folder is not None:
-        return folder
-    missing["mnist"] = (
-        "not downloaded; run 'neocog data fetch mnist', or name a folder that holds it"
-    )
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +117,7 @@ class Report:
     @property
     def failures(self) -> list[str]:
         """One line for each picture that could not be read."""
-        readings = [reading for score in self.scores.values() for reading in score.readings]
-        return [f"{r.source}: {r.error}" for r in readings if r.error is not None]
+        return [line for score in self.scores.values() for line in score.failures]
 
     def summary(self) -> Facts:
         """What ``neocog eval --report --json`` prints."""
@@ -158,74 +135,78 @@ class Report:
 
 
 def measure(
-    reader: "Reader", sets: Sets, *, limit: int | None = None, told: Told = quiet
+    reader: "Reader",
+    sets: Sets,
+    *,
+    limit: int | None = None,
+    told: Told = lambda name: None,
 ) -> Report:
     """Read every set and count; ``limit``: only so many marks that are no digits.
 
     ``told``, given the name of a part, makes what is told how far it is.
     """
     start = time.perf_counter()
-    seconds: dict[str, float] = {}
-    missing = dict(sets.missing)
-
-    @contextmanager
-    def timed(name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
-        seconds[name] = round(time.perf_counter() - begun, 3)
-
-    min_p = reader.policy.min_p
-    digits: dict[str, Facts] = {}
-    sure = {}
+    facts: Facts = {"schema": SCHEMA, **_about(reader), "seconds": 0.0, "seconds_of": {}}
+    facts |= {"missing": dict(sets.missing), "digits": {}, "validation": None}
+    facts |= {"fixed_on_validation": [], "corruptions": None, "marks": None, "pictures": {}}
+    sure: dict[str, Confidence] = {}
     for name, own in sets.digits.items():
-        with timed(name):
-            answers, sure[name] = answered(reader, own, told=told)
-        digits[name] = digit_facts(own, answers, sure[name], min_p=min_p)
-    transfer: list[Facts] = []
-    corruptions = marks = validation = None
+        answers, sure[name] = _answered(reader, own, name, facts, told)
+        facts["digits"][name] = measures.digit_facts(
+            own, answers, sure[name], min_p=reader.policy.min_p
+        )
     base = next(iter(sets.digits.values()), None)
     if base is None:
-        missing["corruptions"] = missing["marks"] = "no isolated digits to make them from"
+        none = "no isolated digits to make them from"
+        facts["missing"] |= {"corruptions": none, "marks": none}
     else:
-        with timed("corruptions"):
-            corruptions = corruption_facts(reader, base, told=told)
-        with timed("marks"):
-            marks, passed = mark_facts(reader, base, count=min(limit or MARKS, MARKS))
+        with _timed(facts, "corruptions"):
+            facts["corruptions"] = measures.corruption_facts(reader, base, told("corruptions"))
+        with _timed(facts, "marks"):
+            count = min(limit or MARKS, MARKS)
+            facts["marks"], passed = measures.mark_facts(reader, base, count)
         if sets.validation is not None and "mnist" in sure:
-            with timed("validation"):
-                _, fixed = answered(reader, sets.validation, told=told)
-            transfer = transfer_facts(fixed, sure["mnist"], passed)
-            validation = {"n": len(fixed), "accuracy": round(float(fixed.right.mean()), 6)}
-    pictures: dict[str, Facts] = {}
-    scores: dict[str, PictureScore] = {}
-    for name, labelled in sets.pictures.items():
-        with timed(name):
-            pictures[name], scores[name] = picture_facts(reader, labelled, told=told)
-    facts: Facts = {
-        "schema": SCHEMA,
-        **about(reader),
-        "seconds": round(time.perf_counter() - start, 3),
-        "seconds_of": seconds,
-        "missing": missing,
-        "digits": digits,
-        "validation": validation,
-        "fixed_on_validation": transfer,
-        "corruptions": corruptions,
-        "marks": marks,
-        "pictures": pictures,
-    }
+            _, fixed = _answered(reader, sets.validation, "validation", facts, told)
+            facts["fixed_on_validation"] = measures.transfer_facts(fixed, sure["mnist"], passed)
+            accuracy = round(float(fixed.right.mean()), 6)
+            facts["validation"] = {"n": len(fixed), "accuracy": accuracy}
+    scores = {}
+    for name, pictures in sets.pictures.items():
+        with _timed(facts, name):
+            scores[name] = evaluate_pictures(reader, pictures, progress=told(pictures.name))
+        facts["pictures"][name] = measures.picture_facts(
+            scores[name], pictures.name, pictures.left_out
+        )
+    facts["seconds"] = round(time.perf_counter() - start, 3)
     return Report(facts, sets, scores)
 
 
-def about(reader: "Reader") -> Facts:
+@contextmanager
+def _timed(facts: Facts, name: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    facts["seconds_of"][name] = round(time.perf_counter() - begun, 3)
+
+
+def _answered(
+    reader: "Reader", digits: "Digits", name: str, facts: Facts, told: Told
+) -> "tuple[Answers, Confidence]":
+    """The answers to a set, and how sure and how right they are."""
+    with _timed(facts, name):
+        found = answer_digits(
+            reader.engine, digits.images, batch=reader.batch, progress=told(digits.name)
+        )
+    return found, Confidence.of(found.label, found.p, digits.labels)
+
+
+def _about(reader: "Reader") -> Facts:
     """What was measured, where and when."""
     from neocog import __version__
 
     model, engine = reader.model, reader.engine
-    k2, k3, k4 = model.planes
     return {
         "model": model.id,
-        "planes": [len(model.s[0].reference), k2, k3, k4],
+        "planes": [len(model.s[0].reference), *model.planes],
         "device": engine.device,
         "where": engine.where,
         "precision": engine.precision,

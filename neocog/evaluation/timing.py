@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 WARM_UP = 3  # passes that are not counted
 LEAST = 5  # passes that are counted, however slow
 MOST_STAGES = 50  # passes that are taken apart into stages
-PERCENTILES = (50.0, 95.0, 99.0)
 _ENLARGED = 2  # of the digits on the made page
 _ROW = 10  # digits of a line of the made page
 _MOST_ON_PAGE = 50
@@ -39,8 +38,8 @@ class StageTime:
     @classmethod
     def of(cls, name: str, ms: NDArray[np.float64], bound: "Bound | None" = None) -> "StageTime":
         """Summarise some measurements."""
-        middle, high, highest = (float(p) for p in np.percentile(ms, PERCENTILES))
-        return cls(name, middle, high, highest, bound)
+        middle, p95, p99 = np.percentile(ms, (50.0, 95.0, 99.0)).tolist()
+        return cls(name, middle, p95, p99, bound)
 
     @property
     def roofline(self) -> float | None:
@@ -99,7 +98,7 @@ def measure(engine: "AnyEngine", *, batch: int, seconds: float = 3.0) -> Timing:
     passes: list[float] = []
     end = time.perf_counter() + seconds
     while len(passes) < LEAST or time.perf_counter() < end:
-        passes.append(_milliseconds(recognise))
+        passes.append(milliseconds(recognise))
     times = engine.stage_times(digits, repeats=min(len(passes), MOST_STAGES))
     times.pop("total")
     whole = StageTime.of("host", np.array(passes))
@@ -130,21 +129,18 @@ def page_times(engine: "AnyEngine", count: int, *, repeats: int = LEAST) -> tupl
 
     finder = finder_beside(engine, load_finder(find_model(FINDER)))
     held = min(count, _MOST_ON_PAGE)
-    digits = made_digits(held)
-    rows: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory(prefix="neocog-") as folder:
         path = Path(folder) / "page.png"
-        Image.fromarray(made_page(digits)).save(path)
-        pages = list(decode(path, long_side=LONG_SIDE))
-        boxes = digit_boxes(held)
-        for _ in range(repeats + 1):
-            decoding = _milliseconds(lambda: list(decode(path, long_side=LONG_SIDE)))
-            finding = _milliseconds(lambda: find(pages[0].grey, finder))
-            bringing = _milliseconds(lambda: [digit_of_box(pages[0].grey, b) for b in boxes])
-            rows.append((decoding, finding, bringing))
+        Image.fromarray(made_page(made_digits(held))).save(path)
+        (page,), boxes = decode(path, long_side=LONG_SIDE), digit_boxes(held)
+        work: dict[str, Callable[[], object]] = {
+            "decode": lambda: list(decode(path, long_side=LONG_SIDE)),
+            "find": lambda: find(page.grey, finder),
+            "normalise": lambda: [digit_of_box(page.grey, box) for box in boxes],
+        }
+        rows = [[milliseconds(one) for one in work.values()] for _ in range(repeats + 1)]
     times = np.array(rows[1:]) * (count / held)
-    names = ("decode", "find", "normalise")
-    return tuple(StageTime.of(name, ms) for name, ms in zip(names, times.T, strict=True))
+    return tuple(StageTime.of(name, ms) for name, ms in zip(work, times.T, strict=True))
 
 
 def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -154,7 +150,7 @@ def made_page(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
     page = np.full(((2 * lines + 2) * step, (_ROW + 4) * step), _PAPER, np.uint8)
     for i, digit in enumerate(digits):
         top, left = (1 + 2 * (i // _ROW)) * step, (2 + i % _ROW) * step
-        ink = _enlarged(digit).astype(np.int64)
+        ink = digit.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1).astype(np.int64)
         page[top : top + step, left : left + step] = _PAPER - ink * (_PAPER - _INK) // 255
     return page
 
@@ -167,11 +163,8 @@ def digit_boxes(count: int) -> NDArray[np.float32]:
     return np.asarray(step * place, np.float32)
 
 
-def _enlarged(digit: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return digit.repeat(_ENLARGED, axis=0).repeat(_ENLARGED, axis=1)
-
-
-def _milliseconds(work: Callable[[], object]) -> float:
+def milliseconds(work: Callable[[], object]) -> float:
+    """Time one call."""
     start = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - start)

@@ -130,9 +130,8 @@ class Api:
                 )
             except (OSError, InputError) as error:
                 tell(f"a correction cannot be saved: {error}")
-                raise HTTPException(
-                    507, "it cannot be saved; the server's messages say why"
-                ) from None
+                why = "it cannot be saved; the server's messages say why"
+                raise HTTPException(507, why) from None
         return _json({"pages": count})
 
     @asynccontextmanager
@@ -142,9 +141,9 @@ class Api:
         Room is kept from the start for what was stated, so that none is turned away on the way.
         What is refused is read to its end all the same: who is cut off hears no answer.
         """
-        body, size = bytearray(), 0
-        refused = self._refusal(_stated(request))
-        room = _stated(request) if refused is None else 0
+        room, size, body = _stated(request), 0, bytearray()
+        if (refused := self._refusal(room)) is not None:
+            room = 0
         self._waiting += 1
         self._held += room
         try:
@@ -155,17 +154,13 @@ class Api:
                         refused = refused or _too_large(size)
                     if refused is None:
                         body += chunk
-                    else:
-                        body.clear()
             if refused is not None:
                 raise refused
             if not body:
                 raise HTTPException(400, "nothing came; send a picture as the body of the request")
-            picture = [bytes(body)]
+            picture = bytes(body)
             body.clear()
-            self._held += size - room
-            room = size
-            yield picture.pop()  # whoever takes it alone holds it
+            yield picture
         except TimeoutError:
             raise HTTPException(408, f"the picture took longer than {UPLOAD:.0f} s") from None
         except ClientDisconnect:
@@ -206,15 +201,15 @@ def make_app(api: Api, *, token: str | None = None, names: tuple[str, ...] = ())
             Route(f"/{token}", lambda request: RedirectResponse(f"/{token}/")),
             Mount(f"/{token}", routes=routes),
         ]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={HTTPException: _http_error, InputError: _error, Exception: _fault},
-    )
-    return Guard(app, names)
+    handlers = {HTTPException: _error, InputError: _error, Exception: _error}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), names)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _error(request: Request, error: Exception) -> Response:
+    if isinstance(error, InputError):
+        return failure(422, str(error))
+    if not isinstance(error, HTTPException):
+        return failure(500, "the server failed; its messages say why")
     allowed = (error.headers or {}).get("Allow", "GET")
     words = {
         404: "nothing is here; open the address that neocog printed",
@@ -222,14 +217,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     }
     wait = 1 if error.status_code == 503 else None
     return failure(error.status_code, words.get(error.status_code, error.detail), wait=wait)
-
-
-async def _error(request: Request, error: Exception) -> Response:
-    return failure(422, str(error))
-
-
-async def _fault(request: Request, error: Exception) -> Response:
-    return failure(500, "the server failed; its messages say why")
 
 
 def _stated(request: Request) -> int:

@@ -23,8 +23,6 @@ from neocog.errors import InputError
 from neocog.files import atomic_write, check_output
 from neocog.learning.formats import read_idx
 
-_COLUMNS = ("file", "text")
-
 
 class Corrections:
     """A folder of corrected pages; UsageError if it cannot be written to."""
@@ -45,22 +43,10 @@ class Corrections:
         digits: NDArray[np.uint8],
         chars: Sequence[str],
     ) -> int:
-        """Save a page, and return how many pages there are.
+        """Save page number ``page`` of the file ``source``, and return how many pages there are.
 
-        Parameters
-        ----------
-        source : bytes
-            The file that the page is of.
-        page : int
-            Its number there.
-        png : bytes
-            The page itself.
-        text : str
-            What stands on it.
-        digits : ndarray of uint8, shape (N, 28, 28)
-            Its digits in MNIST's form.
-        chars : sequence of str
-            What these N digits are.
+        ``png`` is the page, ``text`` what stands on it; ``digits`` (N, 28, 28) are its digits in
+        MNIST's form, and ``chars`` what these are.
         """
         name = f"{hashlib.sha256(source).hexdigest()[:12]}-{page}"
         with self._lock:
@@ -78,35 +64,33 @@ class Corrections:
                 rows = {row["file"]: row["text"] for row in csv.DictReader(stream)}
         rows[file] = str(inert(text))
         table = io.StringIO(newline="")
-        csv.writer(table, lineterminator="\n").writerows([_COLUMNS, *rows.items()])
+        csv.writer(table, lineterminator="\n").writerows([("file", "text"), *rows.items()])
         with atomic_write(self.labels) as out:
             out.write(table.getvalue().encode())
         return len(rows)
 
     def _learn(self, name: str, digits: NDArray[np.uint8], chars: list[str]) -> None:
-        folder = self.folder / "digits"
-        places = [
-            folder / file
-            for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-writers.txt")
-        ]
-        images, labels = np.zeros((0, 28, 28), np.uint8), np.zeros(0, np.uint8)
-        writers: list[str] = []
+        names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-writers.txt")
+        places = [self.folder / "digits" / file for file in names]
+        labels, writers = np.array(chars, np.uint8), [name] * len(chars)
         if places[0].exists():
-            known = read_idx(places[0])
-            images, labels = known.images, known.labels.astype(np.uint8)
-            writers = places[2].read_text(encoding="utf-8").splitlines()
-            if len(writers) != len(labels):
+            known, old = read_idx(places[0]), places[2].read_text(encoding="utf-8").splitlines()
+            if len(old) != len(known):
                 raise InputError("the corrections' files do not belong together; name a new folder")
-        kept = np.array([writer != name for writer in writers], np.bool_)
-        images = np.concatenate([images[kept], digits])
-        labels = np.concatenate([labels[kept], np.array(chars, np.uint8)])
-        writers = [writer for writer in writers if writer != name] + [name] * len(chars)
-        if not len(labels):
+            kept = [n for n, writer in enumerate(old) if writer != name]
+            digits = np.concatenate([known.images[kept], digits])
+            labels = np.concatenate([known.labels[kept].astype(np.uint8), labels])
+            writers = [old[n] for n in kept] + writers
+        if not writers:
             for place in places:
                 place.unlink(missing_ok=True)
             return
-        with ExitStack() as files:
-            streams = [files.enter_context(atomic_write(place)) for place in places]
-            streams[0].write(struct.pack(">4I", 0x803, *images.shape) + images.tobytes())
-            streams[1].write(struct.pack(">2I", 0x801, len(labels)) + labels.tobytes())
-            streams[2].write("".join(f"{writer}\n" for writer in writers).encode())
+        files = (
+            struct.pack(">4I", 0x803, *digits.shape) + digits.tobytes(),
+            struct.pack(">2I", 0x801, len(labels)) + labels.tobytes(),
+            "".join(f"{writer}\n" for writer in writers).encode(),
+        )
+        with ExitStack() as stack:  # all of them, or none
+            streams = [stack.enter_context(atomic_write(place)) for place in places]
+            for stream, data in zip(streams, files, strict=True):
+                stream.write(data)

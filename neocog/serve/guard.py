@@ -49,11 +49,7 @@ def failure(status: int, message: str, *, wait: int | None = None) -> Response:
 class Guard:
     """Lets requests for this server through to an application, and answers all others itself.
 
-    Parameters
-    ----------
-    app : ASGI application
-    names : iterable of str
-        Names of this machine, besides ``localhost`` and all numeric addresses.
+    ``names`` are those of this machine, besides ``localhost`` and all numeric addresses.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
@@ -79,26 +75,16 @@ class Guard:
 
     def _trouble(self, headers: Headers) -> str | None:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not self._is_ours(host):
-            return f"got host {host[:100]!r}, expected the address that neocog printed; open that"
-        if origin is not None and not _leads_to(origin, host):
-            return "the request comes from another site; open the address that neocog printed"
-        return None
-
-    def _is_ours(self, host: str) -> bool:
-        with suppress(ValueError):
+        try:
             name = urlsplit(f"//{host}").hostname or ""
-            if name in self._names:
-                return True
-            ipaddress.ip_address(name)
-            return True
-        return False
-
-
-def _leads_to(origin: str, host: str) -> bool:
-    with suppress(ValueError):
-        return urlsplit(origin).netloc == host
-    return False
+            if name not in self._names:
+                ipaddress.ip_address(name)
+        except ValueError:
+            return f"got host {host[:100]!r}, expected the address that neocog printed; open that"
+        with suppress(ValueError):
+            if origin is None or urlsplit(origin).netloc == host:
+                return None
+        return "the request comes from another site; open the address that neocog printed"
 
 
 class Connection(H11Protocol):  # type: ignore[misc]

@@ -80,10 +80,8 @@ def serve(
     token = secrets.token_urlsafe(9) if open_to_others else None
     certificate, key = make_certificate(host) if tls else (None, None)
     machine = socket.gethostname()
-    with (
-        file_lock(None if kept is None else kept.labels, "--corrections"),
-        Service(reader) as service,
-    ):
+    lock = file_lock(None if kept is None else kept.labels, "--corrections")
+    with lock, Service(reader) as service:
         api = Api(service, kept, {"model": reader.model.id, "finder": reader.finder.model.id})
         if reader.pattern is not None:
             api.signs += reader.pattern.form
@@ -94,11 +92,7 @@ def serve(
             timeout_graceful_shutdown=2, ssl_certfile=certificate, ssl_keyfile=key,
         )  # fmt: skip
         server = uvicorn.Server(config)
-
-        def end() -> None:
-            server.should_exit = True
-
-        service.on_failure = end
+        service.on_failure = lambda: setattr(server, "should_exit", True)
         service.warm()
         shown = f"[{host}]" if ":" in host else host
         announce(f"{'https' if tls else 'http'}://{shown}:{port}/" + (f"{token}/" if token else ""))
@@ -119,16 +113,10 @@ def qr_code(words: str) -> str:
     import cv2
     import numpy as np
 
-    code = np.pad(
-        np.asarray(cv2.QRCodeEncoder.create().encode(words)) > 127, 1, constant_values=True
-    )
-    code = np.pad(code, ((0, len(code) % 2), (0, 0)), constant_values=True)
+    light = np.asarray(cv2.QRCodeEncoder.create().encode(words)) > 127
+    code = np.pad(light, ((1, 1 + len(light) % 2), (1, 1)), constant_values=True).astype(int)
     blocks = " ▄▀█"
-    rows = zip(code[::2], code[1::2], strict=True)
-    return "\n".join(
-        "".join(blocks[2 * upper + lower] for upper, lower in zip(*row, strict=True))
-        for row in rows
-    )
+    return "\n".join("".join(blocks[i] for i in row) for row in 2 * code[::2] + code[1::2])
 
 
 def reachable(bound: str) -> str:

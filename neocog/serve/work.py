@@ -48,8 +48,6 @@ class Answer(Block):
 class ServeJob(Job):
     """Answers requests: an item's key is what is asked of its picture, as JSON."""
 
-    max_pages: int = MAX_PAGES
-
     def do(self, task: Task, *, beat: Callable[[], None] = lambda: None) -> Answer:
         """Answer one request; whatever the picture does becomes its error."""
         (item,) = task.items
@@ -58,8 +56,9 @@ class ServeJob(Job):
         try:
             if asked["what"] == "read":
                 answer.value = list(self._records(item, asked["live"], beat))
-            elif asked["what"] == "page":
-                answer.value = _jpeg(item, asked["page"])
+            elif asked["what"] == "page":  # for a browser that does not know the file's format
+                shown = _page(item, asked["page"], _SHOWN).pixels
+                answer.value = _encoded(shown, "JPEG", quality=_QUALITY)
             else:
                 answer.value = _cut(item, **asked["marks"])
                 if asked["what"] == "explain":
@@ -89,24 +88,19 @@ class ServeJob(Job):
             pages = reader.read_many([item.picture()])
         except InputError as error:  # of a picture that has killed workers
             pages = iter((PageReading(item.source, model=reader.model.id, error=str(error)),))
-        for page in islice(pages, self.max_pages + 1):
+        for page in islice(pages, MAX_PAGES + 1):
             beat()
-            if page.page == self.max_pages:
-                many = f"has more than {self.max_pages} pages; send the others in another file"
+            if page.page == MAX_PAGES:
+                many = f"has more than {MAX_PAGES} pages; send the others in another file"
                 page = PageReading(item.source, page.page, model=page.model, error=many)
             yield replace(page, source=item.source).to_dict(settings=reader.settings)
 
 
 class Service:
-    """Reads what is asked for, in the order in which it is asked.
+    """Reads what is asked for, in the order in which it is asked; a context manager.
 
-    Parameters
-    ----------
-    reader : Reader
-        It answers all requests; its networks run in this process.
-    workers : int, optional
-        Processes that decode and find, one for each core by default; 0: none but for pictures
-        that may cost much.
+    ``workers`` are the processes that decode and find, one for each core by default; 0: none but
+    for pictures that may cost much. The reader's networks run in this process.
     """
 
     def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:
@@ -119,16 +113,17 @@ class Service:
         self._count, self._closed = 0, False
         self._error: BaseException | None = None
         job = ServeJob(reader, Format("jsonl"))
-        self._thread = threading.Thread(
-            target=self._run, args=(job,), name="neocog-serve", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(job,), daemon=True)
         self._thread.start()
 
     def __enter__(self) -> "Service":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """End it; nobody waits long for what is being read."""
+        self._closed = True
+        self._items.put(None)
+        self._thread.join(timeout=_ENDS)
 
     def ask(self, source: str, picture: bytes, **asked: Any) -> "Future[Any]":
         """Ask for something; the future raises InputError where the picture does not give it."""
@@ -154,18 +149,18 @@ class Service:
         if self._error is not None:
             raise self._error
 
-    def close(self) -> None:
-        """End it; nobody waits long for what is being read."""
-        self._closed = True
-        self._items.put(None)
-        self._thread.join(timeout=_ENDS)
-
     def _run(self, job: ServeJob) -> None:
         try:
-            with reading(job, self._asked(), workers=self.workers) as blocks:
-                for block in blocks:
-                    assert isinstance(block, Answer)
-                    self._give(block)
+            with reading(job, self._asked(), workers=self.workers) as answers:
+                for answer in answers:
+                    assert isinstance(answer, Answer)
+                    future = self._waiting.pop(answer.first)
+                    if not future.set_running_or_notify_cancel():
+                        continue
+                    if answer.error is None:
+                        future.set_result(answer.value)
+                    else:
+                        future.set_exception(InputError(answer.error))
         except BaseException as error:
             with self._lock:
                 self._error = error
@@ -178,15 +173,6 @@ class Service:
         while not self._closed and (item := self._items.get()) is not None:
             yield item
 
-    def _give(self, answer: Answer) -> None:
-        future = self._waiting.pop(answer.first)
-        if not future.set_running_or_notify_cancel():
-            return
-        if answer.error is None:
-            future.set_result(answer.value)
-        else:
-            future.set_exception(InputError(answer.error))
-
 
 def _page(item: Item, number: int, long_side: int) -> "Page":
     from neocog.vision.decode import decode
@@ -196,11 +182,6 @@ def _page(item: Item, number: int, long_side: int) -> "Page":
     if page is None:
         raise InputError(f"has no page {number}; pages count from 0")
     return page
-
-
-def _jpeg(item: Item, number: int) -> bytes:
-    """A page for a browser that does not know the file's format."""
-    return _encoded(_page(item, number, _SHOWN).pixels, "JPEG", quality=_QUALITY)
 
 
 def _encoded(pixels: NDArray[np.uint8], form: str, **options: Any) -> bytes:
