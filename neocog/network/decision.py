@@ -81,6 +81,16 @@ class Answers:
         return cls(*(np.concatenate([getattr(a, name) for a in parts]) for name in cls.__slots__))
 
 
+def planes_of_labels(model: Model) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the planes of US4 of each label, filled up with 0, and where there is one, (C, M)."""
+    counts = np.bincount(model.labels, minlength=model.classes)
+    index = np.zeros((model.classes, counts.max()), np.int64)
+    present = np.zeros(index.shape, np.float32)
+    for label, count in enumerate(counts):
+        index[label, :count], present[label, :count] = np.flatnonzero(model.labels == label), 1
+    return index, present
+
+
 class Decision:
     """A model's decision rule for maps of US4, which lie where ``xp`` (numpy or cupy) says."""
 
@@ -88,13 +98,8 @@ class Decision:
         self.rule, self.temperature = model.rule, model.temperature
         self._theta = np.float32(model.s[3].threshold)
         self._classes = model.classes
-        counts = np.bincount(model.labels, minlength=self._classes)
-        self._planes = int(counts.max())
-        index = np.zeros((self._classes, self._planes), dtype=np.int64)
-        present = np.zeros((self._classes, self._planes), dtype=np.float32)
-        for label in range(self._classes):
-            index[label, : counts[label]] = np.flatnonzero(model.labels == label)
-            present[label, : counts[label]] = 1
+        index, present = planes_of_labels(model)
+        self._planes = index.shape[1]
         self._index, self._present = xp.asarray(index), xp.asarray(present)
         if model.gains is not None:
             self._gains = xp.asarray(model.gains[index] * present)

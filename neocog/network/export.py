@@ -8,6 +8,7 @@ saturation. Names of outputs inside the graph are those of the layers, ``U0`` ..
 import numpy as np
 
 from neocog.errors import UsageError
+from neocog.network.decision import planes_of_labels
 from neocog.network.fields import contrast_kernel, pooled
 from neocog.network.layers import s_constants
 from neocog.network.model import Model, SWeights
@@ -95,11 +96,7 @@ def _c_layer(graph: OnnxGraph, u: str, model: Model, stage: int) -> str:
 
 def _answers(graph: OnnxGraph, us4: str, model: Model) -> None:
     """UC4, the strongest plane of each label, and what follows: scores, label, p."""
-    counts = np.bincount(model.labels, minlength=model.classes)
-    index = np.zeros((model.classes, counts.max()), np.int64)
-    present = np.zeros(index.shape, np.float32)
-    for label, count in enumerate(counts):
-        index[label, :count], present[label, :count] = np.flatnonzero(model.labels == label), 1
+    index, present = planes_of_labels(model)
     strongest = graph.add("ReduceMax", us4, axes=[2, 3], keepdims=0)
     planes = graph.add("Mul", graph.add("Gather", strongest, index, axis=1), present)
     score = graph.add("ReduceMax", planes, axes=[2], keepdims=0, out="scores")

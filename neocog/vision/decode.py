@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import MAX_PIXELS, damage, opened
+from neocog.vision.header import MAX_PIXELS, damage, kind_of, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Source = str | Path | bytes | IO[bytes]
 
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_IN_A_WORKER = ("PDF", "HEIF", "AVIF")  # not even opened elsewhere: their libraries are large
 _ORIENTATION = 0x0112  # a tag of EXIF
 _TURNS = {
     2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
@@ -80,7 +81,7 @@ def decode(
         If the file is missing, empty, no picture, cut short or too large.
     """
     with _stream(source) as stream:
-        if _is_pdf(stream):
+        if kind_of(stream) == "PDF":
             from neocog.vision.documents import pdf_pages
 
             yield from pdf_pages(stream, max_pixels, long_side)
@@ -141,7 +142,9 @@ def is_light(source: Source) -> bool:
     """
     try:
         with _stream(source) as stream:
-            return not _is_pdf(stream) and next(opened(stream))[0].is_light
+            if kind_of(stream) in _IN_A_WORKER:
+                return False
+            return next(opened(stream))[0].is_light
     except InputError:
         return True
 
@@ -199,11 +202,6 @@ def _stream(source: Source) -> Iterator[IO[bytes]]:
             raise InputError(f"cannot open the picture: {reason}") from None
         with stream:
             yield stream
-
-
-def _is_pdf(stream: IO[bytes]) -> bool:
-    stream.seek(0)
-    return stream.read(5) == b"%PDF-"
 
 
 def _page(image: "Image", index: int, long_side: int | None) -> Page:

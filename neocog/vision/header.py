@@ -49,11 +49,16 @@ _STRIP = 800  # bytes that decoders keep for each strip or tile of a TIFF
 
 _BEGINS = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<TIFF>II[*+]\0|MM\0[*+])|"
-    rb"(?P<GIF>GIF8[79]a)|(?P<HEIF>.{4}ftyp(avi|hei|hev|mif|msf))|(?P<WEBP>RIFF.{4}WEBPVP8[ LX])|"
+    rb"(?P<PDF>%PDF-)|(?P<GIF>GIF8[79]a)|(?P<HEIF>.{4}ftyp(avi|hei|hev|mif|msf))|"
+    rb"(?P<WEBP>RIFF.{4}WEBPVP8[ LX])|"
     rb"(?P<other>BM|P[1-6f]\s|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n)",
     re.DOTALL,
 )
 """How a file begins."""
+_NO_PICTURE = (
+    "the file is not a picture that neocog can decode; "
+    "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
+)
 _MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # of a JPEG's segment
 _TAG_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4,
               16: 8}  # fmt: skip
@@ -153,6 +158,19 @@ class Header:
             )
 
 
+def kind_of(stream: IO[bytes]) -> str:
+    """Tell by its first bytes what a file is; InputError if it is no picture that is decoded."""
+    stream.seek(0)
+    begin = stream.read(64)
+    if not begin:
+        raise InputError("the file is empty, expected a picture")
+    if not (known := _BEGINS.match(begin)):
+        raise InputError(_NO_PICTURE)
+    if known.lastgroup == "HEIF" and re.search(rb"avi[fs]", begin[: int.from_bytes(begin[:4])]):
+        return "AVIF"
+    return str(known.lastgroup)
+
+
 def opened(stream: IO[bytes]) -> "Iterator[tuple[Header, Image]]":
     """Open a picture file; yield what is said of each page, and the image turned to that page.
 
@@ -163,18 +181,9 @@ def opened(stream: IO[bytes]) -> "Iterator[tuple[Header, Image]]":
     InputError
         If it is no picture that can be decoded, or would cost decoders too much.
     """
-    stream.seek(0)
-    begin = stream.read(64)
-    if not begin:
-        raise InputError("the file is empty, expected a picture")
-    if not (known := _BEGINS.match(begin)):
-        raise InputError(
-            "the file is not a picture that neocog can decode; "
-            "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
-        )
-    kind, image = str(known.lastgroup), None
-    if kind == "HEIF" and re.search(rb"avi[fs]", begin[: int.from_bytes(begin[:4])]):
-        kind = "AVIF"
+    kind, image = kind_of(stream), None
+    if kind == "PDF":
+        raise InputError(_NO_PICTURE)
     try:
         for index, (extra, passes) in enumerate(_COUNTED.get(kind, _whole)(stream)):
             if image is None:
