@@ -4,10 +4,10 @@ A picture that may cost much is read by a worker process, which has limits, howe
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,20 @@ from neocog.batch.formats import Format
 from neocog.batch.inputs import Item, comes_once
 from neocog.batch.output import open_sink
 from neocog.batch.overlays import PictureFolder, overlay, steps
-from neocog.batch.pool import Pool
+from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.report import Report
 from neocog.batch.request import Request
 from neocog.batch.resume import Done, read_done
 from neocog.batch.sources import check_file
-from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks, what_went_wrong
+from neocog.batch.tasks import (
+    Block,
+    Counts,
+    Job,
+    Task,
+    in_order,
+    into_tasks,
+    what_went_wrong,
+)
 from neocog.errors import EndedEarly, InputError, UsageError
 from neocog.files import file_lock
 from neocog.messages import printable
@@ -46,32 +54,13 @@ Watch = Callable[[Block], None]
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a run has come to; ``seconds`` are those of each stage, over all workers."""
+class Tally(Counts):
+    """What a run has come to, records of an earlier run among them."""
 
-    inputs: int = 0
-    pages: int = 0  # records, those of an earlier run among them
-    failed: int = 0  # records of a failure
+    found: int = 0  # inputs of this run
     earlier: int = 0  # inputs of which the file of an earlier run has records
     unsaved: int = 0  # pictures and pages for people that could not be saved
     skipped: int = 0  # files in folders and archives that are not pictures
-    empty: int = 0  # records of this run without a digit
-    doubtful: int = 0  # records of this run with "?"
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, block: Block) -> None:
-        """Count a block."""
-        self.inputs += block.inputs
-        self.pages += block.pages
-        self.failed += block.failed
-        self.empty += block.empty
-        self.doubtful += block.doubtful
-        for stage, seconds in block.seconds.items():
-            self.spend(stage, seconds)
-
-    def spend(self, stage: str, seconds: float) -> None:
-        """Count time."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
 def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block: None) -> Tally:
@@ -113,12 +102,16 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             if request.verbose:
                 watch(Block(messages=[f"{name}: skipped ({why})"]))
 
-        items = _Counted(request.items(done, skipped))
-        for block in stack.enter_context(_reading(request, job, items, tally)):
+        def items() -> Iterator[Item]:
+            for item in request.items(done, skipped):
+                tally.found += 1
+                yield item
+
+        for block in stack.enter_context(_reading(request, job, items(), tally)):
             sink.put(block.text)
             people.take(block)
-        if items.count != (read := tally.inputs - done.inputs):
-            raise EndedEarly(f"{items.count} inputs were found but only {read} gave records")
+        if tally.found != (read := tally.inputs - done.inputs):
+            raise EndedEarly(f"{tally.found} inputs were found but only {read} gave records")
         if done.last is not None and not done.again:
             tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
@@ -137,13 +130,13 @@ def reading(
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default as many as there are cores, unless there are but few inputs. ``tally``
+    may cost much; by default as `usual_workers`, unless there are but few inputs. ``tally``
     gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
     cannot be started.
     """
     if workers is None:
         items, few = _begins(items)
-        workers = 0 if few else usual_workers()
+        workers = 0 if few else usual_workers(job.reader.engine.device)
     _check(workers)
     engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
     reader = copy(job.reader)
@@ -155,33 +148,36 @@ def reading(
             yield _here(job, tasks, stack)
             return
         window = WINDOW * workers * job.size if ordered else None
-        blocks = _pool(job, stack, workers, tally, window).run(tasks)
+        blocks = run_tasks(tasks, _started(job, stack, workers, tally), window=window)
         yield in_order(blocks) if ordered else blocks
 
 
-def _pool(
-    job: Job, stack: ExitStack, workers: int, tally: Tally | None = None, window: int | None = None
-) -> Pool:
-    """Start workers; ``job`` has the networks that answer them."""
+def _started(
+    job: Job, stack: ExitStack, workers: int, tally: Tally | None = None
+) -> Sequence[WorkerProcess]:
+    """Workers for a job, which has the networks that answer them."""
     finder = job.reader.finder
     networks = Networks(
         job.reader.engine,  # type: ignore[arg-type]
         None if finder.device == "cpu" or job.isolated else finder,
     )
+    stack.callback(networks.close)
     if tally is not None:
         stack.callback(lambda: tally.spend("network", networks.digits.busy))
-    return stack.enter_context(Pool(job, networks, workers=workers, window=window))
+    return stack.enter_context(Pool(job, networks.ask, workers=workers)).workers
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
-    pool = None
+    worker = None
     for task in tasks:
         if not _CAN_FORK or all(map(_is_light, task.items)):
             yield job.do(task)
-        else:
-            pool = pool or _pool(job, stack, 1)
-            yield from pool.run([task])
+            continue
+        if worker is None:
+            (worker,) = _started(job, stack, 1)
+            start(worker)
+        yield from do(worker, task)
 
 
 def _is_light(item: Item) -> bool:
@@ -199,11 +195,11 @@ def _is_light(item: Item) -> bool:
         return True
 
 
-def usual_workers() -> int:
-    """One for each core, as far as there can be so many."""
+def usual_workers(device: str = "cpu") -> int:
+    """One for each core, as far as there can be so many; two where a GPU answers them."""
     from neocog.network.parallel import cores
 
-    return min(cores(), _most_workers())
+    return min(cores() if device == "cpu" else 2 * cores(), _most_workers())
 
 
 def _check(workers: int) -> None:
@@ -245,20 +241,8 @@ def _reading(
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
-        workers = usual_workers()  # nobody knows how many names will come, nor when
+        workers = usual_workers(job.reader.engine.device)  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=ordered, tally=tally)
-
-
-class _Counted:
-    """Inputs, and how many were taken."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self.count, self._items = 0, items
-
-    def __iter__(self) -> Iterator[Item]:
-        for item in self._items:
-            self.count += 1
-            yield item
 
 
 class _ForPeople:

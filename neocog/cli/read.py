@@ -95,8 +95,8 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         metavar="N",
-        help="Worker processes; 0 reads in this process [default: one per core, 0 for a few "
-        "pictures].",
+        help="Worker processes; 0 reads in this process [default: one per core, two with a GPU, "
+        "0 for a few pictures].",
     ),
 ]
 Ray = Annotated[
