@@ -22,9 +22,10 @@ from PIL import Image
 from neocog import Reader
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item, find_inputs
+from neocog.batch.inputs import find_inputs
 from neocog.batch.pool import Pool, WorkerDied, do, run_tasks
 from neocog.batch.run import Tally, reading, usual_workers
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.forkserver import ForkServer

@@ -18,9 +18,9 @@ from typing import Any
 
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.device import check_names, finder_beside, finder_on, open_engine
-from neocog.batch.inputs import Item
 from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start, without_engine
 from neocog.batch.run import WINDOW, Blocks
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError

@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, PageReading
+from neocog.batch.sources import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.messages import printable

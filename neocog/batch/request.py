@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item, comes_once, count_inputs, find_inputs
+from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.resume import Done
-from neocog.batch.shards import Shard
-from neocog.batch.sources import STDIN, Files, Skipped, check_written
+from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
 from neocog.errors import NothingToRead, UsageError
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from neocog.batch.addresses import is_address
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item, comes_once
+from neocog.batch.inputs import comes_once
 from neocog.batch.output import open_sink
 from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.report import Report
 from neocog.batch.request import Request
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import check_file
+from neocog.batch.sources import Item, check_file
 from neocog.batch.tasks import (
     Block,
     Counts,
@@ -241,7 +241,9 @@ def _reading(
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
-        workers = usual_workers(job.reader.engine.device)  # nobody knows how many names will come, nor when
+        workers = usual_workers(
+            job.reader.engine.device
+        )  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=ordered, tally=tally)
 
 

@@ -1,9 +1,10 @@
-"""Files: which names are pictures, which lead to the same file, which can be read at all."""
+"""Inputs: which names are pictures, which lead to the same file, which can be read at all."""
 
 import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from neocog.errors import InputError, UsageError
 
@@ -62,6 +63,44 @@ def check_written(name: str | Path, option: str) -> None:
     for kind, suffixes in _KINDS.items():
         if suffix in suffixes:
             raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
+
+
+class Entry(NamedTuple):
+    """What a zip archive's directory says of a member; its header is at ``start``."""
+
+    name: str
+    start: int
+    size: int
+    packed: int
+    method: int
+    flags: int
+    crc: int
+
+
+class Item(NamedTuple):
+    """One input: a picture file, one at an address, or one in an archive."""
+
+    source: str  # as records name it; of a member: archive/path/in/it
+    key: str  # path relative to what was named: the same on every machine
+    archive: str | None = None  # that it lies in; else ``source`` is a file
+    start: int = 0  # where its bytes lie there; in a zip archive, the header before them
+    size: int = 0
+    data: bytes | None = None  # the bytes of the file, where they are at hand
+    trouble: str | None = None  # why it cannot be read, where that is known already
+    packed: Entry | None = None  # how a zip archive holds it
+
+    def picture(self) -> Path | bytes:
+        """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
+        from neocog.batch.addresses import fetch, is_address
+        from neocog.batch.archives import read_member
+
+        if self.trouble is not None:
+            raise InputError(self.trouble)
+        if self.data is not None:
+            return self.data
+        if self.archive is not None:
+            return read_member(self.archive, self.start, self.size, self.packed)
+        return fetch(self.source) if is_address(self.source) else Path(self.source)
 
 
 class Files:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
-from neocog.batch.sources import check_file
+from neocog.batch.sources import Item, check_file
 from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
