@@ -273,12 +273,12 @@ def test_workers_that_cannot_be_had_end_the_run(
 def test_records_that_are_missing_are_an_error(
     reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from neocog.batch import request, run
+    from neocog.batch import run
 
     monkeypatch.setattr(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
-    wanted = request.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
+    wanted = run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match="24 inputs were found but only 23 gave records"):
         run.read_all(wanted, reader)
 

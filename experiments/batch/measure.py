@@ -39,8 +39,7 @@ from experiments.harness.processes import Memory, end_one
 from experiments.harness.record import machine, write_results
 from neocog.batch.formats import Format
 from neocog.batch.reader import Reader
-from neocog.batch.request import Request
-from neocog.batch.run import Tally, read_all
+from neocog.batch.run import Request, Tally, read_all
 from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure

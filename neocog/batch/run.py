@@ -5,7 +5,7 @@ A picture that may cost much is read by a worker process, which has limits, howe
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,28 +15,19 @@ from typing import TYPE_CHECKING
 from neocog.batch.addresses import is_address
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
-from neocog.batch.inputs import comes_once
+from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.overlays import PictureFolder, overlay, steps
 from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.report import Report
-from neocog.batch.request import Request
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import Item, check_file
-from neocog.batch.tasks import (
-    Block,
-    Counts,
-    Job,
-    Task,
-    in_order,
-    into_tasks,
-    what_went_wrong,
-)
-from neocog.errors import EndedEarly, InputError, UsageError
+from neocog.batch.sources import STDIN, Files, Item, Skipped, check_file, check_written
+from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.files import file_lock
-from neocog.messages import printable
 
 if TYPE_CHECKING:
+    from neocog.batch.cluster import Cluster
     from neocog.batch.reader import Reader
 
 FEW = 12
@@ -51,6 +42,104 @@ _FILES_LEFT = 64  # open files that are left for all else: a worker takes one
 
 Blocks = Iterator[Block]
 Watch = Callable[[Block], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to read, how, and where to; UsageError if it makes no sense."""
+
+    inputs: tuple[str, ...]  # as `find_inputs` takes them
+    form: Format
+    output: str | None = None  # the file of the records; None: stdout
+    null: bool = False  # names in lists and on stdin end with a zero byte
+    isolated: bool = False  # every picture is one digit
+    resume: bool = False  # go on where ``output`` breaks off
+    shard: Shard | None = None  # the share of the inputs to read
+    ordered: bool = False  # records in the order of the inputs
+    workers: int | None = None  # 0: this process; None: one a core, 0 for a few
+    cluster: "Cluster | None" = None  # the Ray cluster that reads
+    batch: int | None = None  # most digits of a pass
+    overlay: str | None = None  # folder of pictures of what was read
+    debug: str | None = None  # folder of pictures of how it was found
+    report: str | None = None  # a page for people
+    force: bool = False  # an ``output`` that exists is overwritten
+    verbose: bool = False  # files that are skipped are named
+    quiet: bool = False  # only what fails is told
+
+    def __post_init__(self) -> None:
+        if self.resume and (self.output is None or self.form.kind != "jsonl"):
+            raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
+        if self.inputs.count(STDIN) > 1:
+            raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
+        if self.output is not None and self.report is not None:
+            same = os.path.realpath(self.output) == os.path.realpath(self.report)
+            if same or self.output in Files([self.report]):
+                raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
+        lists = [word[1:] for word in self.inputs if word.startswith("@")]
+        for option, place in self._written():
+            if place in Files(lists):
+                raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
+            if os.path.isfile(place) and not (self.resume and option == "-o"):
+                with suppress(NothingToRead):  # that is told later
+                    for _ in self._spared(self._files()):
+                        pass
+            check_written(place, option)
+        self._check_free()
+
+    def _check_free(self) -> None:
+        """Refuse to overwrite records."""
+        output = self.output
+        if output is None or self.force or self.resume or not os.path.isfile(output):
+            return
+        if os.path.getsize(output):
+            more = "--resume to continue it, " if self.form.kind == "jsonl" else ""
+            raise UsageError(f"{output}: exists; add {more}--force to overwrite it")
+
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """All files that are known to be read beforehand, by their keys, archives unopened."""
+        with suppress(NothingToRead):
+            return [(item.source, item.key) for item in self._files()]
+        return []
+
+    def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
+        """What is to be read: the shard's inputs, without those that are done.
+
+        UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
+        """
+        found = find_inputs(self.inputs, null=self.null, skipped=skipped)
+        for item in self._spared(found):
+            if self.shard is not None and not self.shard.holds(item.key):
+                continue
+            if not done.take(item.source):
+                yield item
+
+    def count(self) -> int | None:
+        """How many inputs there are, or None where that cannot be told beforehand."""
+        return count_inputs(self.inputs, null=self.null, shard=self.shard)
+
+    def _files(self) -> Iterator[Item]:
+        named = [word for word in self.inputs if not comes_once(word)]
+        return find_inputs(named, null=self.null, look_into=False)
+
+    def _written(self) -> list[tuple[str, str]]:
+        """The files that are going to be written, each after its option."""
+        places = (("-o", self.output), ("--report", self.report))
+        return [(option, place) for option, place in places if place is not None]
+
+    def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield inputs, none of which may be a file that is going to be written."""
+        written = self._written()
+        files = Files(place for _, place in written)
+        names = {os.path.abspath(place): (option, place) for option, place in written}
+        last = None
+        for item in items:
+            file = item.archive or item.source
+            if written and file != last and (os.path.abspath(file) in names or file in files):
+                option, place = names.get(os.path.abspath(file), written[0])
+                raise UsageError(f"{place}: is also an input; choose another {option}")
+            last = file  # the members of an archive come one after another
+            yield item
 
 
 @dataclass(slots=True)
@@ -75,27 +164,35 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
         See `neocog.errors`.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
-    form = replace(request.form, settings=settings)
-    tally = Tally()
+    tally, done = Tally(), Done()
     with ExitStack() as stack:
         stack.enter_context(file_lock(request.output))
-        done = Done()
         if request.resume and request.output is not None:
             finder = None if request.isolated else reader.finder.model.id
             done = read_done(
                 request.output, model=reader.model.id, settings=settings, finder=finder
             )
         tally.earlier = done.inputs + (done.last is not None)
-        people = _ForPeople(request, reader, tally, watch)
-        stack.callback(people.close)
+        folders = _folders(request, reader)
+        report = None if request.report is None else Report(request.report)
+        if report is not None:
+            stack.callback(_save, report, tally, watch)
+        job = Job(
+            reader,
+            replace(request.form, settings=settings),
+            isolated=request.isolated,
+            keep=bool(folders),
+            cards=report is not None,
+            batch=request.batch,
+            quiet=request.quiet,
+        )
         sink = stack.enter_context(
-            open_sink(form, request.output, done=done if request.resume else None)
+            open_sink(job.form, request.output, done=done if request.resume else None)
         )
         if done.pages:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
             watch(earlier)
-        job = people.job(form)
 
         def skipped(name: str, why: str) -> None:
             tally.skipped += 1
@@ -109,13 +206,42 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
 
         for block in stack.enter_context(_reading(request, job, items(), tally)):
             sink.put(block.text)
-            people.take(block)
+            tally.add(block)
+            for folder in folders:
+                troubles = list(folder.save_all(block.readings))
+                block.messages += troubles
+                tally.unsaved += len(troubles)
+            watch(block)
+            for card in block.cards if report else ():
+                report.add(card)  # type: ignore[union-attr]
         if tally.found != (read := tally.inputs - done.inputs):
             raise EndedEarly(f"{tally.found} inputs were found but only {read} gave records")
         if done.last is not None and not done.again:
-            tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
+            tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
+
+
+def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
+    """Where pictures of what was read are saved."""
+    from neocog.vision.finder import LONG_SIDE
+
+    folders, inputs = [], request.sources if request.overlay or request.debug else []
+    if request.overlay is not None:
+        folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
+    if request.debug is not None:
+        draw = steps(reader)
+        folders.append(
+            PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE)
+        )
+    return folders
+
+
+def _save(report: Report, tally: Tally, watch: Watch) -> None:
+    """Save the report; that it cannot be does not change how the run ends otherwise."""
+    if trouble := report.save_if_any():
+        tally.unsaved += 1
+        watch(Block(messages=[trouble]))
 
 
 @contextmanager
@@ -245,60 +371,3 @@ def _reading(
             job.reader.engine.device
         )  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=ordered, tally=tally)
-
-
-class _ForPeople:
-    """What a run shows to people: pictures of pages, a report, progress."""
-
-    def __init__(self, request: Request, reader: "Reader", tally: Tally, watch: Watch) -> None:
-        self._request, self._reader, self._tally, self._watch = request, reader, tally, watch
-        self._folders: list[PictureFolder] = []
-        if request.overlay is not None:
-            self._folders.append(
-                PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
-            )
-        if request.debug is not None:
-            from neocog.vision.finder import LONG_SIDE
-
-            self._folders.append(
-                PictureFolder(
-                    request.debug, "--debug", steps(reader),
-                    inputs=request.sources, long_side=LONG_SIDE,
-                )
-            )  # fmt: skip
-        self._report = None if request.report is None else Report(request.report)
-
-    def job(self, form: Format) -> Job:
-        """How tasks are done so that blocks carry what is wanted here."""
-        return Job(
-            self._reader,
-            form,
-            isolated=self._request.isolated,
-            keep=bool(self._folders),
-            cards=self._report is not None,
-            batch=self._request.batch,
-            quiet=self._request.quiet,
-        )
-
-    def take(self, block: Block) -> None:
-        """Count a block, draw what was read, and say what could not be drawn."""
-        self._tally.add(block)
-        for item, readings in block.readings:
-            pages = [page for page in readings if page.error is None]
-            for folder in self._folders if pages else ():
-                try:
-                    folder.save(*pages, picture=item.picture(), key=item.key)
-                except Exception as error:  # it may be another picture by now, the disk be full
-                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
-                    name = printable(item.source)
-                    block.messages.append(f"{name}: not drawn: {printable(why)}")
-                    self._tally.unsaved += 1
-        self._watch(block)
-        for card in block.cards if self._report else ():
-            self._report.add(card)  # type: ignore[union-attr]
-
-    def close(self) -> None:
-        """Save the report; that it cannot be does not change how the run ends otherwise."""
-        if self._report is not None and (trouble := self._report.save_if_any()):
-            self._tally.unsaved += 1
-            self._watch(Block(messages=[trouble]))

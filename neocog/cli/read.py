@@ -145,8 +145,7 @@ def read(
     from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader
-    from neocog.batch.request import Request
-    from neocog.batch.run import read_all
+    from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.messages import tell
