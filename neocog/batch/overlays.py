@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.results import LARGEST
+from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.sources import Files, Item
 from neocog.batch.tasks import what_went_wrong
 from neocog.errors import UsageError

@@ -63,13 +63,10 @@ class Policy:
             return NOT_A_DIGIT if answers.margin[index] > 0 else NO_RESPONSE
         if answers.p[index] >= self.min_p:
             return None
-        return TWO_ANSWERS if _rival_is_digit(answers, index) else NOT_A_DIGIT
-
-
-def _rival_is_digit(answers: "Answers", index: int) -> bool:
-    """Whether the second response is that of a digit, not of planes that reject."""
-    first, second = np.sort(answers.score[index])[:-3:-1]
-    return bool(first - second <= answers.margin[index] * (1 + 1e-4) + 1e-6)
+        # the second response may be that of planes that reject, which the scores do not have
+        first, second = np.sort(answers.score[index])[:-3:-1]
+        is_digit = first - second <= answers.margin[index] * (1 + 1e-4) + 1e-6
+        return TWO_ANSWERS if is_digit else NOT_A_DIGIT
 
 
 def threshold_for(card: Mapping[str, Any], max_error: float) -> float:

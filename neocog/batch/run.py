@@ -239,9 +239,11 @@ def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
 
 def _save(report: Report, tally: Tally, watch: Watch) -> None:
     """Save the report; that it cannot be does not change how the run ends otherwise."""
-    if trouble := report.save_if_any():
+    try:
+        report.save()
+    except UsageError as error:
         tally.unsaved += 1
-        watch(Block(messages=[trouble]))
+        watch(Block(messages=[str(error)]))
 
 
 @contextmanager
