@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.pictures import Picture, is_several, name_of, pages_of
-from neocog.batch.policy import Policy
+from neocog.batch.policy import Policy, features, weighed
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.words import into_words, one_each
 from neocog.errors import UsageError

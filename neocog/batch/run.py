@@ -18,10 +18,11 @@ from neocog.batch.formats import Format
 from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.overlays import PictureFolder, overlay, steps
+from neocog.batch.pictures import check_file
 from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.report import Report
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import STDIN, Files, Item, Skipped, check_file, check_written
+from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
 from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.files import file_lock

@@ -1,7 +1,6 @@
 """Inputs: which names are pictures, which lead to the same file, which can be read at all."""
 
 import os
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -119,18 +118,3 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return found.st_dev, found.st_ino
-
-
-def check_file(path: str | Path) -> None:
-    """Refuse what cannot be opened, and what would wait for ever (InputError)."""
-    try:
-        kind = os.stat(path).st_mode
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
-    except ValueError:
-        raise InputError("a file name cannot hold a zero byte") from None
-    if stat.S_ISDIR(kind):
-        raise InputError("is a folder, expected a picture file")
-    if not stat.S_ISREG(kind):
-        raise InputError("is a pipe or device, expected a picture file")

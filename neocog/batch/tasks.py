@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
-from neocog.batch.sources import Item, check_file
+from neocog.batch.sources import Item
 from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
@@ -223,16 +223,13 @@ def _read_isolated(
 
 def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
     """The digit of each page, and why there are no more where one could not be had."""
-    from neocog.vision.decode import decode
+    from neocog.batch.pictures import pages_of
     from neocog.vision.finder import LONG_SIDE
     from neocog.vision.normalise import isolated_digit
 
     pages: list[_Digit] = []
     try:
-        picture = item.picture()
-        if not isinstance(picture, bytes):
-            check_file(picture)
-        for page in decode(picture, long_side=LONG_SIDE):
+        for page in pages_of(item.picture(), LONG_SIDE):
             height, width = (round(side / page.scale) for side in page.grey.shape)
             pages.append((page.index, (0, 0, width, height), isolated_digit(page.grey)))
     except Exception as error:
