@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import UsageError
-from neocog.network.decision import Answers
-from neocog.network.prior import all_scores
+from neocog.network.decision import Answers, all_scores
 from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
     from neocog.network.model import Model
-    from neocog.vision.page import Place
+    from neocog.vision.search import Mark
     from neocog.vision.weigh import Weights
 
 NO_RESPONSE = "no response"
@@ -104,7 +103,7 @@ def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> N
 
 
 def weighed(
-    found: Answers, model: "Model", places: "Sequence[Place]", weights: "Weights"
+    found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights"
 ) -> Answers:
     """Return answers whose label and probability count what the finder and the page say.
 
@@ -116,7 +115,7 @@ def weighed(
     ----------
     found, model
         As `features` takes them.
-    places : sequence of Place, length B
+    places : sequence of Mark, length B
     weights : Weights
     """
     guesses = np.stack([place.guesses for place in places])
