@@ -1,10 +1,8 @@
 """``python -m neocog`` and the command: the current folder is left, and Ctrl-C is one line."""
 
-from neocog.programs import leave_folder
+from neocog.programs import leave_at_once, leave_folder
 
 leave_folder()
-
-from neocog.interrupts import leave_at_once  # noqa: E402
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,13 +29,15 @@ _LINGERS = 5.0  # seconds that a process may take to end once its connection is 
 class ForkServer:
     """The process that others are forked from; it is started when the first is wanted.
 
-    ``modules`` are loaded before; ``variables`` are added to the environment.
+    ``modules`` are loaded before; ``variables`` are added to the environment. Many threads may use
+    it.
     """
 
     def __init__(self, *modules: str, variables: Mapping[str, str] | None = None) -> None:
         self._modules, self._variables = modules, dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Connection | None = None
+        self._lock = threading.RLock()
 
     def start(self) -> tuple[Connection, int]:
         """Fork a process; return a connection to it, and its number.
@@ -42,69 +45,59 @@ class ForkServer:
         It waits for what `pack` gives, to be sent over the connection with ``send_bytes``.
         EndedEarly if that cannot be done, though the server was started anew.
         """
-        for again in (True, False):
+        with self._lock:
             try:
-                ours, theirs = Pipe()
-                with theirs:
-                    return ours, self._forked(theirs)
+                return self._forked()
+            except (OSError, EOFError):
+                self.close()
+            try:
+                return self._forked()
             except (OSError, EOFError) as error:
-                self._forget()
-                if not again:
-                    why = str(error) or "the process that starts them ended"
-                    raise EndedEarly(f"worker processes cannot be started: {why}") from None
-        raise AssertionError
+                self.close()
+                why = str(error) or "the process that starts them ended"
+                raise EndedEarly(f"worker processes cannot be started: {why}") from None
 
     def end_of(self, number: int) -> int | None:
         """Wait for the end of a process whose connection is closed; return its exit code.
 
         One that lingers is killed; None where nobody knows.
         """
-        with suppress(OSError, EOFError):
+        with self._lock, suppress(OSError, EOFError):
             if self._link is not None:
                 self._link.send(number)
                 return self._answer()
         return None
 
     def close(self) -> None:
-        """End all that was forked, and the server."""
-        if self._link is not None:
-            self._link.close()
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LINGERS)
-        self._forget()
-
-    def _forget(self) -> None:
-        """End the server alone."""
+        """End the server, and all that it forked."""
         process, link, self._process, self._link = self._process, self._link, None, None
         if link is not None:
             link.close()
         if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LINGERS)
             process.kill()
             process.wait()
 
-    def _forked(self, theirs: Connection) -> int:
-        """Have a process forked that gets a connection; return its number."""
+    def _forked(self) -> tuple[Connection, int]:
         if self._link is None or self._process is None:
             self._link, own = Pipe()
-            self._process = self._begin(own)
-        self._link.send(None)
-        send_handle(self._link, theirs.fileno(), self._process.pid)
-        number = self._answer()
+            with own:
+                self._process = subprocess.Popen(
+                    python("-c", _SERVE, str(own.fileno()), *self._modules),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # what decoders print is no record
+                    env=os.environ | self._variables,
+                    pass_fds=[own.fileno()],
+                    start_new_session=True,  # Ctrl-C is for the process that writes
+                )
+        ours, theirs = Pipe()
+        with theirs:
+            self._link.send(None)
+            send_handle(self._link, theirs.fileno(), self._process.pid)
+            number = self._answer()
         assert number is not None
-        return number
-
-    def _begin(self, link: Connection) -> "subprocess.Popen[bytes]":
-        code = "from neocog.forkserver import main; main()"
-        with link:
-            return subprocess.Popen(
-                python("-c", code, str(link.fileno()), *self._modules),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # what decoders print is no record
-                env=os.environ | self._variables,
-                pass_fds=[link.fileno()],
-                start_new_session=True,  # Ctrl-C is for the process that writes
-            )
+        return ours, number
 
     def _answer(self) -> int | None:
         assert self._link is not None
@@ -125,17 +118,26 @@ def pack(target: Callable[..., None], *args: Any) -> bytes:
     return pickle.dumps((path, pickle.dumps((target, args))))
 
 
+_SERVE = "from neocog.forkserver import main; main()"
+
+
 def main() -> None:
     """Fork a process for each connection that comes; the body of the server."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may come ignored: nobody could be waited for
     link = Connection(int(sys.argv[1]))
     children: set[int] = set()
+    trouble = None
+    try:
+        for module in sys.argv[2:]:
+            import_module(module)
+    except BaseException as error:
+        trouble = f"{type(error).__name__}: {error}".partition("\n")[0]
     with suppress(OSError, EOFError):
-        trouble = _load(sys.argv[2:])
         while True:
             number = link.recv()
             if number is None:
-                link.send(_fork(link, children, trouble))
+                with Connection(recv_handle(link)) as connection:
+                    link.send(trouble or _fork(link, connection, children))
             else:
                 children.discard(number)
                 link.send(_end_of(number, _LINGERS))
@@ -143,29 +145,16 @@ def main() -> None:
         _end_of(child, 0.0)
 
 
-def _load(modules: list[str]) -> str | None:
-    """Import modules; return why that cannot be done."""
+def _fork(link: Connection, connection: Connection, children: set[int]) -> int | str:
     try:
-        for module in modules:
-            import_module(module)
-    except BaseException as error:
-        return f"{type(error).__name__}: {error}".partition("\n")[0]
-    return None
-
-
-def _fork(link: Connection, children: set[int], trouble: str | None) -> int | str:
-    with Connection(recv_handle(link)) as connection:
-        if trouble is not None:
-            return trouble
-        try:
-            number = os.fork()
-        except OSError as error:
-            return str(error)
-        if number == 0:
-            link.close()
-            _run(connection)
-        children.add(number)
-        return number
+        number = os.fork()
+    except OSError as error:
+        return str(error)
+    if number == 0:
+        link.close()
+        _run(connection)
+    children.add(number)
+    return number
 
 
 def _run(connection: Connection) -> NoReturn:
@@ -179,16 +168,11 @@ def _run(connection: Connection) -> NoReturn:
     except (ConnectionError, EOFError):  # nobody is there any more
         pass
     except BaseException as error:
-        tell(error)
+        what = printable(f"{type(error).__name__}: {error}".partition("\n")[0])
+        with suppress(OSError, ValueError, AttributeError):
+            print(f"neocog: a worker process failed: {what}", file=sys.stderr, flush=True)
     finally:
         os._exit(code)
-
-
-def tell(error: BaseException) -> None:
-    """Say on stderr, in a line, what ends a process that nobody foresaw."""
-    what = printable(f"{type(error).__name__}: {error}".partition("\n")[0])
-    with suppress(OSError, ValueError, AttributeError):
-        print(f"neocog: a worker process failed: {what}", file=sys.stderr, flush=True)
 
 
 def _end_of(number: int, patience: float) -> int | None:
@@ -196,18 +180,15 @@ def _end_of(number: int, patience: float) -> int | None:
 
     None where it is the child of a server that was before this one.
     """
-    with suppress(ChildProcessError):
-        return _waited(number, patience)
-    return None
-
-
-def _waited(number: int, patience: float) -> int:
     end = time.monotonic() + patience
-    done, status = os.waitpid(number, os.WNOHANG)
-    while not done and time.monotonic() < end:
-        time.sleep(0.005)
+    try:
         done, status = os.waitpid(number, os.WNOHANG)
-    if not done:
-        os.kill(number, signal.SIGKILL)
-        _, status = os.waitpid(number, 0)
+        while not done and time.monotonic() < end:
+            time.sleep(0.005)
+            done, status = os.waitpid(number, os.WNOHANG)
+        if not done:
+            os.kill(number, signal.SIGKILL)
+            _, status = os.waitpid(number, 0)
+    except ChildProcessError:
+        return None
     return os.waitstatus_to_exitcode(status)

@@ -83,7 +83,7 @@ def test_the_same_records_though_an_actor_is_killed(tmp_path: Path) -> None:
     job = Job(Reader(tiny_model(), device="cpu"), Format("jsonl"))
     with reading(job, find_inputs([tmp_path]), workers=0) as blocks:
         alone = "".join(block.text for block in blocks)
-    with pytest.raises(DeviceError, match="no node"):
+    with pytest.raises(DeviceError, match="no machine"):
         Cluster("local", device="cuda").reading(job, []).__enter__()
     text = ""
     cluster = Cluster("local", device="cpu", workers=2)

@@ -13,12 +13,10 @@ import pytest
 from PIL import Image
 
 from neocog.batch.formats import Format, kind_of
-from neocog.batch.inputs import Item
-from neocog.batch.records import DigitReading, PageReading
+from neocog.batch.inputs import Shard
+from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
-from neocog.batch.results import LARGEST
-from neocog.batch.shards import Shard
-from neocog.batch.sources import PACKED_TAR, TAR, ZIP
+from neocog.batch.sources import PACKED_TAR, TAR, ZIP, Item
 from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page

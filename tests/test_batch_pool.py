@@ -1,7 +1,6 @@
 """Worker processes: the same records as without them, whatever becomes of the workers."""
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -10,7 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.batch import worker
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item, find_inputs
-from neocog.batch.pool import Pool
+from neocog.batch.inputs import find_inputs
+from neocog.batch.pool import Pool, WorkerDied, do, run_tasks
 from neocog.batch.run import Tally, reading, usual_workers
-from neocog.batch.scheduler import Scheduler
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.forkserver import ForkServer
@@ -116,13 +116,15 @@ def test_a_network_that_fails_ends_the_run(reader: Reader, scans: Path) -> None:
             raise DeviceError("it fell off")
 
     networks = Networks(Failing(reader.engine))
-    with pytest.raises(DeviceError, match="fell off"), pool_of(reader, networks, workers=1) as pool:
-        list(pool.run(into_tasks(find_inputs([scans]), 1)))
+    with pool_of(reader, networks, workers=1) as pool:
+        blocks = run_tasks(into_tasks(find_inputs([scans]), 1), pool.workers)
+        with pytest.raises(DeviceError, match="fell off"):
+            list(blocks)
 
 
 def pool_of(reader: Reader, networks: Networks | None = None, **options: Any) -> Pool:
     networks = networks or Networks(FixedBatches(reader.engine))
-    return Pool(Job(reader, Format("jsonl")), networks, **options)
+    return Pool(Job(reader, Format("jsonl")), networks.ask, **options)
 
 
 # --- workers that die -------------------------------------------------------------------------
@@ -133,10 +135,11 @@ def test_workers_that_are_killed_lose_nothing(reader: Reader, scans: Path) -> No
     alone = read_all(reader, scans, workers=0)
     with pool_of(reader, workers=2) as pool:
         text = ""
-        for count, block in enumerate(pool.run(into_tasks(find_inputs([scans]), 4))):
+        tasks = into_tasks(find_inputs([scans]), 4)
+        for count, block in enumerate(run_tasks(tasks, pool.workers)):
             text += block.text
             if count == 1:
-                os.kill(pool._workers[0].number, signal.SIGKILL)
+                os.kill(pool.workers[0].number, signal.SIGKILL)
     assert sorted(text.splitlines()) == sorted(alone.splitlines())
 
 
@@ -198,15 +201,29 @@ def test_pictures_that_make_a_worker_silent_become_records(
 
 
 @posix
-def test_workers_that_are_stopped_at_birth_or_idle(reader: Reader, scans: Path) -> None:
+def test_workers_that_are_stopped_at_birth_or_idle(
+    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: list[int] = []
+    start = ForkServer.start
+
+    def stopped(own: ForkServer) -> Any:
+        connection, number = start(own)
+        numbers.append(number)
+        if len(numbers) <= 2:
+            os.kill(number, signal.SIGSTOP)
+        return connection, number
+
+    monkeypatch.setattr(ForkServer, "start", stopped)
     items = list(find_inputs([scans]))
     with pool_of(reader, workers=2, patience=1.0) as pool:
-        for worker in pool._workers:
-            os.kill(worker.number, signal.SIGSTOP)
-        assert sum(block.inputs for block in pool.run(into_tasks(items, 1))) == 24
+        assert sum(block.inputs for block in run_tasks(into_tasks(items, 1), pool.workers)) == 24
         large = [Item(f"{n}.png", f"{n}.png", data=bytes(2**22)) for n in range(4)]
-        os.kill(pool._workers[0].number, signal.SIGSTOP)  # it is sent more than a pipe holds
-        assert sum(block.inputs for block in pool.run(into_tasks(large, 1))) == 4
+        (worker,) = pool.workers[:1]
+        os.kill(worker.number, signal.SIGSTOP)  # it is sent more than a pipe holds
+        blocks = [block for task in into_tasks(large, 1) for block in do(worker, task)]
+        assert sum(block.inputs for block in blocks) == 4
+    assert len(numbers) == 5
 
 
 @posix
@@ -217,12 +234,14 @@ def test_who_waits_for_the_network_or_for_us_is_not_silent(reader: Reader, scans
             return super().recognise(digits)
 
     items = list(find_inputs([scans]))[:4]
-    with pool_of(reader, Networks(Slow(reader.engine)), workers=1, patience=0.6) as pool:
-        first = pool._workers[0]
-        for block in pool.run(into_tasks(items, 1)):
+    networks = Networks(Slow(reader.engine))
+    with pool_of(reader, networks, workers=1, patience=0.6) as pool:
+        first = None
+        for block in run_tasks(into_tasks(items, 1), pool.workers):
             time.sleep(1.0)  # nobody takes what it has to say
             assert not block.failed
-        assert pool._workers[0] is first
+            first = first or pool.workers[0].number
+        assert pool.workers[0].number == first
 
 
 @posix
@@ -230,10 +249,10 @@ def test_what_forks_workers_may_end(reader: Reader, scans: Path) -> None:
     items = list(find_inputs([scans]))
     with pool_of(reader, workers=2) as pool:
         count = 0
-        for block in pool.run(into_tasks(items, 1)):
+        for block in run_tasks(into_tasks(items, 1), pool.workers):
             if count == 0:
                 pool._server._process.kill()
-                os.kill(pool._workers[1].number, signal.SIGKILL)
+                os.kill(pool.workers[1].number, signal.SIGKILL)
             count += block.inputs
         assert count == 24
     assert pool._server._process is None
@@ -254,43 +273,14 @@ def test_workers_that_cannot_be_had_end_the_run(
 def test_records_that_are_missing_are_an_error(
     reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from neocog.batch import request, run
+    from neocog.batch import run
 
     monkeypatch.setattr(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
-    wanted = request.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
+    wanted = run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
     with pytest.raises(EndedEarly, match="24 inputs were found but only 23 gave records"):
         run.read_all(wanted, reader)
-
-
-def test_one_thread_works_while_the_other_waits_for_the_network(reader: Reader) -> None:
-    own, theirs = multiprocessing.Pipe()
-    at_work, most = [0], [0]
-
-    class Counting(Job):
-        """Works, asks the network, and works again."""
-
-        def do(self, task: Task, *, beat: object = None) -> Block:
-            self.work()
-            self.reader.engine.recognise(np.zeros((1, 28, 28), np.uint8))
-            self.work()
-            return Block(task.first)
-
-        def work(self) -> None:
-            at_work[0] += 1
-            most[0] = max(most[0], at_work[0])
-            time.sleep(0.02)
-            at_work[0] -= 1
-
-    inside = worker.Worker(theirs, Counting(copy(reader), Format("jsonl")), 2, 1.0)
-    for number in range(2):
-        inside._tasks.put(Task(number, ()))
-    asked = [own.recv()[1] for _ in range(2)]  # the second while nobody has answered the first
-    for number in asked:
-        inside._waiting.pop(number).set_result(None)
-    assert [own.recv()[0] for _ in range(2)] == [worker.BLOCK] * 2
-    assert most == [1]
 
 
 # --- how many ---------------------------------------------------------------------------------
@@ -313,121 +303,94 @@ def test_no_more_workers_than_there_are_files_for(
 
 
 class Hand:
-    """A worker that only takes."""
+    """A worker that dies over some inputs, and waits at others until it may go on."""
 
-    def __init__(self) -> None:
-        self.tasks: dict[int, Task] = {}
-        self.proven = self.open = True
+    def __init__(self, *dies_over: str, false_starts: int = 0, waits_at: str = "") -> None:
+        self.dies_over, self.false_starts, self.waits_at = dies_over, false_starts, waits_at
+        self.go_on = threading.Event()
+        self.starts = 0
 
-    def give(self, task: Task) -> None:
-        pass
+    def start(self) -> None:
+        self.starts += 1
+        if self.starts <= self.false_starts:
+            raise WorkerDied("was ended")
+
+    def do(self, task: Task) -> list[Block]:
+        names = [item.source for item in task.items]
+        if self.waits_at in names:
+            self.go_on.wait(10.0)
+        for item in task.items:
+            if item.source in self.dies_over and item.trouble is None:
+                raise WorkerDied("was ended")
+        text = " ".join(item.trouble or item.source for item in task.items)
+        return [Block(task.first, text, inputs=len(names))]
 
 
-def some_tasks(count: int, taken: list[int]) -> Iterator[Task]:
+def some_tasks(count: int, taken: list[int], *, held: int = 0) -> Iterator[Task]:
+    kind = type("Heavy", (Task,), {"held": held})
     for number in range(count):
         taken.append(number)
-        yield Task(2 * number, (Item(str(number), str(number)), Item("x", "x")))
+        yield kind(2 * number, (Item(str(number), str(number)), Item("x", "x")))
 
 
-def deal(scheduler: Scheduler) -> None:
-    for _ in range(5):  # the thread that makes tasks needs a moment
-        scheduler.deal()
-        time.sleep(0.02)
-
-
-def test_no_more_is_begun_than_can_be_done() -> None:
-    taken: list[int] = []
-    hands = [Hand(), Hand()]
-    scheduler = Scheduler(some_tasks(1000, taken), hands, depth=3)
-    deal(scheduler)
-    assert [len(hand.tasks) for hand in hands] == [3, 3]
-    assert len(taken) <= 6 + 4 + 1
-    scheduler.stop()
-
-
-class Heavy(Task):
-    held = 2**28  # type: ignore[assignment]
-
-
-def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
-    made: list[int] = []
-
-    def heavy() -> Iterator[Task]:
-        for number in range(20):
-            made.append(number)
-            yield Heavy(number, (Item("x", "x"),))
-
-    hands = [Hand(), Hand(), Hand(), Hand()]
-    scheduler = Scheduler(heavy(), hands, depth=3)
-    deal(scheduler)
-    assert len(scheduler.under_way()) == 2
-    assert len(made) <= 2 + 4
+def hand_on(hands: list[Hand]) -> None:
     for hand in hands:
-        hand.tasks.clear()
-    deal(scheduler)
-    assert len(scheduler.under_way()) == 2
-    scheduler.stop()
+        hand.go_on.set()
 
 
-def test_nothing_is_given_to_who_is_not_there() -> None:
-    hands = [Hand(), Hand()]
-    hands[0].open = False
-    scheduler = Scheduler(some_tasks(9, []), hands, depth=2)
-    deal(scheduler)
-    assert [len(hand.tasks) for hand in hands] == [0, 2]
-    dead, hands[1] = hands[1], Hand()
-    scheduler.died(dead, "was ended")
-    deal(scheduler)
-    assert [len(hand.tasks) for hand in hands] == [0, 1]
-    scheduler.stop()
+def test_no_more_is_begun_than_is_taken() -> None:
+    taken: list[int] = []
+    blocks = run_tasks(some_tasks(1000, taken), [Hand(), Hand()])
+    next(blocks)
+    time.sleep(0.2)
+    assert len(taken) <= 1 + 4 + 2 + 1
+    assert sum(1 for _ in blocks) == 999
 
 
 def test_order_bounds_what_waits() -> None:
-    hands = [Hand(), Hand()]
-    scheduler = Scheduler(some_tasks(1000, []), hands, depth=9, window=8)
-    deal(scheduler)
-    assert sorted(task.first for task in scheduler.under_way()) == [0, 2, 4, 6]
-    hand = next(hand for hand in hands if 2 in hand.tasks)
-    del hand.tasks[2]
-    deal(scheduler)
-    assert len(scheduler.under_way()) == 3  # 0 is not done
-    scheduler.stop()
+    taken: list[int] = []
+    hands = [Hand(waits_at="0") for _ in range(4)]
+    threading.Timer(0.3, hand_on, [hands]).start()
+    blocks = run_tasks(some_tasks(200, taken), hands, window=24)
+    assert next(block.first for block in blocks if len(taken) >= 12) > 0
+    assert sum(1 for block in in_order(blocks)) < 200
 
 
-def test_what_a_dead_worker_had_is_tried_alone() -> None:
-    hands = [Hand(), Hand()]
-    scheduler = Scheduler(some_tasks(50, []), hands, depth=1)
-    deal(scheduler)
-    dead = hands[0]
-    (lost,) = dead.tasks.values()
-    hands[0] = Hand()
-    scheduler.died(dead, "was ended")
-    deal(scheduler)
-    (again,) = hands[0].tasks.values()
-    assert again.items == lost.items[:1]
-    assert (again.first, again.deaths) == (lost.first, 1)
-    fresh = Hand()
-    fresh.proven = False
-    scheduler.died(fresh, "x")
-    scheduler.died(fresh, "x")
-    with pytest.raises(EndedEarly, match="cannot be started"):
-        scheduler.died(fresh, "x")
-    scheduler.stop()
+def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
+    taken: list[int] = []
+    hands = [Hand(waits_at="x") for _ in range(4)]
+    blocks = run_tasks(some_tasks(20, taken, held=2**28), hands)
+    threading.Timer(0.3, hand_on, [hands]).start()
+    first = next(blocks)
+    assert first.inputs == 2
+    assert len(taken) <= 2 + 1 + 2  # a third waits for room; two more once it is there
+    assert sum(1 for _ in blocks) == 19
 
 
-def test_false_starts_count_in_succession() -> None:
-    hands = [Hand()]
-    scheduler = Scheduler(some_tasks(50, []), hands, depth=1)
-    fresh = Hand()
-    fresh.proven = False
-    for _ in range(9):
-        deal(scheduler)
-        scheduler.finished(hands[0], next(iter(hands[0].tasks)))
-        scheduler.died(fresh, "was ended")
-    scheduler.died(fresh, "was ended")
-    with pytest.raises(EndedEarly, match="cannot be started"):
-        scheduler.died(fresh, "was ended")
-    scheduler.stop()
+def test_what_a_worker_died_over_is_tried_alone() -> None:
+    hand = Hand("1", "x")
+    texts = [block.text for block in run_tasks(some_tasks(2, []), [hand])]
+    trouble = "cannot be read: twice, the process that reads it was ended"
+    assert texts == ["0", trouble, trouble, trouble]
+    assert hand.starts == 1 + 2 + 3
+
+
+def test_workers_that_die_at_birth_end_the_run() -> None:
+    hand = Hand(false_starts=2)
+    assert sum(block.inputs for block in run_tasks(some_tasks(5, []), [hand])) == 10
+    with pytest.raises(EndedEarly, match="cannot be started: the last one was ended"):
+        list(run_tasks(some_tasks(5, []), [Hand(false_starts=3)]))
+
+
+def test_what_was_begun_is_done_when_the_inputs_break_off() -> None:
+    def broken() -> Iterator[Task]:
+        yield from some_tasks(3, [])
+        raise EndedEarly("the list breaks off")
+
+    blocks = run_tasks(broken(), [Hand(), Hand()])
+    assert sorted(block.first for block in islice(blocks, 3)) == [0, 2, 4]
+    with pytest.raises(EndedEarly, match="breaks off"):
+        next(blocks)
 
 
 def test_blocks_are_put_in_order() -> None:
@@ -472,20 +435,19 @@ def test_digits_share_a_pass_while_the_network_is_busy(reader: Reader) -> None:
     slow = Slow(reader.engine)
     networks = Networks(slow)
     digits = digits_of("0123456789")
-    came: dict[int, np.ndarray] = {}
-    for number in range(10):
-        networks.submit(
-            (digits[number : number + 1],),
-            lambda answers, number=number: came.__setitem__(number, answers.label),
-        )
-        slow.begun.wait(5.0)
-    slow.busy.set()
+    with ThreadPoolExecutor(10) as threads:
+        came = []
+        for number in range(10):
+            came.append(threads.submit(networks.ask, digits[number : number + 1]))
+            slow.begun.wait(5.0)
+        time.sleep(0.1)
+        slow.busy.set()
+        assert [future.result().label.tolist() for future in came] == [[n] for n in range(10)]
     assert networks.ask(digits[3:5]).label.tolist() == [3, 4]
     networks.close()
     assert slow.sizes[0] == 1
-    assert len(slow.sizes) <= 3
-    assert networks.digits.answered == sum(slow.sizes) == 12
-    assert [came[number].tolist() for number in range(10)] == [[number] for number in range(10)]
+    assert len(slow.sizes) <= 4
+    assert sum(slow.sizes) == 12
 
 
 def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
@@ -493,7 +455,7 @@ def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
     networks = Networks(slow)
     many = digits_of("0" * slow.batch)
     for _ in range(5):
-        networks.submit((many,), lambda answers: None)
+        threading.Thread(target=networks.ask, args=(many,), daemon=True).start()
     slow.begun.wait(5.0)
     threading.Timer(0.1, slow.busy.set).start()
     networks.close()

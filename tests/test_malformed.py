@@ -5,6 +5,7 @@ code that is documented; none may show a traceback, hang, or take the memory it 
 """
 
 import gzip
+import io
 import os
 import pickle
 import resource
@@ -13,30 +14,24 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save
 
 from tests.support import page, run, save_page, tiny_model
 
-Maker = Callable[[Path], None]
-PICTURES: dict[str, Maker] = {}
-MODELS: dict[str, Maker] = {}
-SETS: dict[str, Maker] = {}
+Maker = Callable[[Path], object]
+"""Makes what shall lie at a path, or returns its bytes."""
 
 
-def picture(name: str) -> Callable[[Maker], Maker]:
-    return lambda make: PICTURES.setdefault(name, make)
-
-
-def a_model(name: str) -> Callable[[Maker], Maker]:
-    return lambda make: MODELS.setdefault(name, make)
-
-
-def a_set(name: str) -> Callable[[Maker], Maker]:
-    return lambda make: SETS.setdefault(name, make)
+def make(maker: Maker, path: Path) -> None:
+    data = maker(path)
+    if isinstance(data, bytes | bytearray):
+        path.write_bytes(data)
 
 
 def check_line(line: str) -> None:
@@ -49,85 +44,23 @@ def check_line(line: str) -> None:
 # --- pictures that cannot be read -------------------------------------------------------------
 
 
-def encoded(kind: str, folder: Path, **options: object) -> bytes:
-    Image.fromarray(page("123")).convert("RGB").save(folder / "whole", kind, **options)
-    data = (folder / "whole").read_bytes()
-    (folder / "whole").unlink()
-    return data
+def encoded(kind: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(page("123")).convert("RGB").save(stream, kind)
+    return stream.getvalue()
 
 
-@picture("empty.png")
-def _(path: Path) -> None:
-    path.touch()
+def half(kind: str) -> Maker:
+    return lambda path: encoded(kind)[: len(encoded(kind)) // 2]
 
 
-@picture("one_byte.jpg")
-def _(path: Path) -> None:
-    path.write_bytes(b"\xff")
+def replaced(kind: str, place: slice, data: bytes) -> bytes:
+    whole = bytearray(encoded(kind))
+    whole[place] = data
+    return bytes(whole)
 
 
-@picture("header_only.png")
-def _(path: Path) -> None:
-    path.write_bytes(b"\x89PNG\r\n\x1a\n")
-
-
-@picture("text.png")
-def _(path: Path) -> None:
-    path.write_text("this is not a picture\n" * 50)
-
-
-@picture("binary.tif")
-def _(path: Path) -> None:
-    path.write_bytes(np.random.default_rng(0).bytes(5000))
-
-
-@picture("page.html.jpg")
-def _(path: Path) -> None:
-    path.write_text("<!DOCTYPE html><html><body>404</body></html>")
-
-
-@picture("cut.png")
-def _(path: Path) -> None:
-    path.write_bytes(encoded("PNG", path.parent)[:2000])
-
-
-@picture("cut.jpg")
-def _(path: Path) -> None:
-    data = encoded("JPEG", path.parent)
-    path.write_bytes(data[: len(data) // 2])
-
-
-@picture("cut.tif")
-def _(path: Path) -> None:
-    data = encoded("TIFF", path.parent)
-    path.write_bytes(data[: len(data) // 2])
-
-
-@picture("cut.bmp")
-def _(path: Path) -> None:
-    path.write_bytes(encoded("BMP", path.parent)[:500])
-
-
-@picture("cut.webp")
-def _(path: Path) -> None:
-    data = encoded("WEBP", path.parent)
-    path.write_bytes(data[: len(data) // 2])
-
-
-@picture("cut.gif")
-def _(path: Path) -> None:
-    path.write_bytes(encoded("GIF", path.parent)[:40])
-
-
-@picture("wrong_checksum.png")
-def _(path: Path) -> None:
-    data = bytearray(encoded("PNG", path.parent))
-    data[20] ^= 0x55  # inside the header
-    path.write_bytes(data)
-
-
-@picture("huge.png")
-def _(path: Path) -> None:
+def huge_png(path: Path) -> bytes:
     """A 20 000 x 20 000 picture in a few bytes."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -137,81 +70,50 @@ def _(path: Path) -> None:
 
     head = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 0, 0, 0, 0)
     rows = zlib.compress(bytes(1000))
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-@picture("huge.ppm")
-def _(path: Path) -> None:
-    path.write_bytes(b"P6 4000000000 4000000000 255\n" + bytes(100))
-
-
-@picture("none.bmp")
-def _(path: Path) -> None:
-    """A BMP of no columns."""
-    data = bytearray(encoded("BMP", path.parent))
-    data[18:22] = bytes(4)
-    path.write_bytes(data)
-
-
-@picture("pickle.png")
-def _(path: Path) -> None:
-    path.write_bytes(pickle.dumps({"a": 1}))
-
-
-@picture("archive.jpg")
-def _(path: Path) -> None:
-    path.write_bytes(b"PK\x03\x04" + bytes(200))
-
-
-@picture("gz.png")
-def _(path: Path) -> None:
-    path.write_bytes(gzip.compress(encoded("PNG", path.parent)))
-
-
-@picture("dangling.png")
-def _(path: Path) -> None:
-    path.symlink_to(path.parent / "nowhere.png")
-
-
-@picture("circle.png")
-def _(path: Path) -> None:
-    path.symlink_to(path)
-
-
-@picture("pipe.png")
-def _(path: Path) -> None:
-    os.mkfifo(path)
-
-
-@picture("folder_in_a_file.png/x.png")
-def _(path: Path) -> None:
-    path.parent.touch()
-
-
-@picture("missing.png")
-def _(path: Path) -> None:
-    pass
-
-
-@picture("n" * 300 + ".png")
-def _(path: Path) -> None:
-    """A name longer than any file's."""
-
-
-@picture("secret.png")
-def _(path: Path) -> None:
+def secret(path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("needs a user who may not read everything")
     save_page(path, "1")
     path.chmod(0)
 
 
+PICTURES: dict[str, Maker] = {
+    "empty.png": lambda path: b"",
+    "one_byte.jpg": lambda path: b"\xff",
+    "header_only.png": lambda path: b"\x89PNG\r\n\x1a\n",
+    "text.png": lambda path: b"this is not a picture\n" * 50,
+    "binary.tif": lambda path: np.random.default_rng(0).bytes(5000),
+    "page.html.jpg": lambda path: b"<!DOCTYPE html><html><body>404</body></html>",
+    "cut.png": lambda path: encoded("PNG")[:2000],
+    "cut.jpg": half("JPEG"),
+    "cut.tif": half("TIFF"),
+    "cut.bmp": lambda path: encoded("BMP")[:500],
+    "cut.webp": half("WEBP"),
+    "cut.gif": lambda path: encoded("GIF")[:40],
+    "wrong_checksum.png": lambda path: replaced("PNG", slice(20, 21), b"\x55"),  # of the header
+    "huge.png": huge_png,
+    "huge.ppm": lambda path: b"P6 4000000000 4000000000 255\n" + bytes(100),
+    "no_columns.bmp": lambda path: replaced("BMP", slice(18, 22), bytes(4)),
+    "pickle.png": lambda path: pickle.dumps({"a": 1}),
+    "archive.jpg": lambda path: b"PK\x03\x04" + bytes(200),
+    "gz.png": lambda path: gzip.compress(encoded("PNG")),
+    "dangling.png": lambda path: path.symlink_to(path.parent / "nowhere.png"),
+    "circle.png": lambda path: path.symlink_to(path),
+    "pipe.png": os.mkfifo,
+    "folder_in_a_file.png/x.png": lambda path: path.parent.touch(),
+    "missing.png": lambda path: None,
+    "n" * 300 + ".png": lambda path: None,  # a name longer than any file's
+    "secret.png": secret,
+}
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_broken_picture_is_one_line(name: str, tmp_path: Path, model: str) -> None:
     broken, good = tmp_path / name, save_page(tmp_path / "good.png", "42")
-    PICTURES[name](broken)
+    make(PICTURES[name], broken)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = run("read", broken, good, "--model", model)
     assert result.exit_code == 1
@@ -277,87 +179,44 @@ def test_names_that_are_not_text(tmp_path: Path, model: str) -> None:
 # --- models -----------------------------------------------------------------------------------
 
 
-@a_model("cut")
-def _(path: Path) -> None:
-    tiny_model().save(path)
-    path.write_bytes(path.read_bytes()[:-1000])
-
-
-@a_model("empty")
-def _(path: Path) -> None:
-    path.touch()
-
-
-@a_model("text")
-def _(path: Path) -> None:
-    path.write_text("a model")
-
-
-@a_model("a false length")
-def _(path: Path) -> None:
-    path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
-
-
-@a_model("pickle")
-def _(path: Path) -> None:
-    path.write_bytes(pickle.dumps({"US1": [1.0]}))
-
-
-@a_model("not a number")
-def _(path: Path) -> None:
-    _spoil(path, lambda reference: np.full_like(reference, np.nan))
-
-
-@a_model("negative")
-def _(path: Path) -> None:
-    _spoil(path, lambda reference: -reference)
-
-
-@a_model("wrong shape")
-def _(path: Path) -> None:
-    _spoil(path, lambda reference: reference[:, :-1])
-
-
-@a_model("no planes")
-def _(path: Path) -> None:
-    _spoil(path, lambda reference: reference[:0])
-
-
-@a_model("flat")
-def _(path: Path) -> None:
-    _spoil(path, lambda reference: reference.ravel())
-
-
-@a_model("of another program")
-def _(path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    save_file({"weight": np.zeros((3, 3), np.float32)}, path)
-
-
-@a_model("folder")
-def _(path: Path) -> None:
-    path.mkdir()
-
-
-@a_model("missing")
-def _(path: Path) -> None:
-    pass
-
-
-def _spoil(path: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    whole = tiny_model()
-    s1, s2, s3, s4 = whole.s
-    s2 = replace(s2, reference=np.ascontiguousarray(change(s2.reference)))
+def spoiled(change: Callable[[np.ndarray], np.ndarray]) -> Maker:
     from neocog.network.model import to_bytes
 
-    path.write_bytes(to_bytes(replace(whole, s=(s1, s2, s3, s4))))
+    def make(path: Path) -> bytes:
+        whole = tiny_model()
+        s1, s2, s3, s4 = whole.s
+        s2 = replace(s2, reference=np.ascontiguousarray(change(s2.reference)))
+        return to_bytes(replace(whole, s=(s1, s2, s3, s4)))
+
+    return make
+
+
+def cut_model(path: Path) -> bytes:
+    tiny_model().save(path)
+    return path.read_bytes()[:-1000]
+
+
+MODELS: dict[str, Maker] = {
+    "cut": cut_model,
+    "empty": lambda path: b"",
+    "text": lambda path: b"a model",
+    "a false length": lambda path: struct.pack("<Q", 2**60) + b"{}",
+    "pickle": lambda path: pickle.dumps({"US1": [1.0]}),
+    "not a number": spoiled(lambda reference: np.full_like(reference, np.nan)),
+    "negative": spoiled(lambda reference: -reference),
+    "wrong shape": spoiled(lambda reference: reference[:, :-1]),
+    "no planes": spoiled(lambda reference: reference[:0]),
+    "flat": spoiled(lambda reference: reference.ravel()),
+    "of another program": lambda path: save({"weight": np.zeros((3, 3), np.float32)}),
+    "folder": Path.mkdir,
+    "missing": lambda path: None,
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_broken_model_is_one_line(name: str, tmp_path: Path) -> None:
     file, good = tmp_path / "m.safetensors", save_page(tmp_path / "good.png", "42")
-    MODELS[name](file)
+    make(MODELS[name], file)
     result = run("read", good, "--model", file)
     assert (result.exit_code, result.stdout) == (4, "")
     (line,) = result.stderr.splitlines()
@@ -368,181 +227,62 @@ def test_a_broken_model_is_one_line(name: str, tmp_path: Path) -> None:
 # --- labelled sets ----------------------------------------------------------------------------
 
 
-def images_file(folder: Path, *, count: int = 10, name: str = "t10k") -> Path:
-    head = struct.pack(">4I", 0x803, count, 28, 28)
-    path = folder / f"{name}-images-idx3-ubyte"
-    path.write_bytes(head + bytes(10 * 784))
-    return path
-
-
-def labels_file(folder: Path, data: bytes = bytes(range(10)), *, count: int = 10) -> Path:
-    path = folder / "t10k-labels-idx1-ubyte"
-    path.write_bytes(struct.pack(">2I", 0x801, count) + data)
-    return path
-
-
-@a_set("IDX without labels")
-def _(folder: Path) -> None:
-    images_file(folder)
-
-
-@a_set("IDX images cut short")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    path = images_file(folder)
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-@a_set("IDX labels too long")
-def _(folder: Path) -> None:
-    images_file(folder)
-    labels_file(folder, bytes(11))
-
-
-@a_set("IDX header cut short")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    images_file(folder).write_bytes(b"\0\0\x08")
-
-
-@a_set("IDX of four billion digits")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    images_file(folder, count=2**32 - 1)
-
-
-@a_set("IDX labels beyond 9")
-def _(folder: Path) -> None:
-    images_file(folder)
-    labels_file(folder, bytes([65] * 10))
-
-
-@a_set("IDX of another size")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    images_file(folder).write_bytes(struct.pack(">4I", 0x803, 10, 32, 32) + bytes(10 * 1024))
-
-
-@a_set("IDX labels where images are wanted")
-def _(folder: Path) -> None:
-    images_file(folder).write_bytes(labels_file(folder).read_bytes())
-
-
-@a_set("IDX with no digits")
-def _(folder: Path) -> None:
-    labels_file(folder, b"", count=0)
-    images_file(folder).write_bytes(struct.pack(">4I", 0x803, 0, 28, 28))
-
-
-@a_set("IDX gz cut short")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    path = images_file(folder)
-    noise = np.random.default_rng(0).bytes(7840)
-    path.write_bytes(gzip.compress(path.read_bytes()[:16] + noise)[:-500])
-
-
-@a_set("IDX gz damaged")
-def _(folder: Path) -> None:
-    labels_file(folder)
-    path = images_file(folder)
-    data = bytearray(gzip.compress(path.read_bytes()))
-    data[12:40] = b"\xff" * 28
+def write(data: bytes, path: Path) -> None:
     path.write_bytes(data)
 
 
-@a_set("IDX images are a folder")
-def _(folder: Path) -> None:
-    (folder / "t10k-images-idx3-ubyte").mkdir()
+IMAGES = struct.pack(">4I", 0x803, 10, 28, 28) + bytes(10 * 784)
+LABELS = struct.pack(">2I", 0x801, 10) + bytes(range(10))
+NOISE = gzip.compress(IMAGES[:16] + np.random.default_rng(0).bytes(7840))
+WHOLE = gzip.compress(IMAGES)
 
-
-@a_set("USPS cut short")
-def _(folder: Path) -> None:
-    (folder / "zip.test").write_text("7 " + "0.5 " * 255)
-
-
-@a_set("USPS of words")
-def _(folder: Path) -> None:
-    (folder / "zip.test").write_text("seven " * 257)
-
-
-@a_set("USPS out of range")
-def _(folder: Path) -> None:
-    (folder / "zip.test").write_text("7 " + "128 " * 256)
-
-
-@a_set("USPS not a number")
-def _(folder: Path) -> None:
-    (folder / "zip.test").write_text("nan " * 257)
-
-
-@a_set("USPS empty")
-def _(folder: Path) -> None:
-    (folder / "zip.test.gz").write_bytes(gzip.compress(b"\n\n"))
-
-
-@a_set("labels.csv without columns")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_text("picture,answer\na.png,12\n")
-
-
-@a_set("labels.csv empty")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").touch()
-
-
-@a_set("labels.csv with a header alone")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_text("file,text\n")
-
-
-@a_set("labels.csv cut short")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_text("file,text\na.png,12\nb.pn")
-
-
-@a_set("labels.csv not text")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_bytes(b"file,text\n\xff\xfe,12\n")
-
-
-@a_set("labels.csv with an open quote")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_text('file,text\n"a.png,12\n')
-
-
-@a_set("labels.csv with zero bytes")
-def _(folder: Path) -> None:
-    (folder / "labels.csv").write_bytes(b"file,text\na\0.png,12\n")
-
-
-@a_set("folders 0 to 9 without pictures")
-def _(folder: Path) -> None:
-    (folder / "3").mkdir()
-
-
-@a_set("folders 0 to 9 with a broken picture")
-def _(folder: Path) -> None:
-    (folder / "3").mkdir()
-    (folder / "3" / "a.png").write_bytes(b"\x89PNG")
-
-
-@a_set("folders 0 to 9 with a pipe")
-def _(folder: Path) -> None:
-    (folder / "3").mkdir()
-    os.mkfifo(folder / "3" / "a.png")
-
-
-@a_set("an empty folder")
-def _(folder: Path) -> None:
-    pass
+IDX: dict[str, tuple[bytes, bytes | None]] = {
+    "without labels": (IMAGES, None),
+    "images cut short": (IMAGES[:-1], LABELS),
+    "labels too long": (IMAGES, LABELS + b"\0"),
+    "header cut short": (b"\0\0\x08", LABELS),
+    "of four billion digits": (struct.pack(">2I", 0x803, 2**32 - 1) + IMAGES[8:], LABELS),
+    "labels beyond 9": (IMAGES, LABELS[:8] + bytes([65] * 10)),
+    "of another size": (struct.pack(">4I", 0x803, 10, 32, 32) + bytes(10 * 1024), LABELS),
+    "labels where images are wanted": (LABELS, LABELS),
+    "with no digits": (struct.pack(">4I", 0x803, 0, 28, 28), struct.pack(">2I", 0x801, 0)),
+    "gz cut short": (NOISE[:-500], LABELS),
+    "gz damaged": (WHOLE[:12] + b"\xff" * 28 + WHOLE[40:], LABELS),
+}
+FILES: dict[str, tuple[str, Maker]] = {
+    "IDX images are a folder": ("t10k-images-idx3-ubyte", Path.mkdir),
+    "USPS cut short": ("zip.test", lambda path: b"7 " + b"0.5 " * 255),
+    "USPS of words": ("zip.test", lambda path: b"seven " * 257),
+    "USPS out of range": ("zip.test", lambda path: b"7 " + b"128 " * 256),
+    "USPS not a number": ("zip.test", lambda path: b"nan " * 257),
+    "USPS empty": ("zip.test.gz", lambda path: gzip.compress(b"\n\n")),
+    "labels.csv without columns": ("labels.csv", lambda path: b"picture,answer\na.png,12\n"),
+    "labels.csv empty": ("labels.csv", lambda path: b""),
+    "labels.csv with a header alone": ("labels.csv", lambda path: b"file,text\n"),
+    "labels.csv cut short": ("labels.csv", lambda path: b"file,text\na.png,12\nb.pn"),
+    "labels.csv not text": ("labels.csv", lambda path: b"file,text\n\xff\xfe,12\n"),
+    "labels.csv with an open quote": ("labels.csv", lambda path: b'file,text\n"a.png,12\n'),
+    "labels.csv with zero bytes": ("labels.csv", lambda path: b"file,text\na\0.png,12\n"),
+    "folders 0 to 9 without pictures": ("3", Path.mkdir),
+    "folders 0 to 9 with a broken picture": ("3/a.png", lambda path: b"\x89PNG"),
+    "folders 0 to 9 with a pipe": ("3/a.png", os.mkfifo),
+    "an empty folder": ("x", lambda path: None),
+}
+SETS: dict[str, list[tuple[str, Maker]]] = {name: [made] for name, made in FILES.items()}
+for name, datas in IDX.items():
+    SETS[f"IDX {name}"] = [
+        (f"t10k-{what}-ubyte", partial(write, data))
+        for what, data in zip(("images-idx3", "labels-idx1"), datas, strict=True)
+        if data is not None
+    ]
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_broken_set_is_one_line(name: str, tmp_path: Path, model: str) -> None:
     folder = tmp_path / "set"
-    folder.mkdir()
-    SETS[name](folder)
+    for place, maker in SETS[name]:
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        make(maker, folder / place)
     result = run("eval", folder, "--model", model)
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
@@ -556,7 +296,3 @@ def test_a_set_that_is_not_there(tmp_path: Path, model: str) -> None:
         result = run("eval", place, "--model", model)
         assert result.exit_code == 1
         check_line(result.stderr.strip())
-
-
-def test_there_are_enough_of_them() -> None:
-    assert len(PICTURES) + len(MODELS) + len(SETS) >= 60

@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 
 from neocog import Reader
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Task
 from neocog.serve import app, guard, server, work
 from neocog.serve.app import Api, make_app

@@ -90,7 +90,7 @@ import os, signal, sys
 class Finder:
     left = {3 + 40 * part}
     def find_spec(self, name, path=None, target=None):
-        if hasattr(sys.modules.get("neocog.interrupts"), "leave"):
+        if hasattr(sys.modules.get("neocog.programs"), "leave"):
             Finder.left -= 1
             if not Finder.left:
                 os.kill(os.getpid(), signal.SIGINT)

@@ -35,10 +35,8 @@ from experiments.harness.arguments import data_and_output
 from experiments.harness.processes import Memory
 from experiments.harness.record import machine, write_results
 from neocog.batch.formats import Format
-from neocog.batch.pool import THREADS
 from neocog.batch.reader import Reader
-from neocog.batch.request import Request
-from neocog.batch.run import Tally, read_all
+from neocog.batch.run import Request, Tally, read_all
 from neocog.batch.tasks import Block
 from neocog.evaluation.evaluate import evaluate_digits
 from neocog.evaluation.timing import measure
@@ -169,12 +167,10 @@ def archive(bench: Bench) -> Iterator[Row]:
               f"{RATE_WANTED} on an H200 with 16 cores", rate >= RATE_WANTED,
               rate=rate, rate_with_start=count / wall, workers=workers, best=best,
               batch=batch, gpus=gpus)  # fmt: skip
-    threads = THREADS * workers
     busy = {
-        "decode, share of the workers' threads": tally.seconds["decode"] / threads,
-        "records, share of the workers' threads": tally.seconds["write"] / threads,
-        "waiting for the network, share of the workers' threads": tally.seconds["recognise"]
-        / threads,
+        "decode, share of the workers": tally.seconds["decode"] / workers,
+        "records, share of the workers": tally.seconds["write"] / workers,
+        "waiting for the network, share of the workers": tally.seconds["recognise"] / workers,
         "network, share of its thread": tally.seconds["network"],
         "output, share of the writing thread": tally.seconds["output"],
         "processor time of the process that gathers and writes, in cores": own,

@@ -36,7 +36,7 @@ import numpy as np
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sequence import Lattice, fitted
-from neocog.batch.evidence import combined
+from neocog.batch.policy import combined
 from neocog.batch.reader import Reader
 from neocog.edit_distance import edit_distance
 from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits

@@ -1,8 +1,8 @@
 """Reading many pictures.
 
-From ``neocog read FOLDER`` to a record: `request.Request` checks what is asked for, `run.read_all`
+From ``neocog read FOLDER`` to a record: `run.Request` checks what is asked for, `run.read_all`
 joins the parts, `inputs.find_inputs` finds pictures, `tasks.into_tasks` packs them,
-`scheduler.Scheduler` deals tasks out to the processes of `pool.Pool`. There `worker.Worker` has
-`tasks.Job.do` call `reader.Reader`, which asks the networks of `batching.Networks`, and gives a
-`records.PageReading` its format. `output.Sink` writes it.
+`pool.run_tasks` has worker processes do them. There `tasks.Job.do` calls `reader.Reader`, which
+asks the networks of `batching.Networks`, and gives a `records.PageReading` its format.
+`output.Sink` writes it.
 """

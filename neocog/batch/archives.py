@@ -6,15 +6,21 @@ import lzma
 import os
 import struct
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
-from typing import IO, Any, NamedTuple, Self, cast
+from typing import IO, Any, Self, cast
 
-from neocog.batch.sources import HIDDEN, PACKED_TAR, TAR, ZIP, Skipped, why_skipped
-from neocog.batch.zipped import Entry, entries
+from neocog.batch.sources import (
+    HIDDEN,
+    PACKED_TAR,
+    TAR,
+    ZIP,
+    Entry,
+    Item,
+    Skipped,
+    why_skipped,
+)
 from neocog.errors import InputError
 from neocog.messages import printable
 
@@ -22,17 +28,23 @@ MAX_BYTES = 2**28
 """A member that unpacks to more bytes than this is refused by what the archive says of it."""
 
 MAX_UNPACKED, MAX_RATIO = 2**32, 300
-"""An archive may unpack to 4 GB, or to a hundred times its own bytes where that is more."""
+"""An archive may unpack to 4 GB, or to 300 times its own bytes where that is more."""
 
 MAX_DICTIONARY = 2**27
 """Bytes that unpacking xz may take: twice what xz -9 asks for."""
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may unpack without any bound
-_OPEN = 4  # archives that a process keeps open
-_ONE_AT_A_TIME = threading.Lock()  # a file has one place where it is read
 _PATCHED = 0x20  # a flag of members that are the difference from others
 _ZIP_MARK = b"PK\3\4"
 _ZIP_HEADER = struct.Struct("<26x2H")  # before a member: the lengths of two more fields
+
+_TAIL = 2**16 + 97  # bytes at the end that may hold the end record: a remark may follow it
+_DIRECTORY = struct.Struct("<4s8xLLH")  # lengths and places of the directory
+_DIRECTORY_64 = struct.Struct("<4s36xQQ")  # the same in archives of more than 4 GB
+_BEFORE_END = 20 + _DIRECTORY_64.size  # this one, and the record that tells where it is
+_ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
+_IN_EXTRA = 0xFFFFFFFF  # a number that stands in a field of its own
+_UTF_8 = 0x800  # a flag
 
 _BLOCK = 2**15  # bytes that are unpacked at a time
 _LONG = (
@@ -43,23 +55,12 @@ _MOST_HEADERS = 2**20  # bytes of such headers that a member may have
 _END = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
 
 
-class Member(NamedTuple):
-    """A picture in an archive."""
-
-    name: str  # its path within the archive
-    start: int  # where its bytes lie; in a zip archive, the header before them
-    size: int
-    data: bytes | None = None  # the bytes, where they can only be had in passing
-    trouble: str | None = None  # why it cannot be read
-    packed: Entry | None = None  # how a zip archive holds it
-
-
 def is_archive_name(name: str) -> bool:
     """Whether a file of this name is looked into when it is named as an input."""
     return name.lower().endswith(ZIP + TAR + PACKED_TAR)
 
 
-def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Member]:
+def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
     """Yield the pictures of an archive, in its own order; other files are ``skipped``.
 
     InputError if the archive is broken; what came before has been yielded.
@@ -70,39 +71,19 @@ def members(path: str, skipped: Skipped = lambda name, why: None) -> Iterator[Me
         yield from _tar_members(path, skipped, packed=not path.lower().endswith(TAR))
 
 
-def read_member(path: str, member: Member) -> bytes:
-    """Return a member's bytes; no other one is looked at. InputError if they cannot be had."""
-    with _broken("cannot be extracted from its archive"), _ONE_AT_A_TIME:
-        archive = _opened(path)
-        archive.stream.seek(member.start)
-        if member.packed is not None:
-            return _unzipped(archive.stream, member.packed)
-        data = archive.stream.read(member.size)
-        if len(data) < member.size:
+def read_member(path: str, start: int, size: int, packed: Entry | None) -> bytes:
+    """Return the bytes of a member that begins at ``start``; no other one is looked at.
+
+    ``packed`` is how a zip archive holds it. InputError if they cannot be had.
+    """
+    with _broken("cannot be extracted from its archive"), open(path, "rb") as stream:
+        stream.seek(start)
+        if packed is not None:
+            return _unzipped(stream, packed)
+        data = stream.read(size)
+        if len(data) < size:
             raise EOFError("the archive is cut short")
         return data
-
-
-class _Archive:
-    """The file of an archive; it is closed with the last reference."""
-
-    def __init__(self, path: str) -> None:
-        self.stream: IO[bytes] = open(path, "rb")  # noqa: SIM115
-
-    def __del__(self) -> None:
-        if hasattr(self, "stream"):
-            self.stream.close()
-
-
-def _opened(path: str) -> _Archive:
-    """An archive, kept open as long as its file stays as it is."""
-    found = os.stat(path)
-    return _kept(path, found.st_mtime_ns, found.st_size, found.st_ino)
-
-
-@lru_cache(maxsize=_OPEN)
-def _kept(path: str, *_state: int) -> _Archive:
-    return _Archive(path)
 
 
 def _unzipped(stream: IO[bytes], entry: Entry) -> bytes:
@@ -133,12 +114,12 @@ def _broken(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {printable(reason.splitlines()[0][:120])}") from None
 
 
-def _zip_members(path: str, skipped: Skipped) -> Iterator[Member]:
+def _zip_members(path: str, skipped: Skipped) -> Iterator[Item]:
     size = left = os.path.getsize(path)
     room = _room(size)
     with ExitStack() as files:
         with _broken("not a zip archive, or a damaged one"):
-            found = entries(files.enter_context(open(path, "rb")))
+            found = _entries(files.enter_context(open(path, "rb")))
         while True:
             with _broken("a damaged zip archive: it cannot be read to its end"):
                 entry = next(found, None)
@@ -156,7 +137,8 @@ def _zip_members(path: str, skipped: Skipped) -> Iterator[Member]:
                     trouble = "lies within the bytes of others in its archive; pack it again"
                 elif room < 0:
                     trouble = f"is left out: {_too_much(size)}"
-            yield Member(entry.name, entry.start, entry.size, None, trouble, entry)
+            source = f"{path}/{entry.name}"
+            yield Item(source, entry.name, path, entry.start, entry.size, None, trouble, entry)
 
 
 def _zip_trouble(entry: Entry) -> str | None:
@@ -165,6 +147,53 @@ def _zip_trouble(entry: Entry) -> str | None:
     if entry.method not in _PLAIN or entry.flags & _PATCHED:
         return "is packed with an unusual method; pack it with zip's own (deflate)"
     return _too_large(entry.size)
+
+
+def _entries(stream: IO[bytes]) -> Iterator[Entry]:
+    """Yield the entries of a zip archive in the order of its directory.
+
+    BadZipFile if that is missing or broken; what came before has been yielded.
+    """
+    end = max(0, stream.seek(0, os.SEEK_END) - _TAIL)
+    stream.seek(end)
+    tail = stream.read()
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) < place + _DIRECTORY.size:
+        raise zipfile.BadZipFile("its end is missing")
+    _, length, start, _ = _DIRECTORY.unpack_from(tail, place)
+    end += place
+    if place >= _BEFORE_END and tail[place - _BEFORE_END :][:4] == b"PK\6\6":
+        _, length, start = _DIRECTORY_64.unpack_from(tail, place - _BEFORE_END)
+        end -= _BEFORE_END
+    begin = end - length - start  # what the archive was appended to lies before it
+    if begin < 0:
+        raise zipfile.BadZipFile("its directory would lie before its beginning")
+    at = begin + start
+    while at < end:
+        stream.seek(at)
+        head = stream.read(_ENTRY.size)
+        if len(head) < _ENTRY.size or head[:4] != b"PK\1\2":
+            raise zipfile.BadZipFile("its directory is damaged")
+        *_, name, extra, remark, _ = fields = _ENTRY.unpack(head)
+        yield _entry(fields, stream.read(name), stream.read(extra), begin)
+        at += len(head) + name + extra + remark
+    if at > end:
+        raise zipfile.BadZipFile("its directory is damaged")
+
+
+def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, begin: int) -> Entry:
+    _, flags, method, crc, packed, size, _, _, _, start = fields
+    while len(extra) >= 4:
+        kind, length = struct.unpack_from("<HH", extra)
+        if kind == 1:
+            long = struct.iter_unpack("<Q", extra[4 : 4 + length - length % 8])
+            size, packed, start = (
+                next(long, (_IN_EXTRA,))[0] if number == _IN_EXTRA else number
+                for number in (size, packed, start)
+            )
+        extra = extra[4 + length :]
+    text = name.decode("utf-8" if flags & _UTF_8 else "cp437", "surrogateescape")
+    return Entry(text.partition("\0")[0], begin + start, size, packed, method, flags, crc)
 
 
 def _room(size: int) -> int:
@@ -229,7 +258,7 @@ class _Tar(tarfile.TarFile):
         return super().next()
 
 
-def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Member]:
+def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Item]:
     with ExitStack() as files:
         with _broken("not a tar archive, or a damaged one"):
             mode: Any = "r|" if packed else "r:"
@@ -244,12 +273,20 @@ def _tar_members(path: str, skipped: Skipped, *, packed: bool) -> Iterator[Membe
                     if packed:
                         _read_on(pieces)
                     return
-                why = _why_not(info.name)
-                if why is not None and not info.isdir():
+                if info.isdir():
+                    continue
+                if (why := _why_not(info.name)) is not None:
                     skipped(info.name, why)
-                found = _tar_member(archive, info, packed) if why is None else None
-            if found is not None:
-                yield found
+                    continue
+                trouble, data = _too_large(info.size), None
+                if not info.isreg() or info.issparse():
+                    trouble = (
+                        "is a link, a device or full of holes in its archive; pack the file itself"
+                    )
+                if packed and trouble is None:
+                    data = cast(IO[bytes], archive.extractfile(info)).read()
+            source = f"{path}/{info.name}"
+            yield Item(source, info.name, path, info.offset_data, info.size, data, trouble)
 
 
 def _unpacked(path: str) -> Any:
@@ -341,18 +378,6 @@ def _read_on(pieces: _Pieces) -> None:
     except gzip.BadGzipFile as error:
         if not str(error).startswith("Not a gzipped file"):
             raise
-
-
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, packed: bool) -> Member | None:
-    if info.isdir():
-        return None
-    trouble = _too_large(info.size)
-    if not info.isreg() or info.issparse():
-        trouble = "is a link, a device or full of holes in its archive; pack the file itself"
-    data = None
-    if packed and trouble is None:
-        data = cast(IO[bytes], archive.extractfile(info)).read()
-    return Member(info.name, info.offset_data, info.size, data, trouble)
 
 
 def _too_large(size: int) -> str | None:

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ PAGES_PASS = 256
 """Digits of a pass on CUDA while pages are read: a page has tens."""
 
 _LEAST_ON_CPU = 32
+
+_Question = tuple[Any, int, Future[Any]]  # what, its size, and where the answer goes
 
 
 class FixedBatches:
@@ -75,12 +78,6 @@ class FixedBatches:
         return whole[:count]
 
 
-class _Question(NamedTuple):
-    what: Any
-    size: int
-    reply: Callable[[Any], None]
-
-
 class Batcher:
     """A thread that answers questions of many askers in batches.
 
@@ -91,65 +88,51 @@ class Batcher:
 
     def __init__(self, answer: Callable[[list[Any]], Sequence[Any]], *, most: int = 1) -> None:
         self.busy = 0.0  # seconds that it was at work
-        self.answered = 0  # size of all questions together
         self._answer, self._most = answer, most
-        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._held: _Question | None = None
         self._closed = False
-        self._error: BaseException | None = None
-        self.on_error: Callable[[], None] = lambda: None
-        """Called, on this thread, if answering fails."""
         self._thread = threading.Thread(target=self._run, name="neocog-batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, what: Any, reply: Callable[[Any], None], *, size: int = 1) -> None:
-        """Ask; ``reply`` is called with the answer, on another thread."""
-        self._questions.put(_Question(what, size, reply))
-
-    def check(self) -> None:
-        """Raise what stopped it, if anything did."""
-        if self._error is not None:
-            raise self._error
+    def ask(self, what: Any, *, size: int = 1) -> Any:
+        """Wait for the answer, or for what went wrong; many threads may ask at once."""
+        future: Future[Any] = Future()
+        self._asked.put((what, size, future))
+        return future.result()
 
     def close(self) -> None:
         """End the thread once it is done with its batch; nobody waits for the others."""
         self._closed = True
-        self._questions.put(None)
+        self._asked.put(None)
         self._thread.join(timeout=10.0)
 
     def _run(self) -> None:
-        try:
-            while questions := self._gathered():
-                start = time.perf_counter()
-                answers = self._answer([question.what for question in questions])
-                self.busy += time.perf_counter() - start
-                self.answered += sum(question.size for question in questions)
-                for question, answer in zip(questions, answers, strict=True):
-                    question.reply(answer)
-        except BaseException as error:
-            self._error = error
-            self.on_error()
+        while questions := self._gathered():
+            start = time.perf_counter()
+            try:
+                answers = self._answer([what for what, _, _ in questions])
+            except BaseException as error:
+                for *_, future in questions:
+                    future.set_exception(error)
+                continue
+            self.busy += time.perf_counter() - start
+            for (*_, future), answer in zip(questions, answers, strict=True):
+                future.set_result(answer)
 
     def _gathered(self) -> list[_Question]:
         """Wait for a question, and take what else is there as far as it fits into the batch."""
-        first, self._held = self._held, None
-        first = first or self._questions.get()
+        first, self._held = self._held or self._asked.get(), None
         if first is None or self._closed:
             return []
-        questions, size = [first], first.size
-        while size < self._most:
-            try:
-                more = self._questions.get_nowait()
-            except queue.Empty:
-                break
-            if more is None:
-                self._questions.put(None)
-                break
-            size += more.size
-            if size > self._most:
+        questions, size = [first], first[1]
+        while size < self._most and not self._asked.empty():
+            more = self._asked.get()
+            if more is None or size + more[1] > self._most:
                 self._held = more
                 break
             questions.append(more)
+            size += more[1]
         return questions
 
 
@@ -158,9 +141,9 @@ class Networks:
 
     def __init__(self, engine: FixedBatches, finder: Any = None) -> None:
         def recognise(digits: list[NDArray[np.uint8]]) -> list["Answers"]:
-            answers = engine.recognise(digits[0] if len(digits) == 1 else np.concatenate(digits))
+            answers = engine.recognise(np.concatenate(digits))
             ends = np.cumsum([0, *map(len, digits)]).tolist()
-            return [answers[ends[n] : ends[n + 1]] for n in range(len(digits))]
+            return [answers[first:last] for first, last in pairwise(ends)]
 
         def look(pages: list[Any]) -> list[Any]:
             from neocog.vision.finder import find
@@ -168,60 +151,17 @@ class Networks:
             return [find(grey, finder, settings) for grey, settings in pages]
 
         self.digits = Batcher(recognise, most=engine.batch)
-        self.pages = None if finder is None else Batcher(look)
-
-    def submit(self, question: tuple[Any, ...], reply: Callable[[Any], None]) -> None:
-        """Ask for digits, ``(array (N, 28, 28),)``, or about a page, ``(grey, settings)``."""
-        if len(question) == 1:
-            self.digits.submit(question[0], reply, size=len(question[0]))
-        elif self.pages is not None:
-            self.pages.submit(question, reply)
+        self._pages = None if finder is None else Batcher(look)
 
     def ask(self, *question: Any) -> Any:
-        """Ask as `submit` and wait for the answer; many threads may do so at once."""
-        future: Future[Any] = Future()
-        self.submit(question, future.set_result)
-        while True:
-            try:
-                return future.result(timeout=1.0)
-            except TimeoutError:
-                self.check()
-
-    def when_failing(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called, on another thread, if a network fails."""
-        for batcher in self._batchers():
-            batcher.on_error = call
-
-    def check(self) -> None:
-        """Raise what stopped a network, if anything did."""
-        for batcher in self._batchers():
-            batcher.check()
+        """Ask for digits (N, 28, 28), or about a grey page with its settings."""
+        if len(question) == 1:
+            return self.digits.ask(question[0], size=len(question[0]))
+        assert self._pages is not None
+        return self._pages.ask(question)
 
     def close(self) -> None:
         """End the threads; nobody waits for what is not begun."""
-        for batcher in self._batchers():
-            batcher.close()
-
-    def _batchers(self) -> list[Batcher]:
-        return [self.digits] if self.pages is None else [self.digits, self.pages]
-
-
-class RemoteEngine:
-    """Stands in for the engine in a process that has none; ``ask`` is `Networks.ask`."""
-
-    device = "cpu"
-
-    def __init__(self, model: "Model", ask: Callable[..., Any], *, batch: int) -> None:
-        self.model, self.batch, self._ask = model, batch, ask
-
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
-        """Recognise isolated digits (N, 28, 28)."""
-        answers: Answers = self._ask(digits)
-        return answers
-
-
-class RemoteFinder:
-    """Stands in for a finder on a GPU in a process that opens none."""
-
-    def __init__(self, model: Any, ask: Callable[..., Any]) -> None:
-        self.model, self.find = model, ask
+        self.digits.close()
+        if self._pages is not None:
+            self._pages.close()

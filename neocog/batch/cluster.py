@@ -9,22 +9,22 @@ nodes must see them by the same names, and have neocog installed.
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
-from neocog.batch.batching import Batcher, FixedBatches, Networks
-from neocog.batch.device import check_names
-from neocog.batch.inputs import Item
-from neocog.batch.pool import Pool, without_engine
+from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.device import check_names, finder_beside, finder_on, open_engine
+from neocog.batch.pool import Pool, WorkerDied, do, run_tasks, start, without_engine
 from neocog.batch.run import WINDOW, Blocks
-from neocog.batch.scheduler import Scheduler
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
+from neocog.batch.worker import limit_process
 from neocog.errors import DeviceError, EndedEarly, UsageError
 
-_DEPTH = 2  # tasks that an actor has at a time
 _AT_ONCE = 256  # requests that the network of a GPU gathers at a time
 _REACH = 5.0  # seconds that a cluster may take to answer, each of three times that it is asked
 
@@ -74,9 +74,9 @@ class Cluster:
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"--ray {self.address}: no cluster there ({_first(error)})") from None
         try:
-            actors = _Actors(ray, self, job)
-            window = WINDOW * len(actors.workers) * job.size if ordered else None
-            blocks = actors.run(into_tasks(items, job.size), window)
+            actors = _actors(ray, self, job)
+            window = WINDOW * len(actors) * job.size if ordered else None
+            blocks = run_tasks(into_tasks(items, job.size), actors, window=window)
             yield in_order(blocks) if ordered else blocks
         finally:
             ray.shutdown()
@@ -89,40 +89,39 @@ class Cluster:
 
 
 class Finder:
-    """An actor that decodes, finds and writes records.
+    """An actor that decodes, finds and writes records, in a worker process with limits.
 
     ``folder`` is where the names of inputs begin; ``network`` the actor that answers, or None: it
     has a network of its own.
     """
 
     def __init__(self, folder: str, job: Job, network: Any = None) -> None:
-        from neocog.batch.worker import limit_process
         from neocog.network.engine import Engine
 
         with suppress(OSError):  # another machine may not have it
             os.chdir(folder)
         limit_process()
-        networks = (
-            Networks(FixedBatches(Engine(job.reader.model, threads=1)))
-            if network is None
-            else _Forwarded(network)
-        )
-        self._pool = Pool(job, networks, workers=1)
+        self._ask: Callable[..., Any]
+        if network is None:
+            self._ask = Networks(FixedBatches(Engine(job.reader.model, threads=1))).ask
+        else:
+            ray = _ray()
+            self._ask = lambda *question: ray.get(network.ask.remote(*question))
+        self._worker = Pool(job, self._ask, workers=1).workers[0]
 
     def begin(self) -> None:
-        """Do nothing: it is there."""
+        """Be there."""
+        start(self._worker)
 
     def do(self, task: Task) -> list[Block]:
         """Read the inputs of a task."""
-        return list(self._pool.run([task]))
+        return do(self._worker, task)
 
 
 class Network:
     """An actor with a GPU: it answers many finders."""
 
     def __init__(self, job: Job, precision: str | None, plan: str) -> None:
-        from neocog.batch.device import finder_beside, open_engine
-
         reader = job.reader
         engine = open_engine(reader.model, device="cuda", precision=precision, plan=plan)
         self._networks = Networks(
@@ -130,99 +129,57 @@ class Network:
             finder_beside(engine, reader.finder.model),
         )
 
-    def ask(self, question: tuple[Any, ...]) -> Any:
+    def ask(self, *question: Any) -> Any:
         """Answer as `Networks.ask`; many may ask at once."""
         return self._networks.ask(*question)
 
 
-class _Forwarded(Networks):
-    """Networks in an actor elsewhere."""
-
-    def __init__(self, network: Any) -> None:
-        ray = _ray()
-        self.pages = None
-        self.digits = Batcher(
-            lambda asked: ray.get([network.ask.remote(question) for question in asked]),
-            most=_AT_ONCE,
-        )
-
-    def submit(self, question: tuple[Any, ...], reply: Callable[[Any], None]) -> None:
-        """Ask, as `Networks.submit`."""
-        self.digits.submit(question, reply)
-
-
 class _Actor:
-    """One finder, and what it has been given: nothing before a node has room for it."""
+    """A finder on the cluster, as a `neocog.batch.pool.Worker`: it begins where there is room."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
-        self.tasks: dict[int, Task] = {}
-        self.proven = self.open = False
-        self.results = {handle.begin.remote()}
+    def __init__(self, ray: Any, make: Callable[[], Any]) -> None:
+        self._ray, self._make = ray, make
+        self._finder: Any = None
 
-    def give(self, task: Task) -> None:
-        """Send a task."""
-        self.results.add(self.handle.do.remote(task))
+    def start(self) -> None:
+        self._finder = self._make()
+        self._result(self._finder.begin)
 
+    def do(self, task: Task) -> list[Block]:
+        blocks: list[Block] = self._result(self._finder.do, task)
+        return blocks
 
-class _Actors:
-    """The actors of a run."""
-
-    def __init__(self, ray: Any, cluster: Cluster, job: Job) -> None:
-        self._ray = ray
-        from neocog.batch.device import finder_on
-
-        has = ray.cluster_resources()
-        gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
-        if cluster.device == "cuda" and not gpus:
-            raise DeviceError(
-                "device 'cuda': no machine of the cluster has a GPU; use --device cpu"
-            )
-        gpus = 0 if cluster.device == "cpu" else gpus
-        job = without_engine(job)
-        if gpus:  # workers ask these about pages too
-            job.reader.finder = finder_on(job.reader.finder.model, "cuda")
-        network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
-                             max_concurrency=_AT_ONCE)(Network)  # fmt: skip
-        self._networks = [network.remote(job, cluster.precision, cluster.plan) for _ in range(gpus)]
-        self._job = ray.put(job)
-        self._finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
-        count = cluster.workers or max(1, cpus - gpus)
-        self.workers = [self._actor(number) for number in range(count)]
-
-    def _actor(self, number: int) -> _Actor:
-        own = self._networks[number % len(self._networks)] if self._networks else None
-        return _Actor(self._finder.remote(os.getcwd(), self._job, own))
-
-    def run(self, tasks: Iterable[Task], window: int | None) -> Iterator[Block]:
-        """Do tasks, and yield what comes of each as it comes."""
-        scheduler = Scheduler(tasks, self.workers, depth=_DEPTH, window=window)
-        yield from scheduler.run(self._received)
-
-    def _received(self, scheduler: Scheduler) -> Iterator[Block]:
-        ends = {result: n for n, worker in enumerate(self.workers) for result in worker.results}
-        if not ends:
-            time.sleep(0.02)  # no input has been found yet
-            return
-        ready, _ = self._ray.wait(list(ends), num_returns=1, timeout=0.1)
+    def _result(self, method: Any, *args: Any) -> Any:
         failures = self._ray.exceptions
-        for result in ready:
-            number = ends[result]
-            worker = self.workers[number]
-            try:
-                blocks: list[Block] | None = self._ray.get(result)
-            except failures.RayTaskError as error:
-                raise EndedEarly(f"an actor failed: {_first(error.cause or error)}") from None
-            except failures.RayError as error:
-                scheduler.died(worker, f"died ({_first(error)})")
-                self._ray.kill(worker.handle)
-                self.workers[number] = self._actor(number)
-                continue
-            worker.proven = worker.open = True
-            worker.results.remove(result)
-            if blocks:
-                scheduler.finished(worker, min(block.first for block in blocks))
-                yield from blocks
+        try:
+            return self._ray.get(method.remote(*args))
+        except failures.RayTaskError as error:
+            raise EndedEarly(f"an actor failed: {_first(error.cause or error)}") from None
+        except failures.RayError as error:
+            self._ray.kill(self._finder)
+            raise WorkerDied(f"died ({_first(error)})") from None
+
+
+def _actors(ray: Any, cluster: Cluster, job: Job) -> list[_Actor]:
+    """Start the networks of a run; return its workers."""
+    has = ray.cluster_resources()
+    gpus, cpus = int(has.get("GPU", 0)), int(has.get("CPU", 1))
+    if cluster.device == "cuda" and not gpus:
+        raise DeviceError("device 'cuda': no machine of the cluster has a GPU; use --device cpu")
+    gpus = 0 if cluster.device == "cpu" else gpus
+    job = without_engine(job)
+    if gpus:  # workers ask these about pages too
+        job.reader.finder = finder_on(job.reader.finder.model, "cuda")
+    network = ray.remote(num_gpus=1, max_restarts=-1, max_task_retries=-1,
+                         max_concurrency=_AT_ONCE)(Network)  # fmt: skip
+    networks = [network.remote(job, cluster.precision, cluster.plan) for _ in range(gpus)]
+    finder = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Finder)
+    shared, folder = ray.put(job), os.getcwd()
+    own = cycle(networks or [None])
+    return [
+        _Actor(ray, partial(finder.remote, folder, shared, next(own)))
+        for _ in range(cluster.workers or max(1, cpus - gpus))
+    ]
 
 
 def _ray() -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from neocog.batch import markup
 from neocog.batch.records import REJECTED, PageReading
@@ -15,9 +15,6 @@ from neocog.batch.sources import STDIN
 from neocog.batch.words import cells
 from neocog.errors import UsageError
 from neocog.messages import printable
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Kind = Literal["text", "jsonl", "json", "csv", "tsv", "table", "hocr", "alto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -125,9 +122,13 @@ def kind_of(path: str | None) -> Kind:
     return _SUFFIXES.get(Path(path or "").suffix.lower(), "text")
 
 
-def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
-    """Lay rows, as `Format` writes them for a table, out for people."""
+def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | None = None) -> str:
+    """Lay rows, as `Format` writes them for a table, out for people; 160 columns wide by default.
+
+    Columns that say nothing are left out.
+    """
     from rich import box
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -145,15 +146,8 @@ def table_of(rows: str, columns: Sequence[str] = CSV_COLUMNS) -> "Table":
         table.add_column(name, justify=side, min_width=wide, overflow="fold")
     for row in cells:
         table.add_row(*(Text(row[name]) for name in shown))
-    return table
-
-
-def lay_out(rows: str, columns: Sequence[str] = CSV_COLUMNS, *, width: int | None = None) -> str:
-    """The table of `table_of` as text, ``width`` columns wide, by default 160."""
-    from rich.console import Console
-
     page = io.StringIO()
-    Console(file=page, width=width or _WIDE).print(table_of(rows, columns))
+    Console(file=page, width=width or _WIDE).print(table)
     return page.getvalue()
 
 

@@ -1,19 +1,28 @@
 """Which pictures a command line names: files, folders, archives, patterns, lists, stdin."""
 
 import glob
+import hashlib
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-from neocog.batch.addresses import fetch, is_address
-from neocog.batch.archives import MAX_BYTES, Member, is_archive_name, members, read_member
-from neocog.batch.shards import Shard
-from neocog.batch.sources import HIDDEN, STDIN, TAR, ZIP, Skipped, is_picture_name, why_skipped
-from neocog.batch.zipped import Entry
+from neocog.batch.addresses import is_address
+from neocog.batch.archives import MAX_BYTES, is_archive_name, members
+from neocog.batch.sources import (
+    HIDDEN,
+    STDIN,
+    TAR,
+    ZIP,
+    Item,
+    Skipped,
+    is_picture_name,
+    why_skipped,
+)
 from neocog.errors import EndedEarly, InputError, NeocogError, NothingToRead, UsageError
 
 _ENOUGH = 16
@@ -28,28 +37,30 @@ MAX_NAME = 2**16
 """Bytes of a name in a list: twice the longest that any system takes."""
 
 
-class Item(NamedTuple):
-    """One input: a picture file, one at an address, or one in an archive."""
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Share ``number``, from 1, of ``count`` shares of the inputs.
 
-    source: str  # as records name it; of a member: archive/path/in/it
-    key: str  # path relative to what was named: the same on every machine
-    archive: str | None = None  # that it lies in; else ``source`` is a file
-    start: int = 0  # where in the archive: see `Member`
-    size: int = 0
-    data: bytes | None = None  # the bytes of the file, where they are at hand
-    trouble: str | None = None  # why it cannot be read, where that is known already
-    packed: Entry | None = None  # how a zip archive holds it
+    Which share an input belongs to follows from its key, the path relative to the folder or
+    archive that was named: it is the same on every machine, wherever the folder lies there, and
+    does not change when other inputs come or go.
+    """
 
-    def picture(self) -> Path | bytes:
-        """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
-        if self.trouble is not None:
-            raise InputError(self.trouble)
-        if self.data is not None:
-            return self.data
-        if self.archive is not None:
-            place = Member(self.key, self.start, self.size, packed=self.packed)
-            return read_member(self.archive, place)
-        return fetch(self.source) if is_address(self.source) else Path(self.source)
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``"I/N"``; UsageError if it is none of 1/N to N/N."""
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not found or not 1 <= int(found[1]) <= int(found[2]):
+            raise UsageError(f"shard '{text}': expected I/N, from 1/N to N/N, e.g. 2/8")
+        return cls(int(found[1]), int(found[2]))
+
+    def holds(self, key: str) -> bool:
+        """Whether the input of this key is of this share: by the SHA-256 of the key."""
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+        return int.from_bytes(digest[:8], "big") % self.count == self.number - 1
 
 
 def find_inputs(
@@ -193,8 +204,7 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
 
 def _archive(path: str, skipped: Skipped) -> Iterator[Item]:
     try:
-        for member in members(path, lambda name, why: skipped(f"{path}/{name}", why)):
-            yield Item(f"{path}/{member.name}", member.name, path, *member[1:])
+        yield from members(path, lambda name, why: skipped(f"{path}/{name}", why))
     except InputError as error:
         yield Item(path, Path(path).name, trouble=str(error))
 

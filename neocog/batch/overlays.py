@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import DigitReading, PageReading
-from neocog.batch.results import LARGEST
-from neocog.batch.sources import Files
+from neocog.batch.records import LARGEST, DigitReading, PageReading
+from neocog.batch.sources import Files, Item
+from neocog.batch.tasks import what_went_wrong
 from neocog.errors import UsageError
 from neocog.files import atomic_write
+from neocog.messages import printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -73,13 +74,12 @@ class PictureFolder:
         with self._saving(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def save(
-        self, *readings: PageReading, picture: Path | bytes | None = None, key: str | None = None
-    ) -> None:
+    def save(self, *readings: PageReading, item: Item | None = None) -> None:
         """Decode a picture once more, page after page, and save what there is to see.
 
-        Readings with an error are left out; ``picture`` and ``key`` are as of an `Item`. UsageError
-        if a file cannot be written or is one that is read, InputError if a page cannot be had.
+        Readings with an error are left out; ``item`` is the file of their source by default.
+        UsageError if a file cannot be written or is one that is read, InputError if a page cannot
+        be had.
         """
         from neocog.vision.decode import decode
 
@@ -87,16 +87,24 @@ class PictureFolder:
         if not left:
             return
         source = readings[0].source
-        with closing(
-            decode(source if picture is None else picture, long_side=self._long_side)
-        ) as pages:
+        item = item or Item(source, source)
+        with closing(decode(item.picture(), long_side=self._long_side)) as pages:
             for page in pages:
                 if reading := left.pop(page.index, None):
-                    name = self._name(reading, key or source)
+                    name = self._name(reading, item.key)
                     for end, image in self._draw(page, reading):
                         self._write(self.folder / f"{name}{end}", image, source)
                 if not left:
                     return
+
+    def save_all(self, readings: Iterable[tuple[Item, Sequence[PageReading]]]) -> Iterator[str]:
+        """Save what there is to see of inputs; yield what could not be drawn, and why."""
+        for item, pages in readings:
+            try:
+                self.save(*pages, item=item)
+            except Exception as error:  # it may be another picture by now, the disk be full
+                why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
+                yield f"{printable(item.source)}: not drawn: {printable(why)}"
 
     def _name(self, reading: PageReading, key: str) -> str:
         """A name, without an ending, for the pictures of a page."""

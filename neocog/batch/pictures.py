@@ -1,5 +1,7 @@
 """What a reader takes for a picture: a file, an address, bytes, a stream, an image or an array."""
 
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
@@ -8,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.addresses import fetch, is_address
-from neocog.batch.sources import check_file
 from neocog.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,21 @@ def pages_of(picture: Picture, long_side: int) -> "Iterator[Page]":
         return decode(picture, long_side=long_side)
     pixels = picture if isinstance(picture, np.ndarray) else _pixels(picture)
     return iter((_page(pixels, long_side),))
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse what cannot be opened, and what would wait for ever (InputError)."""
+    try:
+        kind = os.stat(path).st_mode
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
+    except ValueError:
+        raise InputError("a file name cannot hold a zero byte") from None
+    if stat.S_ISDIR(kind):
+        raise InputError("is a folder, expected a picture file")
+    if not stat.S_ISREG(kind):
+        raise InputError("is a pipe or device, expected a picture file")
 
 
 def _bytes_of(stream: IO[bytes]) -> bytes:

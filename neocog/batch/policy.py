@@ -1,16 +1,20 @@
-"""When an answer is rejected and "?" stands in the text, and why."""
+"""What finder and digit network say together, and when their answer is rejected: "?", and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import UsageError
+from neocog.network.decision import Answers, all_scores
+from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
-    from neocog.network.decision import Answers
     from neocog.network.model import Model
+    from neocog.vision.search import Mark
+    from neocog.vision.weigh import Weights
 
 NO_RESPONSE = "no response"
 TWO_ANSWERS = "two answers"
@@ -57,19 +61,82 @@ class Policy:
             min_p = max(usual.min_p, threshold_for(model.card, max_error))
         return usual if min_p is None else cls(min_p)
 
-    def reason(self, answers: "Answers", index: int) -> str | None:
+    def reason(self, answers: Answers, index: int) -> str | None:
         """Why an answer is rejected, or None if it stands."""
         if answers.label[index] < 0:
             return NOT_A_DIGIT if answers.margin[index] > 0 else NO_RESPONSE
         if answers.p[index] >= self.min_p:
             return None
-        return TWO_ANSWERS if _rival_is_digit(answers, index) else NOT_A_DIGIT
+        # the second response may be that of planes that reject, which the scores do not have
+        first, second = np.sort(answers.score[index])[:-3:-1]
+        is_digit = first - second <= answers.margin[index] * (1 + 1e-4) + 1e-6
+        return TWO_ANSWERS if is_digit else NOT_A_DIGIT
 
 
-def _rival_is_digit(answers: "Answers", index: int) -> bool:
-    """Whether the second response is that of a digit, not of planes that reject."""
-    first, second = np.sort(answers.score[index])[:-3:-1]
-    return bool(first - second <= answers.margin[index] * (1 + 1e-4) + 1e-6)
+def features(found: Answers, model: "Model", guesses: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return what the digit network says of places, see `neocog.vision.weigh.NETWORK`.
+
+    Parameters
+    ----------
+    found : Answers
+        Of the network, for B places.
+    model : Model
+    guesses : ndarray, shape (B, 10)
+        Log probabilities of the digits by the finder.
+
+    Returns
+    -------
+    ndarray of float64, shape (B, 3)
+        Log odds of the best digit and the second, of any digit and none, and the logarithm of how
+        probably finder and network take it for the same digit.
+    """
+    score = all_scores(found, model) / model.temperature
+    digits, none = score[:, :-1], score[:, -1]
+    first, second = np.sort(digits, axis=1)[:, :-3:-1].T
+    any_digit = np.logaddexp.reduce(digits, axis=1)
+    same = np.logaddexp.reduce(digits - any_digit[:, None] + guesses, axis=1)
+    return np.stack([
+        np.minimum(first - second, SURE),
+        np.clip(any_digit - none, -SURE, SURE),
+        np.maximum(same, -SURE),
+    ], axis=1)  # fmt: skip
+
+
+def weighed(
+    found: Answers, model: "Model", places: "Sequence[Mark]", weights: "Weights"
+) -> Answers:
+    """Return answers whose label and probability count what the finder and the page say.
+
+    Also where the network alone would have said that it is none, the label is that of the likeliest
+    digit, with a margin of 0; a place without any response stays without an answer. The probability
+    is that the place holds this digit and that none beside it was left out.
+
+    Parameters
+    ----------
+    found, model
+        As `features` takes them.
+    places : sequence of Mark, length B
+    weights : Weights
+    """
+    guesses = np.stack([place.guesses for place in places])
+    score = combined(found, model, guesses, weights)
+    best = 1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)
+    silent = (found.label < 0) & (found.margin <= 0)
+    p = best * np.array([place.p for place in places])
+    return Answers(
+        np.where(silent, -1, score.argmax(axis=1)).astype(np.int64),
+        found.score,
+        np.where((found.label < 0) & ~silent, 0, found.margin).astype(found.margin.dtype),
+        np.where(silent, 0.0, p).astype(np.float32),
+    )
+
+
+def combined(
+    found: Answers, model: "Model", guesses: NDArray[np.floating], weights: "Weights"
+) -> NDArray[np.float64]:
+    """Return log probabilities of the digits by network and finder, but for a constant, (B, 10)."""
+    score = weights.trust * found.score.astype(np.float64) / model.temperature
+    return np.asarray(score + weights.guess * guesses)
 
 
 def threshold_for(card: Mapping[str, Any], max_error: float) -> float:

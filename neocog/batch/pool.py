@@ -1,210 +1,119 @@
 """Worker processes: they decode and find, the networks stay here; none can lose a picture.
 
-A worker that is silent for too long while it owes something is killed from here: a decoder that
-holds Python's lock, or a process that was stopped, could not end itself.
+Each worker has a thread here, which takes the next task, answers the worker's questions and takes
+its records. A worker that is silent for too long is killed from here: a decoder that holds Python's
+lock, or a process that was stopped, could not end itself.
 """
 
 import os
-import pickle
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
-from neocog.batch.batching import Networks
-from neocog.batch.scheduler import Scheduler
 from neocog.batch.tasks import Block, Job, Task
-from neocog.batch.worker import (
-    ANSWER,
-    BLOCK,
-    ERROR,
-    MEMORY,
-    NO_MEMORY,
-    PRELOAD,
-    QUESTION,
-    READY,
-    TASK,
-    run_worker,
-)
+from neocog.batch.worker import BEAT, BLOCK, ERROR, MEMORY, NO_MEMORY, PRELOAD, QUESTION, run_worker
 from neocog.errors import EndedEarly
 from neocog.forkserver import ForkServer, pack
 from neocog.watchdog import Watchdog
-
-THREADS = 2
-"""Threads of a worker: one decodes while the other waits for a network."""
 
 PATIENCE = 120.0
 """Seconds that a page may take where every worker has a core: many times what the slowest takes
 there (26 for a JPEG 2000 of 64 million pixels, 4 for any other kind of 130 million)."""
 
-_DEPTH = THREADS + 1  # tasks that a worker has at a time: the next one is there when one is done
 _LOOKS = 20  # of the watchdog, in the patience with a worker
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_HELD = 2**29  # bytes of pictures in the tasks that workers have
+_FALSE_STARTS = 3  # times in succession that a worker may die before it is there
 
 
-class _Worker:
-    """One worker process, and what it has been given."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection, self.number = connection, number
-        self.tasks: dict[int, Task] = {}
-        self.asked: set[int] = set()
-        """Questions to the networks that it waits for."""
-        self.proven, self.open, self.killed = False, True, False
-        self.heard: object = object()
-        """Another one whenever it sends something, or takes what it is sent."""
-        self.sending = threading.Lock()
-        self._taking = True  # what it is sent
-
-    def give(self, task: Task) -> None:
-        """Send a task."""
-        self.send(pickle.dumps((TASK, task)))
-
-    def answer(self, number: int, answer: Any) -> None:
-        """Answer a question."""
-        self.send(pickle.dumps((ANSWER, number, answer)))
-        self.asked.discard(number)
-
-    def send(self, message: bytes) -> None:
-        """Send a message, if the worker is still there: its end is noticed elsewhere."""
-        with self.sending:
-            self._taking = False
-            with suppress(OSError, ValueError):
-                self.connection.send_bytes(message)
-            self._taking = True
-            self.heard = object()
-
-    def wait_id(self) -> object | None:
-        """See `neocog.watchdog.Watched`: it owes something, or does not take what it is sent."""
-        owes = not self.proven or len(self.asked) < min(len(self.tasks), THREADS)
-        return None if self._taking and (not owes or self._unread()) else self.heard
-
-    def kill(self) -> None:
-        """End it; its end is noticed elsewhere."""
-        if not self.connection.closed:
-            self.killed = True
-            with suppress(ProcessLookupError):
-                os.kill(self.number, signal.SIGKILL)
-
-    def _unread(self) -> bool:
-        """Whether it has sent something that nobody has received yet, or its end."""
-        with suppress(OSError, ValueError):
-            return self.connection.poll()
-        return True
+class WorkerDied(Exception):
+    """A worker died over a task; the text says how."""
 
 
-class Pool:
-    """Worker processes that do tasks; a context manager.
+class Worker(Protocol):
+    """What does tasks, here or on a cluster."""
 
-    One that dies is replaced, and its tasks are done again. ``networks`` answer their questions and
-    are closed with the pool; ``patience`` are the seconds that one may be silent that owes
-    something. EndedEarly if workers cannot be started, at first or later.
-    """
+    def start(self) -> None:
+        """Be there, for the first time or once more; WorkerDied if that fails."""
+
+    def do(self, task: Task) -> list[Block]:
+        """Do a task; WorkerDied if the worker does not outlive it."""
+
+
+class WorkerProcess:
+    """A worker process, and the one that takes its place when it dies."""
 
     def __init__(
-        self,
-        job: Job,
-        networks: Networks,
-        *,
-        workers: int,
-        window: int | None = None,
-        patience: float | None = None,
+        self, server: ForkServer, work: bytes, ask: Callable[..., Any], patience: float
     ) -> None:
-        from neocog.network.parallel import cores
+        self._server, self._work, self._ask, self._patience = server, work, ask, patience
+        self._connection: Connection | None = None
+        self._wait: object = None
+        self._killed = False
+        self.number = 0
 
-        self._networks, self._window = networks, window
-        self._patience = (patience or PATIENCE) * max(1.0, workers / cores())
-        pause = self._patience / _LOOKS
-        self._work = pack(run_worker, without_engine(job), THREADS, pause)
-        self._server = ForkServer(*PRELOAD, variables=_ONE_THREAD)
-        self._wake_reader, self._wake_writer = Pipe(duplex=False)
-        self._workers: list[_Worker] = []
-        self._watchdog = Watchdog(lambda: self._workers, lambda: self._patience, every=pause)
-        networks.when_failing(self._wake)
+    def start(self) -> None:
+        """See `Worker`."""
+        self._killed = False
+        self._connection, self.number = self._server.start()
+        self._wait = object()
+        with suppress(OSError):  # receiving says what became of it
+            self._connection.send_bytes(self._work)
+        self._received()
+
+    def do(self, task: Task) -> list[Block]:
+        """See `Worker`."""
+        kind, what = self._exchanged(task)
+        while kind == QUESTION:
+            kind, what = self._exchanged(self._ask(*what))
+        if kind == ERROR:
+            raise EndedEarly(f"a worker process failed: {what}")
+        assert kind == BLOCK
+        return [what]
+
+    def wait_id(self) -> object | None:
+        """See `neocog.watchdog.Watched`."""
+        return self._wait
+
+    def kill(self) -> None:
+        """End it; who waits for it notices."""
+        self._killed = True
+        with suppress(ProcessLookupError):
+            os.kill(self.number, signal.SIGKILL)
+
+    def _exchanged(self, message: Any) -> tuple[str, Any]:
+        """Send a message, and return what comes next."""
+        assert self._connection is not None
+        self._wait = object()
+        with suppress(OSError):
+            self._connection.send(message)
+        return self._received()
+
+    def _received(self) -> tuple[str, Any]:
+        assert self._connection is not None
+        message: tuple[str, Any] = BEAT, None
         try:
-            for place in range(workers):
-                self._start(place)
-        except BaseException:
-            self.close()
-            raise
+            while message[0] == BEAT:
+                self._wait = object()
+                message = self._connection.recv()
+        except (EOFError, OSError):
+            raise WorkerDied(self._end()) from None
+        finally:
+            self._wait = None
+        return message
 
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all workers; nobody waits for what they are at."""
-        self._watchdog.close()
-        for worker in self._workers:
-            worker.connection.close()
-        self._server.close()
-        self._networks.close()
-
-    def run(self, tasks: Iterable[Task]) -> Iterator[Block]:
-        """Do tasks, and yield what comes of each as it comes.
-
-        What stops a network is raised; EndedEarly if workers fail or cannot be started any more.
-        """
-        scheduler = Scheduler(
-            tasks, self._workers, depth=_DEPTH, window=self._window, wake=self._wake
-        )
-        yield from scheduler.run(self._received)
-
-    def _start(self, place: int) -> None:
-        """Start a worker in a place; it is watched from the first on."""
-        worker = _Worker(*self._server.start())
-        self._workers[place : place + 1] = [worker]
-        worker.send(self._work)
-
-    def _wake(self) -> None:
-        with suppress(OSError, ValueError):
-            self._wake_writer.send(None)
-
-    def _received(self, scheduler: Scheduler) -> Iterator[Block]:
-        """Wait for messages, and yield the blocks among them."""
-        ends: list[Any] = [worker.connection for worker in self._workers]
-        for end in wait([*ends, self._wake_reader], timeout=1.0):
-            if end is self._wake_reader:
-                while self._wake_reader.poll():
-                    self._wake_reader.recv()
-                continue
-            place = next(i for i, w in enumerate(self._workers) if w.connection is end)
-            worker = self._workers[place]
-            try:
-                kind, *what = worker.connection.recv()
-            except (EOFError, OSError):
-                scheduler.died(worker, self._end_of(worker))
-                self._start(place)
-                continue
-            worker.heard = object()
-            if kind == READY:
-                worker.proven = True
-            elif kind == QUESTION:
-                self._ask(worker, *what)
-            elif kind == ERROR:
-                raise EndedEarly(f"a worker process failed: {what[0]}")
-            elif kind == BLOCK:
-                scheduler.finished(worker, what[0].first)
-                yield what[0]
-        self._networks.check()
-
-    def _ask(self, worker: _Worker, number: int, question: tuple[Any, ...]) -> None:
-        worker.asked.add(number)
-        self._networks.submit(question, lambda answer: worker.answer(number, answer))
-
-    def _end_of(self, worker: _Worker) -> str:
-        """Say what became of a worker whose connection is closed."""
-        with worker.sending:
-            worker.connection.close()
-        code = self._server.end_of(worker.number)
-        if worker.killed:
+    def _end(self) -> str:
+        """What became of it, once its connection is closed."""
+        assert self._connection is not None
+        self._connection.close()
+        code = self._server.end_of(self.number)
+        if self._killed:
             return f"took longer than {self._patience:.3g} s"
         if code == NO_MEMORY:
             return f"needed more than {MEMORY / 1e9:.1f} GB"
@@ -212,6 +121,142 @@ class Pool:
             with suppress(ValueError):
                 return f"was ended by {signal.Signals(-code).name}"
         return "ended" if code is None else f"ended with code {code}"
+
+
+class Pool:
+    """Worker processes that do tasks; a context manager.
+
+    ``ask`` answers their questions, from many threads; ``patience`` are the seconds that one may be
+    silent that owes something.
+    """
+
+    def __init__(
+        self, job: Job, ask: Callable[..., Any], *, workers: int, patience: float | None = None
+    ) -> None:
+        from neocog.network.parallel import cores
+
+        patience = (patience or PATIENCE) * max(1.0, workers / cores())
+        work = pack(run_worker, without_engine(job), patience / _LOOKS)
+        self._server = ForkServer(*PRELOAD, variables=_ONE_THREAD)
+        self.workers = [WorkerProcess(self._server, work, ask, patience) for _ in range(workers)]
+        self._watchdog = Watchdog(lambda: self.workers, lambda: patience, every=patience / _LOOKS)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watchdog.close()
+        self._server.close()  # which ends all workers; nobody waits for what they are at
+
+
+def run_tasks(
+    tasks: Iterable[Task], workers: Sequence[Worker], *, window: int | None = None
+) -> Iterator[Block]:
+    """Have workers do tasks, and yield what comes of each as it comes.
+
+    With a ``window`` an input is not begun before the one so many places ahead of it is done. What
+    stops a network or the tasks is raised once what was begun is done; EndedEarly if workers fail
+    or cannot be started any more.
+    """
+    return _Run(tasks, window, most=2 * len(workers)).blocks(workers)
+
+
+def start(worker: Worker) -> None:
+    """Start a worker; EndedEarly if it dies again and again before it has done anything."""
+    how = ""
+    for _ in range(_FALSE_STARTS):
+        try:
+            return worker.start()
+        except WorkerDied as death:
+            how = str(death)
+    raise EndedEarly(
+        f"worker processes cannot be started: the last one {how}; see above, or use --workers 0"
+    )
+
+
+def do(worker: Worker, task: Task) -> list[Block]:
+    """Have a task done, whatever becomes of the worker over it."""
+    try:
+        return worker.do(task)
+    except WorkerDied as death:
+        start(worker)
+        return [block for part in task.after_death(str(death)) for block in do(worker, part)]
+
+
+class _Run:
+    """Tasks that the threads of workers take, one after another, and the blocks that come of them.
+
+    What has begun and what nobody has taken yet is bounded: ``most`` blocks.
+    """
+
+    def __init__(self, tasks: Iterable[Task], window: int | None, *, most: int) -> None:
+        self._tasks, self._window, self._most = iter(tasks), window, most
+        self._taking = threading.Lock()
+        self._changed = threading.Condition()  # for all that follows
+        self._begun: dict[int, Task] = {}
+        self._blocks: deque[Block] = deque()
+        self._ended = False  # no task is begun any more
+        self._error: BaseException | None = None
+
+    def blocks(self, workers: Sequence[Worker]) -> Iterator[Block]:
+        """Do all tasks; each worker gets a thread of its own."""
+        for worker in workers:
+            threading.Thread(target=self._work, args=(worker,), daemon=True).start()
+        try:
+            while (block := self._next_block()) is not None:
+                yield block
+        finally:
+            self._end()
+        if self._error is not None:
+            raise self._error
+
+    def _next_block(self) -> Block | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._blocks or (self._ended and not self._begun))
+            self._changed.notify_all()
+            return self._blocks.popleft() if self._blocks else None
+
+    def _work(self, worker: Worker) -> None:
+        task: Task | None = None
+        try:
+            start(worker)
+            while (task := self._next_task()) is not None:
+                blocks = do(worker, task)
+                with self._changed:
+                    self._blocks += blocks
+                    del self._begun[task.first]
+                    self._changed.notify_all()
+        except BaseException as error:
+            self._end(error, task)
+
+    def _end(self, error: BaseException | None = None, failed: Task | None = None) -> None:
+        with self._changed:
+            self._ended, self._error = True, self._error or error
+            if failed is not None:
+                self._begun.pop(failed.first, None)
+            self._changed.notify_all()
+
+    def _next_task(self) -> Task | None:
+        """Wait for a task that may begin; None where there is none any more."""
+        with self._taking:
+            task = None if self._ended else next(self._tasks, None)
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or task is None or self._has_room(task))
+                if task is None or self._ended:
+                    self._ended = True
+                    self._changed.notify_all()
+                    return None
+                self._begun[task.first] = task
+            return task
+
+    def _has_room(self, task: Task) -> bool:
+        held = sum(other.held for other in self._begun.values()) if task.held else 0
+        first = min(self._begun, default=task.first)
+        return (
+            len(self._blocks) < self._most
+            and (self._window is None or task.first < first + self._window)
+            and (not held or held + task.held <= _HELD)
+        )
 
 
 def without_engine(job: Job) -> Job:

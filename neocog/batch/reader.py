@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.evidence import features, weighed
 from neocog.batch.pattern import Pattern
 from neocog.batch.pictures import Picture, is_several, name_of, pages_of
-from neocog.batch.policy import Policy
+from neocog.batch.policy import Policy, features, weighed
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignReading
 from neocog.batch.words import into_words, one_each
 from neocog.errors import UsageError
@@ -192,7 +191,13 @@ class Reader:
             answers = of_lone_digits(answers, self.model)
         else:
             answers = weighed(answers, self.model, places, self.weights)
-        return tuple(self._digit(answers, index, box) for index, box in enumerate(boxes))
+        reasons = [self.policy.reason(answers, index) for index in range(len(boxes))]
+        chars = [
+            REJECTED if reason else str(label)
+            for reason, label in zip(reasons, answers.label.tolist(), strict=True)
+        ]
+        p, margin = answers.p.tolist(), answers.margin.tolist()
+        return tuple(map(DigitReading, chars, p, margin, boxes, reasons))
 
     @overload
     def read(self, picture: Picture) -> PageReading: ...  # type: ignore[overload-overlap]
@@ -243,14 +248,11 @@ class Reader:
         """
         from neocog.vision.finder import LONG_SIDE
 
-        source = name_of(picture)
-        pages = pages_of(picture, LONG_SIDE)
-        while True:
-            start = time.perf_counter()
-            page = next(pages, None)
-            if page is None:
-                return
+        source, pages = name_of(picture), pages_of(picture, LONG_SIDE)
+        start = time.perf_counter()
+        for page in pages:
             yield self._read_page(source, page, start)
+            start = time.perf_counter()
 
     def read_many(self, pictures: Iterable[Picture]) -> Iterator[PageReading]:
         """Read pictures one after another; one that fails gives a record with its ``error``."""
@@ -263,7 +265,8 @@ class Reader:
                     yield reading
                     page = reading.page + 1
             except Exception as error:  # whatever one picture does, the others are still read
-                yield self._failure(picture, page, what_went_wrong(error))
+                why = what_went_wrong(error)
+                yield PageReading(name_of(picture), page, model=self.model.id, error=why)
 
     def _read_page(self, source: str, page: "Page", began: float) -> PageReading:
         grey = page.grey
@@ -312,17 +315,6 @@ class Reader:
         """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
         return features(answers, self.model, guesses)
-
-    def _digit(self, answers: "Answers", index: int, box: Box) -> DigitReading:
-        label = int(answers.label[index])
-        p = float(answers.p[index])
-        margin = float(answers.margin[index])
-        reason = self.policy.reason(answers, index)
-        char = REJECTED if reason else str(label)
-        return DigitReading(char, p, margin, box, reason)
-
-    def _failure(self, picture: object, page: int, message: str) -> PageReading:
-        return PageReading(name_of(picture), page, model=self.model.id, error=message)
 
 
 class _TimedCache(AnswerCache):

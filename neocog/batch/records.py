@@ -1,9 +1,16 @@
 """What was read: one `PageReading` per page, whether it could be read or not."""
 
+import base64
+import html
+import io
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from neocog.batch.sources import check_written
+from neocog.errors import InputError, UsageError
+from neocog.files import atomic_write
 from neocog.jsontext import to_json
 
 if TYPE_CHECKING:
@@ -11,9 +18,16 @@ if TYPE_CHECKING:
 
     import pandas
     from matplotlib.axes import Axes
+    from PIL.Image import Image
 
 SCHEMA = 1
 REJECTED = "?"
+
+LARGEST = 8192
+"""Long side, in pixels, to which pictures are reduced that are drawn over."""
+
+_PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+_THUMBNAIL = 480  # long side in a notebook
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the upright picture."""
@@ -90,6 +104,14 @@ class LineReading:
     box: Box
     words: tuple[WordReading, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The line as plain values."""
+        words = [
+            {"text": word.text, "box": list(word.box), "digits": list(word.digits or ())}
+            for word in self.words
+        ]
+        return {"text": self.text, "box": list(self.box), "words": words}
+
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
@@ -150,31 +172,80 @@ class PageReading:
         return self.text
 
     def _repr_html_(self) -> str:
-        """The text beside the picture, for notebooks."""
-        from neocog.batch.results import as_html
-
-        return as_html(self)
+        """The text beside the picture, for notebooks; alone where that is not at hand."""
+        words = f"<pre>{html.escape(self.error or self.text)}</pre>"
+        small = io.BytesIO()
+        try:
+            self._drawn(_THUMBNAIL).save(small, "JPEG", quality=80)
+        except InputError:
+            return words
+        data = base64.b64encode(small.getvalue()).decode("ascii")
+        return f'<img src="data:image/jpeg;base64,{data}" alt="">{words}'
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A row per digit: line, word, char, p, margin, x, y, width, height, reason."""
-        from neocog.batch.results import as_frame
-
-        return as_frame(self)
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError(
+                "to_pandas needs pandas; install it with: pip install pandas"
+            ) from None
+        spans = [
+            (line, word, *span.digits)
+            for line, one in enumerate(self.lines)
+            for word, span in enumerate(one.words)
+            if span.digits is not None
+        ]
+        place = {n: (line, word) for line, word, low, high in spans for n in range(low, high + 1)}
+        rows: list[dict[str, Any]] = []
+        for number, digit in enumerate(self.digits):
+            where = dict(zip(("line", "word"), place.get(number, (0, 0)), strict=True))
+            box = dict(zip(("x", "y", "width", "height"), digit.box, strict=True))
+            said = {"char": digit.char, "p": digit.p, "margin": digit.margin}
+            rows.append({**where, **said, **box, "reason": digit.reason})
+        return pandas.DataFrame(rows)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the picture with what was read over it, by matplotlib, and return the axes."""
-        from neocog.batch.results import plot
-
-        return plot(self, ax)
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise UsageError(
+                "plot needs matplotlib; install it with: pip install matplotlib"
+            ) from None
+        ax = pyplot.gca() if ax is None else ax
+        ax.imshow(self._drawn())
+        ax.set_axis_off()
+        return ax
 
     def save(self, path: "str | Path") -> None:
         """Write a .json, .jsonl, .csv, .tsv, .hocr, .xml (ALTO) or text file, or a picture.
 
         A .png or .jpg is the picture with boxes and digits drawn over it.
         """
-        from neocog.batch.results import save
+        from neocog.batch.formats import Format, kind_of
 
-        save(self, path)
+        if (kind := _PICTURES.get(os.path.splitext(path)[1].lower())) is not None:
+            image = self._drawn()
+            with atomic_write(path) as stream:
+                image.save(stream, kind)
+            return
+        check_written(path, "name")
+        form = Format(kind_of(str(path)), names=False, source=self.source)
+        text = form.render(self)
+        text = f"[\n{text.removesuffix(chr(10))}" if form.kind == "json" else form.head + text
+        with atomic_write(path) as stream:
+            stream.write((text + form.tail).encode())
+
+    def _drawn(self, long_side: int = LARGEST) -> "Image":
+        """The picture with boxes and digits over it; InputError if it is not at hand."""
+        from neocog.batch.pictures import pages_of
+        from neocog.vision.overlay import draw_overlay
+
+        for page in pages_of(self.source if self.picture is None else self.picture, long_side):
+            if page.index == self.page:
+                return draw_overlay(page.pixels, self.digits, scale=page.scale)
+        raise InputError(f"{self.source} has no page {self.page}")
 
     @property
     def plain(self) -> str:
@@ -195,7 +266,16 @@ class PageReading:
             "source": self.source,
             "page": self.page,
             "text": self.text,
-            "digits": [_digit(digit) for digit in self.digits],
+            "digits": [
+                {
+                    "char": d.char,
+                    "p": round(d.p, 4),
+                    "margin": round(d.margin, 4),
+                    "box": list(d.box),
+                    "reason": d.reason,
+                }
+                for d in self.digits
+            ],
             "model": self.model,
             "error": self.error,
         }
@@ -209,7 +289,7 @@ class PageReading:
                 "turn": self.turn,
             }
         if self.size is not None:
-            record |= {"size": list(self.size), "lines": [_line(line) for line in self.lines]}
+            record |= {"size": list(self.size), "lines": [line.to_dict() for line in self.lines]}
         if self.fits is not None:
             record["fits"] = self.fits
         if settings is not None:
@@ -241,21 +321,3 @@ _ESCAPED = {
     )
     for code in range(begin, end)
 }  # fmt: skip
-
-
-def _digit(digit: DigitReading) -> dict[str, Any]:
-    return {
-        "char": digit.char,
-        "p": round(digit.p, 4),
-        "margin": round(digit.margin, 4),
-        "box": list(digit.box),
-        "reason": digit.reason,
-    }
-
-
-def _line(line: LineReading) -> dict[str, Any]:
-    words = [
-        {"text": word.text, "box": list(word.box), "digits": list(word.digits or ())}
-        for word in line.words
-    ]
-    return {"text": line.text, "box": list(line.box), "words": words}

@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from neocog.batch.inputs import Item
 from neocog.batch.records import REJECTED, PageReading
+from neocog.batch.sources import Item
 from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.messages import printable
@@ -107,17 +107,13 @@ class Report:
         else:
             heapq.heappushpop(self._kept, entry)
 
-    def save_if_any(self) -> str | None:
-        """Write the file if a page has come, else what stood there stays; say what went wrong."""
-        try:
-            if any(self._counts):
-                self.save()
-        except UsageError as error:
-            return str(error)
-        return None
-
     def save(self) -> None:
-        """Write the file; UsageError if it cannot be written."""
+        """Write the file if a page has come, else what stood there stays.
+
+        UsageError if it cannot be written.
+        """
+        if not any(self._counts):
+            return
         cards = [card for *_, card in sorted(self._kept, reverse=True, key=lambda e: e[:2])]
         try:
             with atomic_write(self.path) as stream:
@@ -172,12 +168,9 @@ def _text(reading: PageReading) -> str:
             continue
         digit = left.popleft()
         said = f"p {digit.p:.2f}" + (f", {digit.reason}" if digit.reason else "")
-        out += f'<span class="{_shade(char, digit.p)}" title="{html.escape(said)}">{char}</span>'
+        shade = "no" if char == REJECTED else "sure" if digit.p >= SURE_P else "unsure"
+        out += f'<span class="{shade}" title="{html.escape(said)}">{char}</span>'
     return out
-
-
-def _shade(char: str, p: float) -> str:
-    return "no" if char == REJECTED else "sure" if p >= SURE_P else "unsure"
 
 
 def _note(reading: PageReading) -> str:

@@ -4,10 +4,10 @@ A picture that may cost much is read by a worker process, which has limits, howe
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 from neocog.batch.addresses import is_address
 from neocog.batch.batching import FixedBatches, Networks
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item, comes_once
+from neocog.batch.inputs import Shard, comes_once, count_inputs, find_inputs
 from neocog.batch.output import open_sink
 from neocog.batch.overlays import PictureFolder, overlay, steps
-from neocog.batch.pool import Pool
+from neocog.batch.pictures import check_file
+from neocog.batch.pool import Pool, WorkerProcess, do, run_tasks, start
 from neocog.batch.report import Report
-from neocog.batch.request import Request
 from neocog.batch.resume import Done, read_done
-from neocog.batch.sources import check_file
-from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks, what_went_wrong
-from neocog.errors import EndedEarly, InputError, UsageError
+from neocog.batch.sources import STDIN, Files, Item, Skipped, check_written
+from neocog.batch.tasks import Block, Counts, Job, Task, in_order, into_tasks
+from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.files import file_lock
-from neocog.messages import printable
 
 if TYPE_CHECKING:
+    from neocog.batch.cluster import Cluster
     from neocog.batch.reader import Reader
 
 FEW = 12
@@ -45,33 +45,112 @@ Blocks = Iterator[Block]
 Watch = Callable[[Block], None]
 
 
-@dataclass(slots=True)
-class Tally:
-    """What a run has come to; ``seconds`` are those of each stage, over all workers."""
+@dataclass(frozen=True)
+class Request:
+    """What to read, how, and where to; UsageError if it makes no sense."""
 
-    inputs: int = 0
-    pages: int = 0  # records, those of an earlier run among them
-    failed: int = 0  # records of a failure
+    inputs: tuple[str, ...]  # as `find_inputs` takes them
+    form: Format
+    output: str | None = None  # the file of the records; None: stdout
+    null: bool = False  # names in lists and on stdin end with a zero byte
+    isolated: bool = False  # every picture is one digit
+    resume: bool = False  # go on where ``output`` breaks off
+    shard: Shard | None = None  # the share of the inputs to read
+    ordered: bool = False  # records in the order of the inputs
+    workers: int | None = None  # 0: this process; None: one a core, 0 for a few
+    cluster: "Cluster | None" = None  # the Ray cluster that reads
+    batch: int | None = None  # most digits of a pass
+    overlay: str | None = None  # folder of pictures of what was read
+    debug: str | None = None  # folder of pictures of how it was found
+    report: str | None = None  # a page for people
+    force: bool = False  # an ``output`` that exists is overwritten
+    verbose: bool = False  # files that are skipped are named
+    quiet: bool = False  # only what fails is told
+
+    def __post_init__(self) -> None:
+        if self.resume and (self.output is None or self.form.kind != "jsonl"):
+            raise UsageError("--resume needs a file of JSON lines: add -o FILE.jsonl")
+        if self.inputs.count(STDIN) > 1:
+            raise UsageError(f"{STDIN} is given more than once, but there is only one stdin")
+        if self.output is not None and self.report is not None:
+            same = os.path.realpath(self.output) == os.path.realpath(self.report)
+            if same or self.output in Files([self.report]):
+                raise UsageError(f"{self.report}: is also the file of -o; choose another --report")
+        lists = [word[1:] for word in self.inputs if word.startswith("@")]
+        for option, place in self._written():
+            if place in Files(lists):
+                raise UsageError(f"{place}: is also a list of inputs; choose another {option}")
+            if os.path.isfile(place) and not (self.resume and option == "-o"):
+                with suppress(NothingToRead):  # that is told later
+                    for _ in self._spared(self._files()):
+                        pass
+            check_written(place, option)
+        self._check_free()
+
+    def _check_free(self) -> None:
+        """Refuse to overwrite records."""
+        output = self.output
+        if output is None or self.force or self.resume or not os.path.isfile(output):
+            return
+        if os.path.getsize(output):
+            more = "--resume to continue it, " if self.form.kind == "jsonl" else ""
+            raise UsageError(f"{output}: exists; add {more}--force to overwrite it")
+
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """All files that are known to be read beforehand, by their keys, archives unopened."""
+        with suppress(NothingToRead):
+            return [(item.source, item.key) for item in self._files()]
+        return []
+
+    def items(self, done: Done, skipped: Skipped = lambda name, why: None) -> Iterator[Item]:
+        """What is to be read: the shard's inputs, without those that are done.
+
+        UsageError if the output is one of the inputs, NothingToRead if there are no inputs at all.
+        """
+        found = find_inputs(self.inputs, null=self.null, skipped=skipped)
+        for item in self._spared(found):
+            if self.shard is not None and not self.shard.holds(item.key):
+                continue
+            if not done.take(item.source):
+                yield item
+
+    def count(self) -> int | None:
+        """How many inputs there are, or None where that cannot be told beforehand."""
+        return count_inputs(self.inputs, null=self.null, shard=self.shard)
+
+    def _files(self) -> Iterator[Item]:
+        named = [word for word in self.inputs if not comes_once(word)]
+        return find_inputs(named, null=self.null, look_into=False)
+
+    def _written(self) -> list[tuple[str, str]]:
+        """The files that are going to be written, each after its option."""
+        places = (("-o", self.output), ("--report", self.report))
+        return [(option, place) for option, place in places if place is not None]
+
+    def _spared(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield inputs, none of which may be a file that is going to be written."""
+        written = self._written()
+        files = Files(place for _, place in written)
+        names = {os.path.abspath(place): (option, place) for option, place in written}
+        last = None
+        for item in items:
+            file = item.archive or item.source
+            if written and file != last and (os.path.abspath(file) in names or file in files):
+                option, place = names.get(os.path.abspath(file), written[0])
+                raise UsageError(f"{place}: is also an input; choose another {option}")
+            last = file  # the members of an archive come one after another
+            yield item
+
+
+@dataclass(slots=True)
+class Tally(Counts):
+    """What a run has come to, records of an earlier run among them."""
+
+    found: int = 0  # inputs of this run
     earlier: int = 0  # inputs of which the file of an earlier run has records
     unsaved: int = 0  # pictures and pages for people that could not be saved
     skipped: int = 0  # files in folders and archives that are not pictures
-    empty: int = 0  # records of this run without a digit
-    doubtful: int = 0  # records of this run with "?"
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, block: Block) -> None:
-        """Count a block."""
-        self.inputs += block.inputs
-        self.pages += block.pages
-        self.failed += block.failed
-        self.empty += block.empty
-        self.doubtful += block.doubtful
-        for stage, seconds in block.seconds.items():
-            self.spend(stage, seconds)
-
-    def spend(self, stage: str, seconds: float) -> None:
-        """Count time."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
 def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block: None) -> Tally:
@@ -86,43 +165,86 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
         See `neocog.errors`.
     """
     settings = reader.settings | ({"isolated": True} if request.isolated else {})
-    form = replace(request.form, settings=settings)
-    tally = Tally()
+    tally, done = Tally(), Done()
     with ExitStack() as stack:
         stack.enter_context(file_lock(request.output))
-        done = Done()
         if request.resume and request.output is not None:
             finder = None if request.isolated else reader.finder.model.id
             done = read_done(
                 request.output, model=reader.model.id, settings=settings, finder=finder
             )
         tally.earlier = done.inputs + (done.last is not None)
-        people = _ForPeople(request, reader, tally, watch)
-        stack.callback(people.close)
+        folders = _folders(request, reader)
+        report = None if request.report is None else Report(request.report)
+        if report is not None:
+            stack.callback(_save, report, tally, watch)
+        job = Job(
+            reader,
+            replace(request.form, settings=settings),
+            isolated=request.isolated,
+            keep=bool(folders),
+            cards=report is not None,
+            batch=request.batch,
+            quiet=request.quiet,
+        )
         sink = stack.enter_context(
-            open_sink(form, request.output, done=done if request.resume else None)
+            open_sink(job.form, request.output, done=done if request.resume else None)
         )
         if done.pages:
             earlier = Block(inputs=done.inputs, pages=done.pages, failed=done.failed)
             tally.add(earlier)
             watch(earlier)
-        job = people.job(form)
 
         def skipped(name: str, why: str) -> None:
             tally.skipped += 1
             if request.verbose:
                 watch(Block(messages=[f"{name}: skipped ({why})"]))
 
-        items = _Counted(request.items(done, skipped))
-        for block in stack.enter_context(_reading(request, job, items, tally)):
+        def items() -> Iterator[Item]:
+            for item in request.items(done, skipped):
+                tally.found += 1
+                yield item
+
+        for block in stack.enter_context(_reading(request, job, items(), tally)):
             sink.put(block.text)
-            people.take(block)
-        if items.count != (read := tally.inputs - done.inputs):
-            raise EndedEarly(f"{items.count} inputs were found but only {read} gave records")
+            tally.add(block)
+            for folder in folders:
+                troubles = list(folder.save_all(block.readings))
+                block.messages += troubles
+                tally.unsaved += len(troubles)
+            watch(block)
+            for card in block.cards if report else ():
+                report.add(card)  # type: ignore[union-attr]
+        if tally.found != (read := tally.inputs - done.inputs):
+            raise EndedEarly(f"{tally.found} inputs were found but only {read} gave records")
         if done.last is not None and not done.again:
-            tally.add(Block(inputs=1, pages=done.last_pages, failed=done.last_failed))
+            tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)
     return tally
+
+
+def _folders(request: Request, reader: "Reader") -> list[PictureFolder]:
+    """Where pictures of what was read are saved."""
+    from neocog.vision.finder import LONG_SIDE
+
+    folders, inputs = [], request.sources if request.overlay or request.debug else []
+    if request.overlay is not None:
+        folders.append(PictureFolder(request.overlay, "--save-overlay", overlay, inputs=inputs))
+    if request.debug is not None:
+        draw = steps(reader)
+        folders.append(
+            PictureFolder(request.debug, "--debug", draw, inputs=inputs, long_side=LONG_SIDE)
+        )
+    return folders
+
+
+def _save(report: Report, tally: Tally, watch: Watch) -> None:
+    """Save the report; that it cannot be does not change how the run ends otherwise."""
+    try:
+        report.save()
+    except UsageError as error:
+        tally.unsaved += 1
+        watch(Block(messages=[str(error)]))
 
 
 @contextmanager
@@ -137,13 +259,13 @@ def reading(
     """Read inputs; the block's value yields their records as they come.
 
     ``workers`` are the processes that decode and find; 0: this one, and one more for pictures that
-    may cost much; by default as many as there are cores, unless there are but few inputs. ``tally``
+    may cost much; by default as `usual_workers`, unless there are but few inputs. ``tally``
     gets the network's time. UsageError if there cannot be so many workers, EndedEarly if they
     cannot be started.
     """
     if workers is None:
         items, few = _begins(items)
-        workers = 0 if few else usual_workers()
+        workers = 0 if few else usual_workers(job.reader.engine.device)
     _check(workers)
     engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
     reader = copy(job.reader)
@@ -155,33 +277,36 @@ def reading(
             yield _here(job, tasks, stack)
             return
         window = WINDOW * workers * job.size if ordered else None
-        blocks = _pool(job, stack, workers, tally, window).run(tasks)
+        blocks = run_tasks(tasks, _started(job, stack, workers, tally), window=window)
         yield in_order(blocks) if ordered else blocks
 
 
-def _pool(
-    job: Job, stack: ExitStack, workers: int, tally: Tally | None = None, window: int | None = None
-) -> Pool:
-    """Start workers; ``job`` has the networks that answer them."""
+def _started(
+    job: Job, stack: ExitStack, workers: int, tally: Tally | None = None
+) -> Sequence[WorkerProcess]:
+    """Workers for a job, which has the networks that answer them."""
     finder = job.reader.finder
     networks = Networks(
         job.reader.engine,  # type: ignore[arg-type]
         None if finder.device == "cpu" or job.isolated else finder,
     )
+    stack.callback(networks.close)
     if tally is not None:
         stack.callback(lambda: tally.spend("network", networks.digits.busy))
-    return stack.enter_context(Pool(job, networks, workers=workers, window=window))
+    return stack.enter_context(Pool(job, networks.ask, workers=workers)).workers
 
 
 def _here(job: Job, tasks: Iterable[Task], stack: ExitStack) -> Blocks:
     """Do tasks here, but for those that may cost much: the first of these starts a worker."""
-    pool = None
+    worker = None
     for task in tasks:
         if not _CAN_FORK or all(map(_is_light, task.items)):
             yield job.do(task)
-        else:
-            pool = pool or _pool(job, stack, 1)
-            yield from pool.run([task])
+            continue
+        if worker is None:
+            (worker,) = _started(job, stack, 1)
+            start(worker)
+        yield from do(worker, task)
 
 
 def _is_light(item: Item) -> bool:
@@ -199,11 +324,11 @@ def _is_light(item: Item) -> bool:
         return True
 
 
-def usual_workers() -> int:
-    """One for each core, as far as there can be so many."""
+def usual_workers(device: str = "cpu") -> int:
+    """One for each core, as far as there can be so many; two where a GPU answers them."""
     from neocog.network.parallel import cores
 
-    return min(cores(), _most_workers())
+    return min(cores() if device == "cpu" else 2 * cores(), _most_workers())
 
 
 def _check(workers: int) -> None:
@@ -245,74 +370,7 @@ def _reading(
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
-        workers = usual_workers()  # nobody knows how many names will come, nor when
+        workers = usual_workers(
+            job.reader.engine.device
+        )  # nobody knows how many names will come, nor when
     return reading(job, items, workers=workers, ordered=ordered, tally=tally)
-
-
-class _Counted:
-    """Inputs, and how many were taken."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self.count, self._items = 0, items
-
-    def __iter__(self) -> Iterator[Item]:
-        for item in self._items:
-            self.count += 1
-            yield item
-
-
-class _ForPeople:
-    """What a run shows to people: pictures of pages, a report, progress."""
-
-    def __init__(self, request: Request, reader: "Reader", tally: Tally, watch: Watch) -> None:
-        self._request, self._reader, self._tally, self._watch = request, reader, tally, watch
-        self._folders: list[PictureFolder] = []
-        if request.overlay is not None:
-            self._folders.append(
-                PictureFolder(request.overlay, "--save-overlay", overlay, inputs=request.sources)
-            )
-        if request.debug is not None:
-            from neocog.vision.finder import LONG_SIDE
-
-            self._folders.append(
-                PictureFolder(
-                    request.debug, "--debug", steps(reader),
-                    inputs=request.sources, long_side=LONG_SIDE,
-                )
-            )  # fmt: skip
-        self._report = None if request.report is None else Report(request.report)
-
-    def job(self, form: Format) -> Job:
-        """How tasks are done so that blocks carry what is wanted here."""
-        return Job(
-            self._reader,
-            form,
-            isolated=self._request.isolated,
-            keep=bool(self._folders),
-            cards=self._report is not None,
-            batch=self._request.batch,
-            quiet=self._request.quiet,
-        )
-
-    def take(self, block: Block) -> None:
-        """Count a block, draw what was read, and say what could not be drawn."""
-        self._tally.add(block)
-        for item, readings in block.readings:
-            pages = [page for page in readings if page.error is None]
-            for folder in self._folders if pages else ():
-                try:
-                    folder.save(*pages, picture=item.picture(), key=item.key)
-                except Exception as error:  # it may be another picture by now, the disk be full
-                    why = str(error) if isinstance(error, UsageError) else what_went_wrong(error)
-                    name = printable(item.source)
-                    block.messages.append(f"{name}: not drawn: {printable(why)}")
-                    self._tally.unsaved += 1
-        self._watch(block)
-        for card in block.cards if self._report else ():
-            self._report.add(card)  # type: ignore[union-attr]
-
-    def close(self) -> None:
-        """Save the report; that it cannot be does not change how the run ends otherwise."""
-        if self._report is not None and (trouble := self._report.save_if_any()):
-            self._tally.unsaved += 1
-            self._watch(Block(messages=[trouble]))

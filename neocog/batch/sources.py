@@ -1,9 +1,9 @@
-"""Files: which names are pictures, which lead to the same file, which can be read at all."""
+"""Inputs: which names are pictures, which lead to the same file, which can be read at all."""
 
 import os
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from neocog.errors import InputError, UsageError
 
@@ -64,6 +64,44 @@ def check_written(name: str | Path, option: str) -> None:
             raise UsageError(f"{name}: this is the suffix of {kind}; choose another {option}")
 
 
+class Entry(NamedTuple):
+    """What a zip archive's directory says of a member; its header is at ``start``."""
+
+    name: str
+    start: int
+    size: int
+    packed: int
+    method: int
+    flags: int
+    crc: int
+
+
+class Item(NamedTuple):
+    """One input: a picture file, one at an address, or one in an archive."""
+
+    source: str  # as records name it; of a member: archive/path/in/it
+    key: str  # path relative to what was named: the same on every machine
+    archive: str | None = None  # that it lies in; else ``source`` is a file
+    start: int = 0  # where its bytes lie there; in a zip archive, the header before them
+    size: int = 0
+    data: bytes | None = None  # the bytes of the file, where they are at hand
+    trouble: str | None = None  # why it cannot be read, where that is known already
+    packed: Entry | None = None  # how a zip archive holds it
+
+    def picture(self) -> Path | bytes:
+        """What can be decoded: the file, or its bytes; InputError if it cannot be had."""
+        from neocog.batch.addresses import fetch, is_address
+        from neocog.batch.archives import read_member
+
+        if self.trouble is not None:
+            raise InputError(self.trouble)
+        if self.data is not None:
+            return self.data
+        if self.archive is not None:
+            return read_member(self.archive, self.start, self.size, self.packed)
+        return fetch(self.source) if is_address(self.source) else Path(self.source)
+
+
 class Files:
     """Which files paths lead to, by any name; those that lead nowhere count for nothing."""
 
@@ -80,18 +118,3 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return found.st_dev, found.st_ino
-
-
-def check_file(path: str | Path) -> None:
-    """Refuse what cannot be opened, and what would wait for ever (InputError)."""
-    try:
-        kind = os.stat(path).st_mode
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be opened ({reason}); check its name and permissions") from None
-    except ValueError:
-        raise InputError("a file name cannot hold a zero byte") from None
-    if stat.S_ISDIR(kind):
-        raise InputError("is a folder, expected a picture file")
-    if not stat.S_ISREG(kind):
-        raise InputError("is a pipe or device, expected a picture file")

@@ -1,13 +1,16 @@
 """A task: some inputs for one worker. Its result: their records as a block."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item
-from neocog.batch.records import REJECTED, PageReading
+from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
+from neocog.batch.sources import Item
 from neocog.errors import InputError, NeocogError
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ ISOLATED_AT_ONCE = 256
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
+
+_Digit = tuple[int, Box, NDArray[np.uint8]]  # page, box and the digit itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +53,36 @@ class Task:
         return [Task(self.first + n, (item,), deaths) for n, item in enumerate(items)]
 
 
-@dataclass(slots=True)
-class Block:
-    """The records of a task."""
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What some inputs came to; ``seconds`` are those of each stage, over all workers."""
 
-    first: int = -1  # the task's
-    text: str = ""  # the records in their format; all pages of an input together
     inputs: int = 0
     pages: int = 0  # records
     failed: int = 0  # records of a failure
     empty: int = 0  # records without a digit
     doubtful: int = 0  # records with "?"
-    messages: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: "Counts") -> None:
+        """Count what others came to."""
+        for name in ("inputs", "pages", "failed", "empty", "doubtful"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for stage, seconds in other.seconds.items():
+            self.spend(stage, seconds)
+
+    def spend(self, stage: str, seconds: float) -> None:
+        """Count time."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+@dataclass(slots=True)
+class Block(Counts):
+    """The records of a task."""
+
+    first: int = -1  # the task's
+    text: str = ""  # the records in their format; all pages of an input together
+    messages: list[str] = field(default_factory=list)
     readings: list[tuple[Item, tuple[PageReading, ...]]] = field(default_factory=list)
     cards: "list[Card]" = field(default_factory=list)
 
@@ -87,15 +109,13 @@ class Job:
 
         Whatever one picture does becomes its record; NeocogError if the network cannot be asked.
         """
-        from neocog.batch.isolated import read_isolated
-
-        block = Block(task.first, inputs=len(task.items))
+        block = Block(first=task.first, inputs=len(task.items))
         if self.isolated:
-            for item, readings in read_isolated(self.reader, task.items, block.seconds, beat):
-                self._add(block, item, readings)
+            read = _read_isolated(self.reader, task.items, block, beat)
         else:
-            for item in task.items:
-                self._add(block, item, tuple(_read(self.reader, item, beat)))
+            read = ((item, tuple(_read(self.reader, item, beat))) for item in task.items)
+        for item, readings in read:
+            self._add(block, item, readings)
         return block
 
     def _add(self, block: Block, item: Item, readings: tuple[PageReading, ...]) -> None:
@@ -110,15 +130,14 @@ class Job:
             if line is not None and not (self.quiet and reading.error is None):
                 block.messages.append(line)
             for stage, ms in (reading.ms or {}).items():
-                block.seconds[stage] = block.seconds.get(stage, 0.0) + 1e-3 * ms
+                block.spend(stage, 1e-3 * ms)
         if self.keep:
             block.readings.append((item, readings))
         if self.cards:
             from neocog.batch.report import cards_of
 
             block.cards += cards_of(item, readings)
-        spent = time.perf_counter() - start
-        block.seconds["write"] = block.seconds.get("write", 0.0) + spent
+        block.spend("write", time.perf_counter() - start)
 
 
 def into_tasks(items: Iterable[Item], size: int) -> Iterator[Task]:
@@ -169,6 +188,53 @@ def _read(reader: "Reader", item: Item, beat: Callable[[], None]) -> Iterator[Pa
     for reading in reader.read_many([picture]):
         beat()
         yield reading if reading.source == item.source else replace(reading, source=item.source)
+
+
+def _read_isolated(
+    reader: "Reader", items: Sequence[Item], block: Block, beat: Callable[[], None]
+) -> Iterator[tuple[Item, tuple[PageReading, ...]]]:
+    """Read pictures of one digit each, all in one go; every page of a TIFF is one digit.
+
+    The box of a digit is the whole picture.
+    """
+    start = time.perf_counter()
+    found = []
+    for item in items:
+        found.append(_digits_of(item))
+        beat()
+    digits = [digit for pages, _ in found for digit in pages]
+    decoded = time.perf_counter()
+    block.spend("decode", decoded - start)
+    judged: Iterator[DigitReading] = iter(())
+    if digits:
+        answers = reader.engine.recognise(np.stack([d for _, _, d in digits]), batch=reader.batch)
+        judged = iter(reader.judge(answers, [box for _, box, _ in digits]))
+    block.spend("recognise", time.perf_counter() - decoded)
+    model = reader.model.id
+    for item, (pages, error) in zip(items, found, strict=True):
+        readings = []
+        for page, _, _ in pages:
+            digit = next(judged)
+            readings.append(PageReading(item.source, page, digit.char, (digit,), model))
+        if error is not None:
+            readings.append(PageReading(item.source, len(pages), model=model, error=error))
+        yield item, tuple(readings)
+
+
+def _digits_of(item: Item) -> tuple[list[_Digit], str | None]:
+    """The digit of each page, and why there are no more where one could not be had."""
+    from neocog.batch.pictures import pages_of
+    from neocog.vision.finder import LONG_SIDE
+    from neocog.vision.normalise import isolated_digit
+
+    pages: list[_Digit] = []
+    try:
+        for page in pages_of(item.picture(), LONG_SIDE):
+            height, width = (round(side / page.scale) for side in page.grey.shape)
+            pages.append((page.index, (0, 0, width, height), isolated_digit(page.grey)))
+    except Exception as error:
+        return pages, what_went_wrong(error)
+    return pages, None
 
 
 def _about(reading: PageReading, form: Format) -> str | None:

@@ -102,9 +102,18 @@ def into_words(
             if gap > least or columns[0] != columns[1]:
                 words.append([])
             words[-1].append(mark)
-        parts = tuple(map(_word, words))
+        parts = []
+        for marks in words:
+            numbers = [number for *_, number in marks if number is not None]
+            parts.append(
+                WordReading(
+                    "".join(mark[2] for mark in marks),
+                    _around([mark[1] for mark in marks]),
+                    (numbers[0], numbers[-1]) if numbers else None,
+                )
+            )
         text = between.join(part.text for part in parts)
-        read.append(LineReading(text, _around([mark[1] for mark in row]), parts))
+        read.append(LineReading(text, _around([mark[1] for mark in row]), tuple(parts)))
     return tuple(read)
 
 
@@ -176,15 +185,6 @@ def _usual(rows: list[list[Mark]], share: float) -> tuple[float, float]:
 
 def _height(row: list[Mark]) -> float:
     return median(mark[0][3] for mark in row if mark[3] is not None)
-
-
-def _word(marks: list[Mark]) -> WordReading:
-    numbers = [number for *_, number in marks if number is not None]
-    return WordReading(
-        "".join(mark[2] for mark in marks),
-        _around([mark[1] for mark in marks]),
-        (numbers[0], numbers[-1]) if numbers else None,
-    )
 
 
 def _around(boxes: Sequence[Box]) -> Box:

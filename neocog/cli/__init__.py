@@ -44,8 +44,8 @@ from neocog.cli import (
 )
 from neocog.cli.streams import ReaderLeft, open_streams
 from neocog.errors import EndedEarly, NeocogError
-from neocog.interrupts import leave
 from neocog.messages import printable, tell
+from neocog.programs import leave
 
 _BadUsage: Any = typer.BadParameter.__mro__[1]  # typer keeps the name of its base to itself
 

@@ -95,8 +95,8 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         metavar="N",
-        help="Worker processes; 0 reads in this process [default: one per core, 0 for a few "
-        "pictures].",
+        help="Worker processes; 0 reads in this process [default: one per core, two with a GPU, "
+        "0 for a few pictures].",
     ),
 ]
 Ray = Annotated[
@@ -142,12 +142,10 @@ def read(
     """
     from neocog.batch.cluster import Cluster
     from neocog.batch.formats import Format, kind_of
-    from neocog.batch.inputs import is_one_file
+    from neocog.batch.inputs import Shard, is_one_file
     from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader
-    from neocog.batch.request import Request
-    from neocog.batch.run import read_all
-    from neocog.batch.shards import Shard
+    from neocog.batch.run import Request, read_all
     from neocog.cli.progress import ReadingBar
     from neocog.errors import UsageError
     from neocog.messages import tell

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.formats import Format
-from neocog.batch.inputs import Item
 from neocog.batch.records import PageReading
 from neocog.batch.run import reading, usual_workers
+from neocog.batch.sources import Item
 from neocog.batch.tasks import Block, Job, Task, what_went_wrong
 from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json

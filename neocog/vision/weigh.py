@@ -26,7 +26,7 @@ if less; logarithm of the height over that of its neighbours, if more, if less; 
 over and under that of its neighbours, in heights; scores of its two best neighbours."""
 
 NETWORK = ("network", "digit", "agree")
-"""What the digit network says, see `neocog.batch.evidence.features`."""
+"""What the digit network says, see `neocog.batch.policy.features`."""
 
 AROUND = ("bias", "own", "page")
 """What the first regression says: 1; of the mark; of all marks of the page that do not overlap it,
