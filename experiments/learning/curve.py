@@ -4,13 +4,9 @@
 
 DATA holds mnist/ and usps/. Learning uses the first 55 000 training digits; the last 5 000 set
 the temperatures and decide between settings (part ``sizes``, which never sees the test set).
-Every part runs in a process of its own, all at once with --gpu.
 """
 
-import argparse
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +21,7 @@ from neocog.learning.calibrate import calibrated
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Hand, Mix
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
+from neocog.network.arrays import module_of_device
 from neocog.network.decision import labels_of
 from neocog.network.model import Model
 from neocog.network.parallel import one_blas_thread
@@ -134,39 +131,13 @@ def main() -> None:
     parser = data_and_output(__doc__)
     parser.add_argument("--gpu", action="store_true", help="learn on CuPy arrays")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--only", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.only:
-        if args.gpu:
-            import cupy as xp
-        else:
-            xp = np
-        for row in run_part(args.only, args.data, xp):
-            with args.output.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
-        return
-    jobs = []
+    found, xp = [], module_of_device("cuda" if args.gpu else "cpu")
     for part in args.parts.split(","):
-        rows = args.output.with_suffix(f".{part}.jsonl")
-        rows.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "experiments.learning.curve", str(args.data)]
-        command += ["-o", str(rows), "--only", part]
-        job = subprocess.Popen(command + ["--gpu"] * args.gpu)
-        jobs.append((job, rows))
-        if not args.gpu:
-            job.wait()
-    for job, _ in jobs:
-        job.wait()
-    found = [
-        json.loads(line)
-        for _, rows in jobs
-        if rows.exists()
-        for line in rows.read_text().splitlines()
-    ]
+        for row in run_part(part, args.data, xp):
+            print(json.dumps(row), flush=True)
+            found.append(row)
     write_results(args.output, found, columns=COLUMNS, formats=FORMATS, gpu=args.gpu)
-    for _, rows in jobs:
-        rows.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

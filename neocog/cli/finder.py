@@ -4,51 +4,37 @@ import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from neocog.errors import UsageError
 
-Finder = Annotated[
-    str | None,
-    typer.Option(
-        "--finder",
-        metavar="plain|deep|wide|neocog",
-        help="Train the digit finder instead, on synthetic pages written with the strokes and "
-        "scans of --data (a folder with mnist and hands/free): a convolutional network of 69 000, "
-        "120 000 or 294 000 weights (shipped: wide), or one with the neocognitron's layers in "
-        "front. --start continues from the run.safetensors of another run.",
-    ),
-]
-Fonts = Annotated[
-    str | None,
-    typer.Option("--fonts", metavar="DIR", help="Fonts for printed words on these pages."),
-]
-Chunks = Annotated[
-    int,
-    typer.Option(
-        "--chunks",
-        metavar="N",
-        min=1,
-        help="Train on this many chunks of 4 096 pages instead of for --minutes.",
-    ),
-]
-
+Finder = typer.Option(
+    "--finder",
+    metavar="plain|deep|wide|neocog",
+    help="Train the digit finder instead, on synthetic pages written with the strokes and scans of "
+    "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
+    "294 000 weights (shipped: wide), or one with the neocognitron's layers in front. --start "
+    "continues from the run.safetensors of another run.",
+)
+Fonts = typer.Option("--fonts", metavar="DIR", help="Fonts for printed words on these pages.")
+Chunks = typer.Option(
+    "--chunks",
+    metavar="N",
+    min=1,
+    help="Train on this many chunks of 4 096 pages instead of for --minutes.",
+)
 
 _GENTLER = 0.5  # of the rate, where a run begins with learned weights
 _USED = "finder fonts chunks data output seed minutes device checkpoints start"
 
 
-def check_given(context: typer.Context, data: list[str]) -> None:
+def check_given(given: list[Any], data: list[str]) -> None:
     """Raise UsageError where options were given that a finder has no use for, or several sets."""
-    given = []
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if source is not None and source.name != "DEFAULT" and option.name not in _USED.split():
-            given.append(option.opts[0])
-    if given:
-        raise UsageError(f"--finder does not use {', '.join(given)}; leave it out")
+    useless = [option.opts[0] for option in given if option.name not in _USED.split()]
+    if useless:
+        raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
     if len(data) > 1:
         raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
 
