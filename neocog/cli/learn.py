@@ -1,5 +1,6 @@
 """``neocog train``: a model from labelled digits, or the finder of digits."""
 
+import hashlib
 import os
 import sys
 from dataclasses import replace
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neocog.cli import finder as finders
 from neocog.cli.progress import Counter
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.files import atomic_write, check_output
@@ -24,6 +24,9 @@ SUFFIX = ".safetensors"
 SPLITS = ("learning", "train")
 USUALLY = Settings()
 _PANEL = "Recipes by gradient"
+#: Options that a finder has a use for.
+_OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
+_GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 
 def _option(name: str, metavar: str, words: str, **more: Any) -> Any:
@@ -80,6 +83,22 @@ Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before 
 Marks = _gradient("--marks", "SHARE", "Share of a batch that is not a digit.", min=0)
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
+Finder = typer.Option(
+    "--finder",
+    metavar="plain|deep|wide|neocog",
+    help="Train the digit finder instead, on synthetic pages written with the strokes and scans of "
+    "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
+    "294 000 weights (shipped: wide), or one with the neocognitron's layers in front. --start "
+    "continues from the run.safetensors of another run.",
+)
+Fonts = typer.Option("--fonts", metavar="DIR", help="Fonts for printed words on these pages.")
+Chunks = typer.Option(
+    "--chunks",
+    metavar="N",
+    min=1,
+    help="Train on this many chunks of 4 096 pages instead of for --minutes.",
+)
+
 
 def train(
     context: typer.Context,
@@ -122,9 +141,9 @@ def train(
     checkpoints: Annotated[str | None, Checkpoints] = None,
     start: Annotated[str | None, _gradient("--start", "MODEL", "Continue from this model.")] = None,
     last: Annotated[bool, Last] = USUALLY.last,
-    finder: Annotated[str | None, finders.Finder] = None,
-    fonts: Annotated[str | None, finders.Fonts] = None,
-    chunks: Annotated[int, finders.Chunks] = 150,
+    finder: Annotated[str | None, Finder] = None,
+    fonts: Annotated[str | None, Fonts] = None,
+    chunks: Annotated[int, Chunks] = 150,
 ) -> None:
     """Train a model on labelled digits. The model is named after its file.
 
@@ -136,9 +155,13 @@ def train(
 
     given = _given(context)
     if finder is not None:
-        finders.check_given(given, data)
-        finders.learn(
-            finder, data[0], _place(output), seed=seed, chunks=chunks, minutes=minutes,
+        useless = [option.opts[0] for option in given if option.name not in _OF_A_FINDER.split()]
+        if useless:
+            raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
+        if len(data) > 1:
+            raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
+        _learn_finder(
+            finder, Path(data[0]), _place(output), seed=seed, chunks=chunks, minutes=minutes,
             device=device, folder=checkpoints, fonts=fonts, start=start,
         )  # fmt: skip
         return
@@ -249,7 +272,7 @@ def _by_gradient(
     """Learn a start, or take the one named, and fine-tune it."""
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
-    device = _torch_device(device, recipe)
+    device = _torch_device(device, f"recipe '{recipe}'")
     from neocog.learning.batches import Pools
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner
@@ -285,12 +308,12 @@ def _by_gradient(
     return calibrated(run.run(), validation)
 
 
-def _torch_device(name: str, recipe: str) -> str:
+def _torch_device(name: str, what: str) -> str:
     try:
         import torch
     except ImportError:
         raise UsageError(
-            f"recipe '{recipe}' needs PyTorch, which is not installed; install neocog[train]"
+            f"{what} needs PyTorch, which is not installed; install neocog[train]"
         ) from None
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
@@ -303,3 +326,59 @@ def _torch_device(name: str, recipe: str) -> str:
 def _report(figures: dict[str, float]) -> None:
     words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
     print(words, file=sys.stderr, flush=True)
+
+
+def _learn_finder(
+    front: str, data: Path, place: str, *, seed: int, chunks: int, minutes: float | None,
+    device: str, folder: str | None, fonts: str | None, start: str | None,
+) -> None:  # fmt: skip
+    """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
+    device = _torch_device(device, "--finder")
+    from neocog.learning.finder.networks import FRONTS
+    from neocog.learning.finder.training import FinderTraining, train_finder
+    from neocog.learning.teacher.bank import build_bank
+    from neocog.network.parallel import cores
+    from neocog.vision.finder_model import load_finder, save_finder
+
+    if front not in FRONTS:
+        raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
+    if start is not None and not Path(start).is_file():
+        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
+    runs = Path(folder or Path(place).with_suffix(".run"))
+    sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
+    bank = runs / f"bank-{sources}.npz"
+    if not bank.is_file():
+        print("tracing the strokes of the scanned digits, once", file=sys.stderr)
+        runs.mkdir(parents=True, exist_ok=True)
+        build_bank(data, fonts=_fonts(fonts)).save(bank)
+    usual, cuda = FinderTraining(), device == "cuda"
+    settings = replace(
+        usual, front=front, seed=seed, chunks=chunks, mixed=cuda, start=start,
+        seconds=None if minutes is None else 60 * minutes,
+        rate=usual.rate * (1 if start is None else _GENTLER),
+    )  # fmt: skip
+    network = train_finder(
+        bank, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
+        tell=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    graph = network.graph()
+    card = {"front": front, "seed": seed, "minutes": minutes, "chunks": chunks, "start": start}
+    save_finder(Path(place), graph.nodes, graph.tensors, card)
+    print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
+
+
+def _fonts(fonts: str | None) -> list[Path]:
+    from neocog.learning.pages.conditions import FACES
+
+    if fonts is None:
+        return []
+    found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
+    if not found:
+        raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
+    kept = {name for names in FACES.values() for name in names.split()}
+    for file in found:
+        if file.stem in kept:
+            raise UsageError(
+                f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)"
+            )
+    return found

@@ -54,10 +54,8 @@ class Batches:
     ``validation`` measured with; ``marks`` says whether marks that are no digits are learned from
     as well. Pools are drawn unless they come. UsageError if there are too few digits for a step.
 
-    Attributes
-    ----------
-    shown, held : Tensor of uint8, shapes (V, 28, 28) and (M, 28, 28)
-        The validation digits; marks to measure with, None if none are learned from.
+    ``shown`` (V, 28, 28) are the validation digits, ``held`` (M, 28, 28) marks to measure with,
+    None if none are learned from.
     """
 
     def __init__(

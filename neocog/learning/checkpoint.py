@@ -48,10 +48,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None:
     """See that what a file's run follows from (``known``) is what was given now; values by name.
 
-    Raises
-    ------
-    UsageError
-        If any value differs; the message names the file and tells which.
+    UsageError if any differs; the message names the file and tells which.
     """
     then, now = _flat(known), _flat(given)
     other = [name for name in {**then, **now} if then.get(name) != now.get(name)]

@@ -68,25 +68,10 @@ def fetch(
     and the next one goes on from there. A file gets its name only when it is whole; the folder is
     made with the first bytes that are written to it.
 
-    Parameters
-    ----------
-    name : str
-        A key of `SETS`.
-    to : str or Path, optional
-        The folder, made if need be; without it `default_folder`.
-    source : str or Path, optional
-        A folder to copy from instead of the mirrors, where there is no internet.
-    mirrors : sequence of str
-        Addresses to try in this order.
-    progress : callable
-        Called after each piece.
-
-    Raises
-    ------
-    UsageError
-        If the set is not known.
-    InputError
-        If no source has a right copy of some file, or the folder cannot be written.
+    ``name`` is a key of `SETS`; ``to`` is made if need be, without it it is `default_folder`. From
+    the folder ``source`` files are copied, without it they come from the mirrors, tried in this
+    order. ``progress`` is called after each piece. UsageError if the set is not known; InputError
+    if no source has a right copy of some file, or the folder cannot be written.
     """
     if name not in SETS:
         raise UsageError(f"'{name}' cannot be fetched: choose one of {', '.join(SETS)}")

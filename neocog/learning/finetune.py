@@ -61,35 +61,16 @@ class Position:
 
 
 class Finetuner:
-    """One run of gradient learning.
+    """One run of gradient learning: of ``mix``, from ``start``, on a ``device`` of PyTorch.
 
-    Parameters
-    ----------
-    start : Model
-        What it starts from.
-    mix, validation : Mix
-        Digits to learn from, and digits that the run is measured on, by the mean over their sets;
-        they choose the epoch that is kept, unless it is the last.
-    device : str
-        Of PyTorch: ``"cpu"``, ``"cuda"``.
-    folder : path, optional
-        Where checkpoint and curves are written; a run whose checkpoint lies there goes on, or is
-        told to have finished. What it follows from must be the same: start, digits, settings.
-    report : callable, optional
-        Told the figures of each epoch.
-    pools : Pools, optional
-        If they were drawn before.
-    guide : callable, optional
-        Answers pictures (B, 65, 65) with logits (B, labels) that are learned from as well
-        (Hinton, Vinyals and Dean 2015, arXiv:1503.02531).
+    The mean over the sets of ``validation`` measures the run and chooses the epoch that is kept.
+    In ``folder`` it leaves a checkpoint and curves, and goes on from a checkpoint that lies there:
+    start, digits and settings must be the same. ``report`` is told the figures of each epoch;
+    ``pools`` may have been drawn before. A ``guide`` answers pictures (B, 65, 65) with logits
+    (B, labels) that are learned from as well (Hinton, Vinyals and Dean 2015, arXiv:1503.02531).
 
-    Raises
-    ------
-    UsageError
-        If a setting makes no sense, there are fewer digits than a batch, or the checkpoint in the
-        folder is of a run with another start, other digits or settings.
-    ModelError
-        If the checkpoint cannot be read.
+    UsageError if a setting makes no sense, there are fewer digits than a batch, or the checkpoint
+    is of another run; ModelError if it cannot be read.
     """
 
     def __init__(

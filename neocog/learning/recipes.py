@@ -198,26 +198,14 @@ def train(
 ) -> Model:
     """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9.
 
-    Parameters
-    ----------
-    seed : int
-        Fixes the order of the digits and every other choice.
-    validation : Mix, optional
-        Digits kept apart, on which the scale of the probabilities and the table of errors at each
-        threshold are set (:func:`neocog.learning.calibrate.calibrated`).
-    progress : callable, optional
-        Called with a stage's name; returns a callable that is told ``(done, total)``.
-    on_stage : callable, optional
-        Told each stage's name and figures when it is done.
-    xp : module
-        numpy or cupy: where to compute.
+    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept
+    apart, the scale of the probabilities and the table of errors at each threshold are set.
+    ``progress`` is called with a stage's name and returns a callable that is told ``(done,
+    total)``; ``on_stage`` is told each stage's name and figures when it is done. ``xp``, numpy or
+    cupy, is where to compute.
 
-    Raises
-    ------
-    UsageError
-        If it is no recipe, there are no digits, or not a label 0 .. 9 for each.
-    InputError
-        If the digits have another shape or type.
+    UsageError if it is no recipe, there are no digits, or not a label 0 .. 9 for each; InputError
+    if the digits have another shape or type.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
@@ -311,13 +299,12 @@ class LayerByLayer:
 
     def _learn_middle(self, stage: int, images: Digits) -> None:
         recipe, spec = self.recipe, self.spec.s[stage]
-        threshold = recipe.thresholds[stage - 1] if recipe.thresholds else None
         # one digit after another, on the host: small steps, faster there than on a GPU
         maps = (u for batch in self._batches(images, f"US{stage + 1}") for u in to_numpy(batch))
         planes = selforganise.learn(
             maps,
             spec,
-            threshold=threshold,
+            threshold=recipe.thresholds[stage - 1] if recipe.thresholds else None,
             cut=recipe.cut,
             limit=recipe.limits[stage - 1] if recipe.limits else None,
             winners_learn=recipe.middle == "winning",

@@ -41,17 +41,9 @@ def learn(
     Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
     change (add-if-silent, Fukushima 2013).
 
-    Parameters
-    ----------
-    maps : iterable of arrays, shape (H, W, K')
-        The layer before, one digit after another.
-    threshold : float, optional
-        Learning threshold; that of ``spec`` if none is given.
-    cut : float
-        Share of the seed-selecting plane's maximum that counts as nothing (not published for
-        digits; 0.4 for letters).
-    limit : int, optional
-        Planes to stop at; None lets learning decide.
+    ``maps`` are those of the layer before, (H, W, K'), one digit after another. ``cut`` is the
+    share of the seed-selecting plane's maximum that counts as nothing (not published for digits;
+    0.4 for letters). Learning stops at ``limit`` planes, if there is one.
     """
     planes: Planes | None = None
     for u in maps:
@@ -104,17 +96,10 @@ def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
 class Windows:
     """What the S-cells above one layer (H, W, K') see: one row per cell whose input is not silent.
 
-    Attributes
-    ----------
-    size : int
-        Rows and columns of the S-layer.
-    cells : ndarray of int, shape (N,)
-        Flat positions of the cells that see anything.
-    seen : ndarray of float32, shape (N, kernel * kernel * K')
-        Their inputs, taps first, then planes; 0 where c is 0.
-    v, seed : ndarray of float32, shape (N,)
-        Their inhibition, and their cells of the seed-selecting plane before its cut: the sum over
-        planes and window of 1e-4 gamma^(r^2/A^2) u.
+    An S-layer of ``size`` rows and columns has N such ``cells``, flat positions. Their inputs are
+    ``seen`` (N, kernel * kernel * K'), taps first, then planes, 0 where c is 0; ``v`` (N,) is their
+    inhibition, and ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum
+    over planes and window of 1e-4 gamma^(r^2/A^2) u.
     """
 
     def __init__(self, u: Array, spec: SSpec) -> None:

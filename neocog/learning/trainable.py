@@ -39,10 +39,9 @@ _NEVER = -1e4
 
 
 def silence_of(weights: SWeights) -> float:
-    """Return the inhibition v below which a window of a layer holds no stroke.
+    """Return the inhibition v below which a window holds no stroke, but noise of convolutions.
 
-    Contrast may be slight (1e-5); later layers start near 0.01. Below is only the rounding noise of
-    fast convolutions.
+    Contrast may be slight (1e-5); later layers start near 0.01.
     """
     return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
 
