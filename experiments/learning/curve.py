@@ -23,7 +23,6 @@ from neocog.learning.mix import Hand, Mix
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
 from neocog.network.arrays import module_of_device
 from neocog.network.decision import labels_of
-from neocog.network.model import Model
 from neocog.network.parallel import one_blas_thread
 
 SIZES = (400, 3000, 10_000, 55_000)
@@ -42,24 +41,20 @@ SETS = ("validation", "test", "usps", "sklearn")
 FORMATS = dict.fromkeys(SETS, ".2%")
 
 
-def rules(name: str, *wanted: str) -> tuple[Recipe, ...]:
-    """One recipe, read by several rules."""
-    return tuple(replace(RECIPES[name], rule=rule) for rule in wanted)  # type: ignore[arg-type]
+def rules(recipe: Recipe) -> tuple[Recipe, ...]:
+    """One recipe, read by three rules."""
+    return tuple(replace(recipe, rule=rule) for rule in ("strongest", "pairs", "triples"))
 
 
-def sweep(limits: tuple[int, int] | None, *per_label: int) -> tuple[Recipe, ...]:
+def sweep(limits: tuple[int, int], *per_label: int) -> tuple[Recipe, ...]:
     """Compact recipes of several sizes of US4, each read by three rules."""
     base = replace(RECIPES["neocog"], limits=limits)
-    return tuple(
-        replace(base, per_label=n, rule=rule)
-        for n in per_label
-        for rule in ("strongest", "pairs", "triples")
-    )
+    return tuple(recipe for n in per_label for recipe in rules(replace(base, per_label=n)))
 
 
 #: part -> (recipes of one family, digits to learn from, sets to read)
 PARTS: dict[str, list[tuple[tuple[Recipe, ...], tuple[int, ...], tuple[str, ...]]]] = {
-    "every": [(rules("nearest", "strongest", "pairs", "triples"), SIZES, SETS)],
+    "every": [(rules(RECIPES["nearest"]), SIZES, SETS)],
     "silent": [((RECIPES["silent"],), (3000, 55_000), SETS)],
     "2003": [((RECIPES["fukushima2003"],), SIZES, SETS)],
     "delta": [((RECIPES["delta"],), (3000, 55_000), SETS)],
@@ -85,11 +80,6 @@ def read_sets(data: Path, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: where[name]() for name in names}
 
 
-def weights_bytes(model: Model) -> int:
-    """Bytes of the learned weights in fp16."""
-    return 2 * sum(layer.reference.size + layer.c.size for layer in model.s)
-
-
 def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
     """Learn and read; one row per model."""
     learning = open_digits(data / "mnist", split="learning")
@@ -112,7 +102,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
                     "rule": recipe.rule,
                     "digits": n,
                     "planes": "/".join(map(str, model.planes)),
-                    "bytes_fp16": weights_bytes(model),
+                    "bytes_fp16": 2 * sum(s.reference.size + s.c.size for s in model.s),
                     "per_label": recipe.per_label,
                     "limits": recipe.limits,
                     "validation": model.card["validation_accuracy"],

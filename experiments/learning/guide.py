@@ -44,14 +44,10 @@ def measured(network: Convolutional, batches: Batches, device: torch.device) -> 
 
 
 def cycle(
-    network: Convolutional,
-    batches: Batches,
-    args: argparse.Namespace,
-    seconds: float,
-    number: int,
-    first: int,
+    network: Convolutional, batches: Batches, args: argparse.Namespace, number: int, first: int
 ) -> tuple[Convolutional, int]:
     """One cycle of the rate; returns the running mean of the network and the next step."""
+    seconds = args.cycles[number]
     mean = copy.deepcopy(network).requires_grad_(False)
     decay = [p for p in network.parameters() if p.ndim > 1]
     plain = [p for p in network.parameters() if p.ndim <= 1]
@@ -118,15 +114,14 @@ def main() -> int:
     )  # fmt: skip
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     device = torch.device(args.device)
-    pools = load_pools(args.pools)
-    batches = Batches(mix, kept, settings, marks=True, device=device, pools=pools)
+    batches = Batches(mix, kept, settings, load_pools(args.pools), device)
     network = Convolutional(LABELS + 1, args.width).to(device)
     if args.start:
         network.load_state_dict(load_file(args.start))
     network = network.to(memory_format=torch.channels_last)
     step, results = 0, []
-    for number, seconds in enumerate(args.cycles):
-        mean, step = cycle(network, batches, args, seconds, number, step)
+    for number in range(len(args.cycles)):
+        mean, step = cycle(network, batches, args, number, step)
         results.append((step, *measured(mean, batches, device)))
         print(f"{args.name} {number} ends: {results[-1]}", flush=True)
         good = float(np.mean(results[-1][1])) >= args.least

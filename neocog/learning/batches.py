@@ -50,26 +50,15 @@ class Pools:
 class Batches:
     """Digits, marks that are none, and the batches made of them; all of it on the device.
 
-    A batch follows from the seed and the number of its step alone. ``mix`` is learned from,
-    ``validation`` measured with; ``marks`` says whether marks that are no digits are learned from
-    as well. Pools are drawn unless they come. UsageError if there are too few digits for a step.
-
-    ``shown`` (V, 28, 28) are the validation digits, ``held`` (M, 28, 28) marks to measure with,
-    None if none are learned from.
+    A batch follows from the seed and the number of its step alone. ``shown`` (V, 28, 28) are the
+    validation digits, ``held`` (M, 28, 28) marks to measure with, None if none are learned from.
+    UsageError if there are too few digits for a step.
     """
 
     def __init__(
-        self,
-        mix: Mix,
-        validation: Mix,
-        settings: Settings,
-        *,
-        marks: bool,
-        device: Any,
-        pools: Pools | None = None,
+        self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any
     ) -> None:
         self._settings, self._device, self.validation = settings, device, validation
-        pools = pools or Pools.draw(mix, validation, settings, marks=marks)
         self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
         self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
         self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
@@ -101,12 +90,9 @@ class Batches:
         """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
         settings, generator = self._settings, self._generator
         generator.manual_seed(settings.seed * 1_000_003 + step)
-        which = torch.multinomial(
-            self._shares, self._per_step, replacement=True, generator=generator
-        )
-        part = torch.rand(
-            self._per_step, generator=generator, device=self._device, dtype=torch.float64
-        )
+        count, dice = self._per_step, {"generator": generator}
+        which = torch.multinomial(self._shares, count, replacement=True, **dice)
+        part = torch.rand(count, device=self._device, dtype=torch.float64, **dice)
         chosen = self._first[which] + (part * self._sizes[which]).long()
         pictures, labels = [self._digits[chosen]], [self._labels[chosen]]
         done, how = [], settings.augmentation
@@ -114,7 +100,7 @@ class Batches:
             done = [augment(pictures.pop(), how, generator)]
             how = how.times(settings.varied)
         for pool, answers, count in self._pools:
-            drawn = torch.randint(len(pool), (count,), generator=generator, device=self._device)
+            drawn = torch.randint(len(pool), (count,), device=self._device, **dice)
             pictures.append(pool[drawn])
             labels.append(answers[drawn])
         if any(map(len, pictures)):

@@ -129,29 +129,36 @@ def place_of(path: str | Path) -> Path:
     return place
 
 
-def rows_of_part(
-    folder: Path, labels: NDArray[np.int64], split: str | None
-) -> NDArray[np.int64] | None:
-    """Return which training digits a part holds, if a file beside them tells who wrote each.
+def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
+    """Return which digits of a training file, with these labels, a part holds.
 
-    The validation part is the last fifth of the writers, in the order in which they begin; of one
-    writer, or of some that are not told apart, the last fifth of each label. InputError if there is
-    not one writer for each of the training digits' labels.
+    The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who
+    wrote each it is the last fifth of the writers, in the order in which they begin; of one writer,
+    or of some that are not told apart, the last fifth of each label. InputError if it is empty, or
+    there is not one writer for each digit.
     """
+    kept = np.zeros(len(labels), bool)
+    if split not in ("learning", "validation"):
+        return np.flatnonzero(~kept)
     files = [folder / name for name in (_WRITERS, f"{_WRITERS}.gz") if (folder / name).is_file()]
-    if not files or split not in ("learning", "validation"):
-        return None
-    writers = read_text(files[0], "a name a line").splitlines()
-    if len(writers) != len(labels):
-        raise InputError(
-            f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
-        )
-    kept = last_writers(writers)
-    if kept is None:
-        kept = np.zeros(len(labels), bool)
-        for label in range(10):
+    if files:
+        writers = read_text(files[0], "a name a line").splitlines()
+        if len(writers) != len(labels):
+            raise InputError(
+                f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
+            )
+        of_last = last_writers(writers)
+        for label in range(10) if of_last is None else ():
             rows = np.flatnonzero(labels == label)
             kept[rows[len(rows) - len(rows) // WRITERS_SHARE :]] = True
+        kept = kept if of_last is None else of_last
+    else:
+        kept[len(labels) - min(VALIDATION, len(labels) // VALIDATION_SHARE) :] = True
+        if split == "validation" and not kept.any():
+            raise InputError(
+                f"{folder.name} {split}: no validation part in {len(labels)} training digits; it "
+                f"is a twelfth of them, so {VALIDATION_SHARE} or more are needed"
+            )
     return np.flatnonzero(kept == (split == "validation"))
 
 
@@ -242,28 +249,13 @@ def _idx_folder(folder: Path, names: list[str], split: str | None) -> Digits:
         raise InputError(f"{folder}: no {wanted[0]}... file for its {split} part")
     part = split or found.partition("-")[0].replace("t10k", "test")
     digits = replace(read_idx(folder / found), name=f"{folder.name} {part}")
-    rows = rows_of_part(folder, digits.labels, split)
-    return _part(digits, split) if rows is None else digits[rows]
+    return digits[rows_of_part(folder, digits.labels, split)]
 
 
 def _of_part(files: list[str], begin: str | tuple[str, ...], split: str | None) -> str | None:
     """Return the file of a part; without a part any, such as that of training alone."""
     of_part = [name for name in files if name.startswith(begin)]
     return next(iter(of_part or (files if split is None else [])), None)
-
-
-def _part(digits: Digits, split: str | None) -> Digits:
-    if split not in ("validation", "learning"):
-        return digits
-    border = len(digits) - min(VALIDATION, len(digits) // VALIDATION_SHARE)
-    if split == "learning":
-        return digits[:border]
-    if border == len(digits):
-        raise InputError(
-            f"{digits.name}: no validation part in {len(digits)} training digits; it is a twelfth "
-            f"of them, so {VALIDATION_SHARE} or more are needed"
-        )
-    return digits[border:]
 
 
 def _usps_folder(folder: Path, names: list[str], split: str | None) -> Digits:

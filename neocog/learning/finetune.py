@@ -42,9 +42,8 @@ Tensor = Any
 Figures = dict[str, float]
 
 #: Rates of the kinds of parameters, as shares of the rate.
-_SHARES = {
-    "direction": 1.0, "c": 0.3, "length": 0.3, "threshold": 0.3, "blur": 0.1, "temperature": 0.3,
-}  # fmt: skip
+_SHARES = {"direction": 1.0, "c_log": 0.3, "length": 0.3, "threshold": 0.3, "profiles": 0.1,
+           "temperature": 0.3}  # fmt: skip
 _EVALUATED = 500  # digits at a time that are validated
 _REJECTED = 0.005  # share of digits that may be rejected where marks are counted that pass
 
@@ -98,12 +97,15 @@ class Finetuner:
         torch.backends.cudnn.benchmark = on_gpu
         self.network = Trainable(start, channels_last=on_gpu).to(self.device).train()
         self.mean = copy.deepcopy(self.network).eval().requires_grad_(False)
-        groups = [{"params": own, "share": _SHARES[kind]} for kind, own in self.network.groups()]
+        named = list(self.network.named_parameters())
+        groups = [
+            {"params": [value for name, value in named if name.endswith(kind)], "share": share}
+            for kind, share in _SHARES.items()
+        ]
         self._optimizer = torch.optim.Adam(groups, lr=settings.rate, betas=(0.9, 0.99))
         marks = start.classes > LABELS
-        self.batches = Batches(
-            mix, validation, settings, marks=marks, device=self.device, pools=pools
-        )
+        pools = pools or Pools.draw(mix, validation, settings, marks=marks)
+        self.batches = Batches(mix, validation, settings, pools, self.device)
         self._lean = torch.zeros(start.classes, device=self.device)
         self._lean[LABELS:] = settings.lean
         self._kept = _state(self.mean)

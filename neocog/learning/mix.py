@@ -125,8 +125,6 @@ def _hand(path: str, weight: float, split: str | None) -> Hand:
         return Hand(digits, weight)
     strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
     rows = rows_of_part(folder, whole, split)
-    if rows is None:
-        rows = np.arange(len(whole))
     if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
         raise InputError(
             f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it"

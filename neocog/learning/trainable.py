@@ -9,7 +9,6 @@ Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = 
 a limit, and s = 1/(theta b) stands in the division by v + s.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -224,15 +223,6 @@ class Trainable(nn.Module):  # type: ignore[misc]
         """Put every parameter back to where it is allowed."""
         for layer in (*self.s, *self.c):
             layer.constrain()
-
-    def groups(self) -> Iterator[tuple[str, list[Tensor]]]:
-        """Yield the parameters in kinds that learn at rates of their own."""
-        yield "direction", [s.direction for s in self.s]
-        yield "c", [s.c_log for s in self.s]
-        yield "length", [s.length for s in self.s]
-        yield "threshold", [s.threshold for s in self.s]
-        yield "blur", [c.profiles for c in self.c]
-        yield "temperature", [self.temperature]
 
     def model(self) -> Model:
         """Return the network as it is now as a model for every engine."""
