@@ -4,6 +4,7 @@ import hashlib
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,12 +30,11 @@ _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints 
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 
-def _option(name: str, metavar: str, words: str, **more: Any) -> Any:
+def _option(name: str, metavar: str | None, words: str, **more: Any) -> Any:
     return typer.Option(name, metavar=metavar, help=words, **more)
 
 
-def _gradient(name: str, metavar: str | None, words: str, **more: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=words, rich_help_panel=_PANEL, **more)
+_gradient = partial(_option, rich_help_panel=_PANEL)
 
 
 def _list(wanted: bool) -> None:
@@ -77,26 +77,32 @@ Checkpoints = _gradient(
     "--checkpoints", "FOLDER",
     "Folder for checkpoints and curves; the same command resumes from it.",
 )  # fmt: skip
+RecipeName = _option("--recipe", "NAME", "How to learn; --recipes lists them.")
+Precision = _option("--precision", "fp16|fp32", "Number format in the file.")
+Planes = _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
+Epochs = _gradient("--epochs", "N", "Passes over the training digits.")
+Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
+Batch = _gradient("--batch", "N", "Pictures per step.")
+Rate = _gradient("--rate", "RATE", "Highest learning rate of Adam.")
+Reject = _gradient("--reject", "N", "Planes that stand for 'no digit'.", min=0)
+Lean = _gradient("--lean", "BONUS", "Bonus for the logit of 'no digit' in training.")
+Start = _gradient("--start", "MODEL", "Continue from this model.")
 Seed = _option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
 Recipes = typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
 Marks = _gradient("--marks", "SHARE", "Share of a batch that is not a digit.", min=0)
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
-Finder = typer.Option(
-    "--finder",
-    metavar="plain|deep|wide|neocog",
-    help="Train the digit finder instead, on synthetic pages written with the strokes and scans of "
+Finder = _option(
+    "--finder", "plain|deep|wide|neocog",
+    "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
     "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
     "294 000 weights (shipped: wide), or one with the neocognitron's layers in front. --start "
     "continues from the run.safetensors of another run.",
-)
-Fonts = typer.Option("--fonts", metavar="DIR", help="Fonts for printed words on these pages.")
-Chunks = typer.Option(
-    "--chunks",
-    metavar="N",
-    min=1,
-    help="Train on this many chunks of 4 096 pages instead of for --minutes.",
+)  # fmt: skip
+Fonts = _option("--fonts", "DIR", "Fonts for printed words on these pages.")
+Chunks = _option(
+    "--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1
 )
 
 
@@ -104,42 +110,26 @@ def train(
     context: typer.Context,
     data: Annotated[list[str], Data],
     output: Annotated[str, Output],
-    recipe: Annotated[
-        str, _option("--recipe", "NAME", "How to learn; --recipes lists them.")
-    ] = "neocog",
+    recipe: Annotated[str, RecipeName] = "neocog",
     seed: Annotated[int, Seed] = 0,
     limit: Annotated[int | None, Limit] = None,
     split: Annotated[str, Split] = "learning",
-    precision: Annotated[
-        str, _option("--precision", "fp16|fp32", "Number format in the file.")
-    ] = "fp32",
+    precision: Annotated[str, Precision] = "fp32",
     device: Annotated[str, Device] = "cpu",
     recipes: Annotated[bool, Recipes] = False,
-    planes: Annotated[
-        str | None, _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
-    ] = None,
-    epochs: Annotated[
-        float, _gradient("--epochs", "N", "Passes over the training digits.")
-    ] = USUALLY.epochs,
-    minutes: Annotated[
-        float | None, _gradient("--minutes", "N", "Train for so many minutes instead.")
-    ] = None,
-    batch: Annotated[int, _gradient("--batch", "N", "Pictures per step.")] = USUALLY.batch,
-    rate: Annotated[
-        float, _gradient("--rate", "RATE", "Highest learning rate of Adam.")
-    ] = USUALLY.rate,
-    reject: Annotated[
-        int, _gradient("--reject", "N", "Planes that stand for 'no digit'.", min=0)
-    ] = REJECTING,
-    lean: Annotated[
-        float, _gradient("--lean", "BONUS", "Bonus for the logit of 'no digit' in training.")
-    ] = USUALLY.lean,
+    planes: Annotated[str | None, Planes] = None,
+    epochs: Annotated[float, Epochs] = USUALLY.epochs,
+    minutes: Annotated[float | None, Minutes] = None,
+    batch: Annotated[int, Batch] = USUALLY.batch,
+    rate: Annotated[float, Rate] = USUALLY.rate,
+    reject: Annotated[int, Reject] = REJECTING,
+    lean: Annotated[float, Lean] = USUALLY.lean,
     marks: Annotated[float, Marks] = USUALLY.marks,
     variants: Annotated[float, Variants] = USUALLY.variants,
     pool: Annotated[int, Pool] = USUALLY.pool,
     augmentation: Annotated[str, Changes] = USUAL,
     checkpoints: Annotated[str | None, Checkpoints] = None,
-    start: Annotated[str | None, _gradient("--start", "MODEL", "Continue from this model.")] = None,
+    start: Annotated[str | None, Start] = None,
     last: Annotated[bool, Last] = USUALLY.last,
     finder: Annotated[str | None, Finder] = None,
     fonts: Annotated[str | None, Fonts] = None,
@@ -155,13 +145,8 @@ def train(
 
     given = _given(context)
     if finder is not None:
-        useless = [option.opts[0] for option in given if option.name not in _OF_A_FINDER.split()]
-        if useless:
-            raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
-        if len(data) > 1:
-            raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
         _learn_finder(
-            finder, Path(data[0]), _place(output), seed=seed, chunks=chunks, minutes=minutes,
+            finder, data, output, given, seed=seed, chunks=chunks, minutes=minutes,
             device=device, folder=checkpoints, fonts=fonts, start=start,
         )  # fmt: skip
         return
@@ -329,10 +314,16 @@ def _report(figures: dict[str, float]) -> None:
 
 
 def _learn_finder(
-    front: str, data: Path, place: str, *, seed: int, chunks: int, minutes: float | None,
-    device: str, folder: str | None, fonts: str | None, start: str | None,
+    front: str, sets: list[str], output: str, given: list[Any], *, seed: int, chunks: int,
+    minutes: float | None, device: str, folder: str | None, fonts: str | None, start: str | None,
 ) -> None:  # fmt: skip
     """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
+    useless = [option.opts[0] for option in given if option.name not in _OF_A_FINDER.split()]
+    if useless:
+        raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
+    if len(sets) > 1:
+        raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
+    data, place = Path(sets[0]), _place(output)
     device = _torch_device(device, "--finder")
     from neocog.learning.finder.networks import FRONTS
     from neocog.learning.finder.training import FinderTraining, train_finder
