@@ -94,11 +94,10 @@ Marks = _gradient("--marks", "SHARE", "Share of a batch that is not a digit.", m
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
 Finder = _option(
-    "--finder", "plain|deep|wide|neocog",
+    "--finder", "plain|deep|wide",
     "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
     "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
-    "294 000 weights (shipped: wide), or one with the neocognitron's layers in front. --start "
-    "continues from the run.safetensors of another run.",
+    "294 000 weights (shipped: wide). --start continues from the run.safetensors of another run.",
 )  # fmt: skip
 Fonts = _option("--fonts", "DIR", "Fonts for printed words on these pages.")
 Chunks = _option(
