@@ -1,5 +1,7 @@
 """Handwritten digits, pages of them, a tiny model that reads them, and the commands."""
 
+import gzip
+import struct
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,17 @@ from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset
 from neocog.network.u0 import u0_from_digits
 from neocog.vision.normalise import normalise
+
+
+def write_digits(
+    folder: Path, prefix: str, images: NDArray[Any], labels: NDArray[Any], *, packed: bool = False
+) -> None:
+    """Write IDX files of a part, ``train`` or ``t10k``."""
+    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+        data = head + array.astype(np.uint8).tobytes()
+        place = folder / f"{prefix}-{name}-ubyte{'.gz' * packed}"
+        place.write_bytes(gzip.compress(data, 1) if packed else data)
 
 
 def few(values: Iterable[Any], *quick: Any) -> list[Any]:

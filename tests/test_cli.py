@@ -1,12 +1,10 @@
 """The commands as a user types them."""
 
 import errno
-import gzip
 import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -24,7 +22,7 @@ from typer.testing import Result
 
 from neocog.cli import app
 from neocog.network.model import Model
-from tests.support import digits_of, run, save_page, tiny_model
+from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -39,12 +37,8 @@ def idx(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_idx(folder: Path, prefix: str, count: int) -> None:
-    images = digits_of("0123456789")[np.arange(count) % 10]
-    labels = np.arange(count, dtype=np.uint8) % 10
-    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-        data = gzip.compress(head + array.tobytes(), 1)
-        (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(data)
+    labels = np.arange(count) % 10
+    write_digits(folder, prefix, digits_of("0123456789")[labels], labels, packed=True)
 
 
 def said(result: Result) -> str:

@@ -1,7 +1,6 @@
 """Every format of labelled digits is read back as it was written."""
 
 import gzip
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,10 @@ from PIL import Image
 
 from neocog.errors import InputError, UsageError
 from neocog.learning import datasets
-from neocog.learning.datasets import Digits, LabelledPictures, open_dataset, open_digits
+from neocog.learning.datasets import LabelledPictures, open_dataset, open_digits
 from neocog.learning.formats import read_idx
 from neocog.vision.normalise import isolated_digit
+from tests.support import write_digits
 
 Images = NDArray[np.uint8]
 
@@ -25,14 +25,7 @@ def some_digits(count: int, seed: int = 0) -> tuple[Images, Images]:
 
 
 def write_idx(folder: Path, prefix: str, count: int, *, packed: bool = True, seed: int = 0) -> None:
-    images, labels = some_digits(count, seed)
-    for name, array in ((f"{prefix}-images-idx3", images), (f"{prefix}-labels-idx1", labels)):
-        data = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-        data += array.tobytes()
-        if packed:
-            (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(data, 1))
-        else:
-            (folder / f"{name}-ubyte").write_bytes(data)
+    write_digits(folder, prefix, *some_digits(count, seed), packed=packed)
 
 
 def one_stroke() -> Images:
@@ -60,11 +53,11 @@ def test_idx_folder_has_its_parts(tmp_path: Path, packed: bool) -> None:
     assert train.labels.dtype == np.int64
 
 
-def test_validation_is_the_last_5000_of_60000() -> None:
-    everything = Digits(np.zeros((60_000, 28, 28), np.uint8), np.arange(60_000), "")
-    validation = datasets._part(everything, "validation")
-    assert validation.labels.tolist() == list(range(55_000, 60_000))
-    assert len(datasets._part(everything, "learning")) == 55_000
+def test_validation_is_the_last_5000_of_60000(tmp_path: Path) -> None:
+    labels = np.arange(60_000)
+    rows = datasets.rows_of_part(tmp_path, labels, "validation")
+    assert rows.tolist() == list(range(55_000, 60_000))
+    assert len(datasets.rows_of_part(tmp_path, labels, "learning")) == 55_000
 
 
 def test_one_idx_file_brings_its_labels_and_gz_is_known_by_its_content(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from neocog.errors import InputError, UsageError
 from neocog.learning import fetch as fetching
-from neocog.learning.fetch import RemoteFile, RemoteSet, default_folder, fetch
+from neocog.learning.fetch import RemoteFile, default_folder, fetch
 
 BYTES = np.random.default_rng(3).bytes(300_000)
 NAME = "digits.gz"
@@ -73,7 +73,7 @@ def mirror() -> Iterator[Mirror]:
 @pytest.fixture(autouse=True)
 def small_set(monkeypatch: pytest.MonkeyPatch) -> None:
     file = RemoteFile(NAME, len(BYTES), hashlib.md5(BYTES).hexdigest())
-    monkeypatch.setitem(fetching.SETS, "tiny", RemoteSet((file,), ()))
+    monkeypatch.setitem(fetching.SETS, "tiny", (file,))
     monkeypatch.setattr(fetching, "TIMEOUT", 5.0)
 
 

@@ -13,8 +13,8 @@ from neocog.learning import recipes, selforganise, top
 from neocog.learning.calibrate import best_temperature, calibrated
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Mix
-from neocog.learning.plane import Planes, Windows, local_winners, veto
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score, train
+from neocog.learning.selforganise import Planes, Windows, local_winners, veto
 from neocog.network import parallel, reference
 from neocog.network.fields import bell
 from neocog.network.model import Model, from_bytes, to_bytes

@@ -1,13 +1,12 @@
 """``neocog train`` by gradient: it learns, goes on from a model, and refuses what contradicts."""
 
-import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.support import digits_of
+from tests.support import digits_of, write_digits
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
 
@@ -26,10 +25,8 @@ def one_thread() -> None:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("set")
-    images = np.concatenate([digits_of("0123456789")] * 6)
-    for name, array in (("images-idx3", images), ("labels-idx1", np.tile(np.arange(10), 6))):
-        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-        (folder / f"train-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    labels = np.tile(np.arange(10), 6)
+    write_digits(folder, "train", digits_of("0123456789")[labels], labels)
     return folder
 
 

@@ -9,7 +9,7 @@ from experiments.reading.made import CELLS, FORMATS, faces, make_amounts, make_l
 from experiments.reading.measure import faults, placed, summary
 from experiments.reading.sets import SETS, Task, digits_of, sample
 from neocog.batch.records import DigitReading, PageReading
-from neocog.cli.finder import _files
+from neocog.cli.learn import _fonts
 from neocog.errors import InputError, UsageError
 from neocog.learning.pages.conditions import FACES
 from neocog.learning.pages.pen import write_digit
@@ -37,7 +37,7 @@ def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     for face in " ".join(FACES.values()).split():
         (tmp_path / f"{face}.ttf").touch()
         with pytest.raises(UsageError, match="held out"):
-            _files(str(tmp_path))
+            _fonts(str(tmp_path))
         (tmp_path / f"{face}.ttf").unlink()
 
 

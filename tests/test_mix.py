@@ -1,7 +1,6 @@
 """Several sets with weights, strokes drawn by any pen, writers kept apart."""
 
 import gzip
-import struct
 from pathlib import Path
 
 import cv2
@@ -14,7 +13,7 @@ from neocog.learning.datasets import open_digits
 from neocog.learning.formats import Digits
 from neocog.learning.mix import Hand, Mix, open_mix
 from neocog.learning.strokes import FILE, read_strokes, written
-from tests.support import digits_of
+from tests.support import digits_of, write_digits
 
 LABELS = np.tile(np.arange(10), 6)
 
@@ -24,9 +23,7 @@ def write_set(folder: Path, labels: np.ndarray, writers: list[str] | None = None
     folder.mkdir()
     images = digits_of("0123456789")[labels].copy()
     images[:, 0, 0], images[:, 0, 1] = np.arange(len(labels)), 255
-    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-        head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-        (folder / f"train-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    write_digits(folder, "train", images, labels)
     if writers is not None:
         (folder / "train-writers.txt.gz").write_bytes(gzip.compress("\n".join(writers).encode()))
     return folder

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
-from neocog.learning.teacher.bank import SOURCES, Bank, load_bank
+from neocog.learning.teacher.bank import SOURCES, load_bank
 from neocog.learning.teacher.page import draw_page
 from neocog.vision.finder import SIGNS, find, overlaps
 from neocog.vision.finder_model import OpenCV, load_finder
@@ -35,19 +35,11 @@ _APART = ("bhmsds", "optdigits")
 
 @dataclass(frozen=True, slots=True)
 class Crops:
-    """Crops of pages, each (N, 28, 28) uint8, ink 255.
-
-    Attributes
-    ----------
-    digits : ndarray
-    labels : ndarray of int64
-    marks : ndarray
-        What is no digit.
-    """
+    """Crops of pages, each (N, 28, 28) uint8, ink 255."""
 
     digits: Digits
-    labels: NDArray[np.int64]
-    marks: Digits
+    labels: NDArray[np.int64]  #: of the digits
+    marks: Digits  #: what is no digit
 
 
 def crops(
@@ -65,7 +57,9 @@ def crops(
 def _block(
     bank: Path, finder: Path, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64], Digits]:
-    hands, network = _without(load_bank(bank)), OpenCV(load_finder(finder))
+    hands, network = load_bank(bank), OpenCV(load_finder(finder))
+    apart = np.isin(np.array(SOURCES)[hands.sources], _APART)
+    hands = replace(hands, held=hands.held | apart)
     digits: list[Digits] = []
     labels: list[int] = []
     marks: list[Digits] = []
@@ -78,7 +72,8 @@ def _block(
         asked = rows[:, 0] >= 0
         boxes = np.c_[rows[:, 1:3] - rows[:, 3:5] / 2, rows[:, 3:5]].astype(np.float32)
         found = find(image, network).boxes
-        for box in _moved(np.concatenate([found, boxes[asked & (rows[:, 0] < 10)]]), rng):
+        written = boxes[asked & (rows[:, 0] < 10)]
+        for box in _moved(np.concatenate([found, written]), rng):
             share = overlaps(box[None], boxes)[0][0]
             best = int(share.argmax()) if len(share) else -1
             label = int(rows[best, 0]) if best >= 0 else -1
@@ -89,7 +84,7 @@ def _block(
                 labels.append(label)
             elif share[best] > _WITHIN and label >= 10 and SIGNS[label - 10] not in _ALIKE:
                 marks.append(digit_of_box(image, box))
-        for box in _between(boxes[asked & (rows[:, 0] < 10)], rng):
+        for box in _between(written, rng):
             if overlaps(box[None], boxes)[0].max() < _BESIDE + 0.15:
                 marks.append(digit_of_box(image, box))
     inked, seen = (_stack(pictures) for pictures in (digits, marks))
@@ -97,19 +92,12 @@ def _block(
     return inked[kept], np.array(labels, np.int64)[kept], seen[seen.sum(axis=(1, 2)) > _LEAST]
 
 
-def _without(bank: Bank) -> Bank:
-    """Keep sets apart whose parts are not those of validation."""
-    names = np.array(SOURCES)[bank.sources]
-    return replace(bank, held=bank.held | np.isin(names, _APART))
-
-
 def _moved(boxes: Boxes, rng: np.random.Generator) -> Boxes:
     """Boxes that are a little off, as the finder's are."""
     if not len(boxes):
         return boxes
     size = boxes[:, 2:].max(axis=1, keepdims=True)
-    change = rng.normal(0, _JITTER, (len(boxes), 4)) * size
-    moved = boxes + change
+    moved = boxes + rng.normal(0, _JITTER, (len(boxes), 4)) * size
     moved[:, 2:] = np.maximum(moved[:, 2:], 2)
     return np.asarray(moved, np.float32)
 

@@ -4,13 +4,9 @@
 
 DATA holds mnist/ and usps/. Learning uses the first 55 000 training digits; the last 5 000 set
 the temperatures and decide between settings (part ``sizes``, which never sees the test set).
-Every part runs in a process of its own, all at once with --gpu.
 """
 
-import argparse
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,8 +21,8 @@ from neocog.learning.calibrate import calibrated
 from neocog.learning.datasets import open_digits
 from neocog.learning.mix import Hand, Mix
 from neocog.learning.recipes import RECIPES, LayerByLayer, Recipe, score
+from neocog.network.arrays import module_of_device
 from neocog.network.decision import labels_of
-from neocog.network.model import Model
 from neocog.network.parallel import one_blas_thread
 
 SIZES = (400, 3000, 10_000, 55_000)
@@ -45,24 +41,20 @@ SETS = ("validation", "test", "usps", "sklearn")
 FORMATS = dict.fromkeys(SETS, ".2%")
 
 
-def rules(name: str, *wanted: str) -> tuple[Recipe, ...]:
-    """One recipe, read by several rules."""
-    return tuple(replace(RECIPES[name], rule=rule) for rule in wanted)  # type: ignore[arg-type]
+def rules(recipe: Recipe) -> tuple[Recipe, ...]:
+    """One recipe, read by three rules."""
+    return tuple(replace(recipe, rule=rule) for rule in ("strongest", "pairs", "triples"))
 
 
-def sweep(limits: tuple[int, int] | None, *per_label: int) -> tuple[Recipe, ...]:
+def sweep(limits: tuple[int, int], *per_label: int) -> tuple[Recipe, ...]:
     """Compact recipes of several sizes of US4, each read by three rules."""
     base = replace(RECIPES["neocog"], limits=limits)
-    return tuple(
-        replace(base, per_label=n, rule=rule)
-        for n in per_label
-        for rule in ("strongest", "pairs", "triples")
-    )
+    return tuple(recipe for n in per_label for recipe in rules(replace(base, per_label=n)))
 
 
 #: part -> (recipes of one family, digits to learn from, sets to read)
 PARTS: dict[str, list[tuple[tuple[Recipe, ...], tuple[int, ...], tuple[str, ...]]]] = {
-    "every": [(rules("nearest", "strongest", "pairs", "triples"), SIZES, SETS)],
+    "every": [(rules(RECIPES["nearest"]), SIZES, SETS)],
     "silent": [((RECIPES["silent"],), (3000, 55_000), SETS)],
     "2003": [((RECIPES["fukushima2003"],), SIZES, SETS)],
     "delta": [((RECIPES["delta"],), (3000, 55_000), SETS)],
@@ -88,11 +80,6 @@ def read_sets(data: Path, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: where[name]() for name in names}
 
 
-def weights_bytes(model: Model) -> int:
-    """Bytes of the learned weights in fp16."""
-    return 2 * sum(layer.reference.size + layer.c.size for layer in model.s)
-
-
 def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
     """Learn and read; one row per model."""
     learning = open_digits(data / "mnist", split="learning")
@@ -115,7 +102,7 @@ def run_part(part: str, data: Path, xp: Any) -> Iterator[dict[str, Any]]:
                     "rule": recipe.rule,
                     "digits": n,
                     "planes": "/".join(map(str, model.planes)),
-                    "bytes_fp16": weights_bytes(model),
+                    "bytes_fp16": 2 * sum(s.reference.size + s.c.size for s in model.s),
                     "per_label": recipe.per_label,
                     "limits": recipe.limits,
                     "validation": model.card["validation_accuracy"],
@@ -134,39 +121,13 @@ def main() -> None:
     parser = data_and_output(__doc__)
     parser.add_argument("--gpu", action="store_true", help="learn on CuPy arrays")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--only", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.only:
-        if args.gpu:
-            import cupy as xp
-        else:
-            xp = np
-        for row in run_part(args.only, args.data, xp):
-            with args.output.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
-        return
-    jobs = []
+    found, xp = [], module_of_device("cuda" if args.gpu else "cpu")
     for part in args.parts.split(","):
-        rows = args.output.with_suffix(f".{part}.jsonl")
-        rows.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "experiments.learning.curve", str(args.data)]
-        command += ["-o", str(rows), "--only", part]
-        job = subprocess.Popen(command + ["--gpu"] * args.gpu)
-        jobs.append((job, rows))
-        if not args.gpu:
-            job.wait()
-    for job, _ in jobs:
-        job.wait()
-    found = [
-        json.loads(line)
-        for _, rows in jobs
-        if rows.exists()
-        for line in rows.read_text().splitlines()
-    ]
+        for row in run_part(part, args.data, xp):
+            print(json.dumps(row), flush=True)
+            found.append(row)
     write_results(args.output, found, columns=COLUMNS, formats=FORMATS, gpu=args.gpu)
-    for _, rows in jobs:
-        rows.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,9 @@ from torch.nn import functional
 from experiments.harness.arguments import data_and_output
 from experiments.learning.finetune import mix_of
 from experiments.learning.guide_network import Convolutional, Guide, save_network
-from experiments.learning.pools import load_pools
-from neocog.learning.augment import augment
+from experiments.learning.pools import load_pools, probabilities
 from neocog.learning.batches import Batches
-from neocog.learning.settings import PRESETS, Settings, augmentation
+from neocog.learning.settings import Settings, augmentation
 from neocog.network.spec import LABELS
 
 Answer = tuple[list[float], float, float]
@@ -33,35 +32,22 @@ Answer = tuple[list[float], float, float]
 
 def measured(network: Convolutional, batches: Batches, device: torch.device) -> Answer:
     """Share right of each set kept apart if a digit must be answered, marks that pass, and loss."""
-    network = copy.deepcopy(network)
-    guide, generator = Guide([network], device), torch.Generator(device=device)
-
-    def shown(pictures: torch.Tensor) -> np.ndarray:
-        parts = [
-            guide(augment(part, PRESETS["none"], generator)).exp().cpu()
-            for part in pictures.split(1000)
-        ]
-        found: np.ndarray = torch.cat(parts).numpy()
-        return found
-
-    p = shown(batches.shown)
+    guide = Guide([copy.deepcopy(network)], device)
+    p = probabilities(guide, batches.shown)
     right = p[:, :LABELS].argmax(axis=1) == batches.validation.labels
     sets = batches.validation.means(right)
     least = np.quantile(p[:, :LABELS].max(axis=1), 0.005)
-    passed = float((shown(batches.held)[:, :LABELS].max(axis=1) >= least).mean())
+    marks = probabilities(guide, batches.held)
+    passed = float((marks[:, :LABELS].max(axis=1) >= least).mean())
     loss = -np.log(np.maximum(p[np.arange(len(p)), batches.validation.labels], 1e-9)).mean()
     return [round(100 * s, 2) for s in sets], round(100 * passed, 2), round(float(loss), 5)
 
 
 def cycle(
-    network: Convolutional,
-    batches: Batches,
-    args: argparse.Namespace,
-    seconds: float,
-    number: int,
-    first: int,
+    network: Convolutional, batches: Batches, args: argparse.Namespace, number: int, first: int
 ) -> tuple[Convolutional, int]:
     """One cycle of the rate; returns the running mean of the network and the next step."""
+    seconds = args.cycles[number]
     mean = copy.deepcopy(network).requires_grad_(False)
     decay = [p for p in network.parameters() if p.ndim > 1]
     plain = [p for p in network.parameters() if p.ndim <= 1]
@@ -69,7 +55,6 @@ def cycle(
         [{"params": decay, "weight_decay": 1e-4}, {"params": plain, "weight_decay": 0.0}],
         lr=args.rate, momentum=0.9, nesterov=True,
     )  # fmt: skip
-    compiled = torch.compile(network) if args.compile else network
     device, begun, step, told, losses = torch.device(args.device), time.monotonic(), first, 0.0, []
     while (passed := time.monotonic() - begun) < seconds:
         part = passed / seconds
@@ -78,7 +63,7 @@ def cycle(
             group["lr"] = args.rate * (0.6 if number else 1.0) * max(bend, 0.01)
         u0, labels = batches.batch(step)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            logits = compiled(u0)
+            logits = network(u0)
         loss = functional.cross_entropy(logits.float(), labels, label_smoothing=args.smoothing)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -86,8 +71,7 @@ def cycle(
         step += 1
         keep = min(0.998, (1 + step - first) / (10 + step - first))
         with torch.no_grad():
-            for own, new in ((mean.parameters(), network.parameters()),):
-                torch._foreach_lerp_(list(own), list(new), 1 - keep)
+            torch._foreach_lerp_(list(mean.parameters()), list(network.parameters()), 1 - keep)
             for own, new in zip(mean.buffers(), network.buffers(), strict=True):
                 own.lerp_(new, 1 - keep) if own.is_floating_point() else own.copy_(new)
         if step % 20 == 0:
@@ -121,7 +105,6 @@ def main() -> int:
     parser.add_argument("--augmentation", default="scans")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
@@ -131,15 +114,14 @@ def main() -> int:
     )  # fmt: skip
     mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
     device = torch.device(args.device)
-    pools = load_pools(args.pools)
-    batches = Batches(mix, kept, settings, marks=True, device=device, pools=pools)
+    batches = Batches(mix, kept, settings, load_pools(args.pools), device)
     network = Convolutional(LABELS + 1, args.width).to(device)
     if args.start:
         network.load_state_dict(load_file(args.start))
     network = network.to(memory_format=torch.channels_last)
     step, results = 0, []
-    for number, seconds in enumerate(args.cycles):
-        mean, step = cycle(network, batches, args, seconds, number, step)
+    for number in range(len(args.cycles)):
+        mean, step = cycle(network, batches, args, number, step)
         results.append((step, *measured(mean, batches, device)))
         print(f"{args.name} {number} ends: {results[-1]}", flush=True)
         good = float(np.mean(results[-1][1])) >= args.least

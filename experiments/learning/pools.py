@@ -1,7 +1,5 @@
 """Pools of variants, marks and crops that several jobs of ``finetune.py`` learn from."""
 
-import os
-import re
 import time
 from argparse import Namespace
 from dataclasses import asdict
@@ -9,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from experiments.learning.crops import crops
+from experiments.learning.guide_network import load_guide
 from neocog.files import atomic_write
+from neocog.learning.augment import augment
 from neocog.learning.batches import Pools
-from neocog.learning.settings import Settings
+from neocog.learning.settings import PRESETS, Settings
 from neocog.network.spec import LABELS
 
 #: Of what is drawn, least share of the ten digits' probability that the right one must have, and
@@ -21,49 +22,18 @@ from neocog.network.spec import LABELS
 _LEGIBLE, _PASSES = 0.03, 0.6
 
 
-def pools_of(folder: Path, settings: Any, mix: Any, kept: Any, *, marks: bool) -> Any:
-    """Draw variants and marks, or read them where the same were drawn before.
-
-    ``marks`` says whether the model has planes that reject.
-    """
-    path = folder / _name_of_pools(settings, mix, kept, marks=marks)
-    if path.exists():
-        with np.load(path) as found:
-            return Pools(**found)
-    jobs = int(os.environ.get("OMP_NUM_THREADS", "1"))
-    pools = Pools.draw(mix, kept, settings, marks=marks, jobs=jobs)
-    with atomic_write(path) as stream:
-        np.savez(stream, **asdict(pools))
-    return pools
-
-
-def _name_of_pools(settings: Any, mix: Any, kept: Any, *, marks: bool) -> str:
-    """Name all that pools follow from: seed, size, whether there are any, and the digits."""
-    parts = [f"pools-seed{settings.seed}", str(settings.pool)]
-    parts += ["variants"] * (settings.variants > 0)
-    parts += ["marks"] * (marks and settings.marks > 0)
-    parts += [own.digest for own in (mix, kept)]
-    return re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-") + ".npz"
-
-
-def load_pools(path: Path) -> Any:
+def load_pools(path: Path) -> Pools:
     """Read what was drawn by ``--draw``."""
     with np.load(path) as found:
         return Pools(**found)
 
 
-def probabilities(path: Path, pictures: Any, device: str) -> Any:
-    """Probabilities of the labels and of none, (N, 11), by a guide that was learned before."""
-    import torch
-
-    from experiments.learning.guide_network import load_guide
-    from neocog.learning.augment import augment
-    from neocog.learning.settings import PRESETS
-
-    guide, generator = load_guide([path], device), torch.Generator(device=device)
+def probabilities(guide: Any, pictures: torch.Tensor) -> Any:
+    """Probabilities of the labels and of none, (N, 11), by a guide, on the pictures' device."""
+    generator = torch.Generator(device=pictures.device)
     parts = [
-        guide(augment(part.to(device), PRESETS["none"], generator)).exp().cpu().numpy()
-        for part in torch.from_numpy(pictures).split(1000)
+        guide(augment(part, PRESETS["none"], generator)).exp().cpu().numpy()
+        for part in pictures.split(1000)
     ]
     return np.concatenate(parts)
 
@@ -82,15 +52,15 @@ def draw_pools(args: Namespace, seed: int, mix: Any, kept: Any) -> None:
         values["marks"] = np.concatenate([pools.marks, cut.marks])
         print(f"crops {len(cut.digits)} {len(cut.marks)}: {time.monotonic() - begun:.0f} s")
     if args.legible:
-        p = probabilities(args.legible, values["variants"], args.device)
+        guide = load_guide([args.legible], args.device)
+        p, seen = (
+            probabilities(guide, torch.tensor(values[name], device=args.device))
+            for name in ("variants", "marks")
+        )
         read = p[np.arange(len(p)), values["answers"]] / p[:, :LABELS].sum(axis=1) > _LEGIBLE
-        seen = probabilities(args.legible, values["marks"], args.device)
         none = seen[:, :LABELS].max(axis=1) < _PASSES
         none[: len(pools.marks)] = True  # those are no digits by the way they are made
-        first, later = len(pools.variants), len(pools.marks)
-        told = [round(float(1 - part.mean()), 4)
-                for part in (read[:first], read[first:], none[later:])]  # fmt: skip
-        print(f"left out of variants, crops, crops that are none: {told}")
+        print(f"left out: {1 - read.mean():.4f} of digits, {1 - none.mean():.4f} of marks")
         values["variants"], values["answers"] = values["variants"][read], values["answers"][read]
         values["marks"] = values["marks"][none]
     with atomic_write(args.draw) as stream:

@@ -1,5 +1,6 @@
 """``neocog data``: data sets to learn from and to measure with."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,9 +39,17 @@ def fetch(
 
     An interrupted download continues where it stopped.
     """
-    from neocog.learning import fetch as fetching
+    from neocog.cli.progress import Counter
+    from neocog.learning.fetch import fetch as bring
 
-    print(fetching.fetch(name, to=to, source=source, progress=fetching.show_progress))
+    bars: dict[str, Counter] = {}
+
+    def progress(file: str, here: int, size: int) -> None:
+        bars.setdefault(file, Counter(file))(here, size)
+        if here == size:
+            print(f"{file}  {size} bytes", file=sys.stderr)
+
+    print(bring(name, to=to, source=source, progress=progress))
 
 
 @app.command("make-pages", cls=options.Command)

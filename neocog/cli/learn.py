@@ -1,18 +1,18 @@
-"""``neocog train``: a model from labelled digits."""
+"""``neocog train``: a model from labelled digits, or the finder of digits."""
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neocog.cli import finder as finders
-from neocog.cli import finetune
 from neocog.cli.progress import Counter
-from neocog.errors import UsageError
+from neocog.errors import DeviceError, InputError, UsageError
+from neocog.files import atomic_write, check_output
 from neocog.learning.settings import REJECTING, USUAL, Settings
 from neocog.learning.settings import augmentation as strengths
 from neocog.messages import tell
@@ -23,99 +23,116 @@ if TYPE_CHECKING:
 
 SUFFIX = ".safetensors"
 SPLITS = ("learning", "train")
+USUALLY = Settings()
+_PANEL = "Recipes by gradient"
+#: Options that a finder has a use for.
+_OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints start"
+_GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
+
+
+def _option(name: str, metavar: str | None, words: str, **more: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=words, **more)
+
+
+_gradient = partial(_option, rich_help_panel=_PANEL)
 
 
 def _list(wanted: bool) -> None:
     if wanted:
-        from neocog.learning.recipe import RECIPES, STARTS
+        from neocog.learning.recipes import RECIPES, STARTS
 
         for recipe in (*RECIPES.values(), *STARTS.values()):
             print(f"{recipe.name:16s} {recipe.about}")
         raise typer.Exit
 
 
-Data = Annotated[
-    list[str],
-    typer.Option(
-        "--data",
-        metavar="PATH[:WEIGHT]",
-        help="Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), "
-        "or of folders 0 to 9 with a picture per digit; or the name mnist. For several sets, "
-        "weights say how often each set is shown: --data mnist:2 --data SWISS.",
-    ),
-]
-Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
-]
-RecipeName = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="How to learn; --recipes lists them.")
-]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seed of all random choices."),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        metavar="N",
-        min=1,
-        help="Use the first N digits; with several sets, N digits drawn by weight.",
-    ),
-]
-Split = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="|".join(SPLITS),
-        help="learning: the training digits without the validation part, which is used to "
-        "calibrate the probabilities; train: all of them.",
-    ),
-]
-Precision = Annotated[
-    str, typer.Option("--precision", metavar="fp16|fp32", help="Number format in the file.")
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        metavar="auto|cpu|cuda",
-        help="Where to compute; cuda needs CuPy, auto uses it if it is installed.",
-    ),
-]
-Recipes = Annotated[
-    bool, typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
-]
+Data = _option(
+    "--data", "PATH[:WEIGHT]",
+    "Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), or of "
+    "folders 0 to 9 with a picture per digit; or the name mnist. For several sets, weights say how "
+    "often each set is shown: --data mnist:2 --data SWISS.",
+)  # fmt: skip
+Output = typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
+Limit = _option(
+    "--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1
+)
+Split = _option(
+    "--split", "|".join(SPLITS),
+    "learning: the training digits without the validation part, which is used to calibrate the "
+    "probabilities; train: all of them.",
+)  # fmt: skip
+Device = _option(
+    "--device", "auto|cpu|cuda",
+    "Where to compute; cuda needs CuPy, auto uses it if it is installed.",
+)  # fmt: skip
+Variants = _gradient(
+    "--variants", "SHARE",
+    "Share of a batch that looks like a coarse scan or a crop of the reader.", min=0,
+)  # fmt: skip
+Changes = _gradient(
+    "--augmentation", "NAME[,STRENGTH=X]",
+    "Augmentation of the digits: none, geometry, strokes, scans, pages; e.g. scans,elastic=2.",
+)  # fmt: skip
+Checkpoints = _gradient(
+    "--checkpoints", "FOLDER",
+    "Folder for checkpoints and curves; the same command resumes from it.",
+)  # fmt: skip
+RecipeName = _option("--recipe", "NAME", "How to learn; --recipes lists them.")
+Precision = _option("--precision", "fp16|fp32", "Number format in the file.")
+Planes = _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
+Epochs = _gradient("--epochs", "N", "Passes over the training digits.")
+Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
+Batch = _gradient("--batch", "N", "Pictures per step.")
+Rate = _gradient("--rate", "RATE", "Highest learning rate of Adam.")
+Reject = _gradient("--reject", "N", "Planes that stand for 'no digit'.", min=0)
+Lean = _gradient("--lean", "BONUS", "Bonus for the logit of 'no digit' in training.")
+Start = _gradient("--start", "MODEL", "Continue from this model.")
+Seed = _option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
+Recipes = typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
+Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
+Marks = _gradient("--marks", "SHARE", "Share of a batch that is not a digit.", min=0)
+Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
+
+Finder = _option(
+    "--finder", "plain|deep|wide",
+    "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
+    "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
+    "294 000 weights (shipped: wide). --start continues from the run.safetensors of another run.",
+)  # fmt: skip
+Fonts = _option("--fonts", "DIR", "Fonts for printed words on these pages.")
+Chunks = _option(
+    "--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1
+)
 
 
 def train(
     context: typer.Context,
-    data: Data,
-    output: Output,
-    recipe: RecipeName = "neocog",
-    seed: Seed = 0,
-    limit: Limit = None,
-    split: Split = "learning",
-    precision: Precision = "fp32",
-    device: Device = "cpu",
-    recipes: Recipes = False,
-    planes: finetune.Planes = None,
-    epochs: finetune.Epochs = finetune.USUALLY.epochs,
-    minutes: finetune.Minutes = None,
-    batch: finetune.Batch = finetune.USUALLY.batch,
-    rate: finetune.Rate = finetune.USUALLY.rate,
-    reject: finetune.Reject = REJECTING,
-    lean: finetune.Lean = finetune.USUALLY.lean,
-    marks: finetune.Marks = finetune.USUALLY.marks,
-    variants: finetune.Variants = finetune.USUALLY.variants,
-    pool: finetune.Pool = finetune.USUALLY.pool,
-    augmentation: finetune.Changes = USUAL,
-    checkpoints: finetune.Checkpoints = None,
-    start: finetune.Start = None,
-    last: finetune.Last = finetune.USUALLY.last,
-    finder: finders.Finder = None,
-    fonts: finders.Fonts = None,
-    chunks: finders.Chunks = 150,
+    data: Annotated[list[str], Data],
+    output: Annotated[str, Output],
+    recipe: Annotated[str, RecipeName] = "neocog",
+    seed: Annotated[int, Seed] = 0,
+    limit: Annotated[int | None, Limit] = None,
+    split: Annotated[str, Split] = "learning",
+    precision: Annotated[str, Precision] = "fp32",
+    device: Annotated[str, Device] = "cpu",
+    recipes: Annotated[bool, Recipes] = False,
+    planes: Annotated[str | None, Planes] = None,
+    epochs: Annotated[float, Epochs] = USUALLY.epochs,
+    minutes: Annotated[float | None, Minutes] = None,
+    batch: Annotated[int, Batch] = USUALLY.batch,
+    rate: Annotated[float, Rate] = USUALLY.rate,
+    reject: Annotated[int, Reject] = REJECTING,
+    lean: Annotated[float, Lean] = USUALLY.lean,
+    marks: Annotated[float, Marks] = USUALLY.marks,
+    variants: Annotated[float, Variants] = USUALLY.variants,
+    pool: Annotated[int, Pool] = USUALLY.pool,
+    augmentation: Annotated[str, Changes] = USUAL,
+    checkpoints: Annotated[str | None, Checkpoints] = None,
+    start: Annotated[str | None, Start] = None,
+    last: Annotated[bool, Last] = USUALLY.last,
+    finder: Annotated[str | None, Finder] = None,
+    fonts: Annotated[str | None, Fonts] = None,
+    chunks: Annotated[int, Chunks] = 150,
 ) -> None:
     """Train a model on labelled digits. The model is named after its file.
 
@@ -123,12 +140,12 @@ def train(
     number of threads (OMP_NUM_THREADS) and no --minutes. On a GPU, two runs differ slightly.
     """
     from neocog.learning.mix import open_mix
-    from neocog.learning.recipe import STARTS
+    from neocog.learning.recipes import STARTS
 
+    given = _given(context)
     if finder is not None:
-        finders.check_given(context, data)
-        finders.learn(
-            finder, data[0], _place(output), seed=seed, chunks=chunks, minutes=minutes,
+        _learn_finder(
+            finder, data, output, given, seed=seed, chunks=chunks, minutes=minutes,
             device=device, folder=checkpoints, fonts=fonts, start=start,
         )  # fmt: skip
         return
@@ -136,53 +153,55 @@ def train(
         raise UsageError(f"precision '{precision}' is unknown: choose fp16 or fp32")
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not for learning: choose {' or '.join(SPLITS)}")
-    by_gradient = recipe in STARTS
-    follow = None if by_gradient else _follow(recipe, device)
-    finetune.check_given(context, recipe, by_gradient=by_gradient)
+    xp = None if recipe in STARTS else _module(recipe, device)
+    options = [o.opts[0] for o in given if getattr(o, "rich_help_panel", None) == _PANEL]
+    _check_given(options, recipe, by_gradient=xp is None)
     place = _place(output)
     mix = open_mix(data, split=split).first(limit)
     names = ", ".join(hand.digits.name for hand in mix.hands)
     tell(f"{len(mix)} digits of {names}, recipe {recipe}, seed {seed}")
     apart = _validation(data, split)
-    if follow is None:
+    if xp is None:
         settings = Settings(
             seed=seed, epochs=epochs, minutes=minutes, batch=batch, rate=rate, lean=lean,
             marks=marks, variants=variants, pool=pool, last=last,
             augmentation=strengths(augmentation),
         )  # fmt: skip
-        model = finetune.learn(
+        model = _by_gradient(
             recipe, mix, apart, settings, planes=planes, reject=reject, start=start,
             folder=checkpoints, device=device,
         )  # fmt: skip
     else:
-        model = follow(mix, apart, seed)
+        model = _without_gradients(recipe, mix, apart, seed, xp)
     saved = replace(model, name=Path(place).stem).save(place, precision=precision)  # type: ignore[arg-type]
     added = "" if str(place) == output else f"  ({SUFFIX} added to its name)"
     print(f"{place}  {saved.id}  planes {'/'.join(map(str, saved.planes))}{added}")
 
 
-def _follow(name: str, device: str) -> "Callable[[Mix, Mix | None, int], Model]":
-    """Return what learns by a recipe without gradients, once it is sure that it can."""
-    from neocog.batch.device import learning_module
-    from neocog.learning.recipe import RECIPES, STARTS
-    from neocog.learning.recipes import train as learn
+def _given(context: typer.Context) -> list[Any]:
+    """The options that the user gave."""
+    sources = ((o, context.get_parameter_source(o.name or "")) for o in context.command.params)
+    return [option for option, source in sources if source and source.name != "DEFAULT"]
 
-    xp = learning_module(device)
-    if name not in RECIPES:
-        names = ", ".join((*RECIPES, *STARTS))
-        raise UsageError(f"recipe '{name}' is unknown: choose one of {names}")
 
-    def follow(mix: "Mix", apart: "Mix | None", seed: int) -> "Model":
-        more: dict[str, Any] = {"progress": Counter, "on_stage": _stage, "xp": xp}
-        return learn(RECIPES[name], mix.images, mix.labels, seed=seed, validation=apart, **more)
+def _check_given(given: list[str], recipe: str, *, by_gradient: bool) -> None:
+    """Raise UsageError where options were given that a recipe, or ``--start``, has no use for."""
+    from neocog.learning.recipes import STARTS
 
-    return follow
+    if given and not by_gradient:
+        raise UsageError(
+            f"recipe '{recipe}' learns without gradients and does not use {', '.join(given)}; "
+            f"leave it out, or give --recipe {' or '.join(STARTS)}"
+        )
+    useless = [option for option in ("--planes", "--reject") if option in given]
+    if "--start" in given and useless:
+        raise UsageError(
+            f"--start already fixes the planes; leave out --start or {' and '.join(useless)}"
+        )
 
 
 def _place(output: str) -> str:
     """The file that the model goes to, once it is sure that it can be written there."""
-    from neocog.files import check_output
-
     suffix = Path(output).suffix
     if suffix not in ("", SUFFIX):
         raise UsageError(f"{output}: a model is a {SUFFIX} file, not {suffix}; choose another -o")
@@ -193,20 +212,163 @@ def _place(output: str) -> str:
 
 def _validation(data: list[str], split: str) -> "Mix | None":
     """The digits that set the probabilities, if there are some that are not learned from."""
-    from neocog.errors import InputError
     from neocog.learning.mix import open_mix
 
+    reason = "--split train keeps no digits for that"
     if split == "learning":
         try:
             return open_mix(data, split="validation")
         except InputError as error:
             reason = str(error)
-    else:
-        reason = "--split train keeps no digits for that"
     tell(f"the probabilities are not calibrated: {reason}")
     return None
 
 
-def _stage(name: str, figures: dict[str, Any]) -> None:
-    words = ", ".join(f"{key} {value}" for key, value in figures.items())
-    print(f"{name:10s} {words}", file=sys.stderr)
+def _module(recipe: str, device: str) -> Any:
+    """Return numpy or cupy, once it is sure that there is such a recipe without gradients."""
+    from neocog.batch.device import learning_module
+    from neocog.learning.recipes import RECIPES, STARTS
+
+    xp = learning_module(device)
+    if recipe not in RECIPES:
+        names = ", ".join((*RECIPES, *STARTS))
+        raise UsageError(f"recipe '{recipe}' is unknown: choose one of {names}")
+    return xp
+
+
+def _without_gradients(name: str, mix: "Mix", apart: "Mix | None", seed: int, xp: Any) -> "Model":
+    from neocog.learning import recipes
+
+    def stage(name: str, figures: dict[str, Any]) -> None:
+        words = ", ".join(f"{key} {value}" for key, value in figures.items())
+        print(f"{name:10s} {words}", file=sys.stderr)
+
+    return recipes.train(
+        recipes.RECIPES[name], mix.images, mix.labels, seed=seed, validation=apart,
+        progress=Counter, on_stage=stage, xp=xp,
+    )  # fmt: skip
+
+
+def _by_gradient(
+    recipe: str, mix: "Mix", validation: "Mix | None", settings: Settings, *,
+    planes: str | None, reject: int, start: str | None, folder: str | None, device: str,
+) -> "Model":  # fmt: skip
+    """Learn a start, or take the one named, and fine-tune it."""
+    if validation is None:
+        raise UsageError("recipes by gradient need validation digits: give --split learning")
+    device = _torch_device(device, f"recipe '{recipe}'")
+    from neocog.learning.batches import Pools
+    from neocog.learning.calibrate import calibrated
+    from neocog.learning.finetune import Finetuner
+    from neocog.learning.start import recipe_of, start_of_run
+    from neocog.network.parallel import cores
+    from neocog.network.spec import LABELS
+
+    settings = replace(settings, precision="fp32" if device == "cpu" else "tf32")
+    if start is not None:
+        settings = replace(settings, soft_share=0.0)
+    settings.check()
+    kept = None
+    if folder is not None:
+        check_output(folder, "--checkpoints", folder=True, make=True)
+        kept = Path(folder) / "start.safetensors"
+    begin, data = start_of_run(
+        kept, start, recipe_of(recipe, planes), mix,
+        seed=settings.seed, reject=reject, progress=Counter,
+    )  # fmt: skip
+    marks = begin.classes > LABELS
+    pools = Pools.draw(mix, validation, settings, marks=marks, jobs=cores())
+    run = Finetuner(
+        begin, mix, validation, settings, device=device, folder=folder, report=_report, pools=pools
+    )
+    if kept is not None and not kept.exists():  # not before it is sure that it can be learned from
+        with atomic_write(kept) as stream:  # as it was read, so that it has the same id
+            stream.write(data)
+    if run.position.finished:
+        tell(
+            f"the run in {folder} has finished and this is its model; to continue from it, "
+            "give --start MODEL and another --checkpoints"
+        )
+    return calibrated(run.run(), validation)
+
+
+def _torch_device(name: str, what: str) -> str:
+    try:
+        import torch
+    except ImportError:
+        raise UsageError(
+            f"{what} needs PyTorch, which is not installed; install neocog[train]"
+        ) from None
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device '{name}' is unknown: choose auto, cpu or cuda")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise DeviceError("device 'cuda': PyTorch finds no GPU; use --device cpu")
+    return "cuda" if there and name != "cpu" else "cpu"
+
+
+def _report(figures: dict[str, float]) -> None:
+    words = ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in figures.items())
+    print(words, file=sys.stderr, flush=True)
+
+
+def _learn_finder(
+    front: str, sets: list[str], output: str, given: list[Any], *, seed: int, chunks: int,
+    minutes: float | None, device: str, folder: str | None, fonts: str | None, start: str | None,
+) -> None:  # fmt: skip
+    """Train a finder and write its file; a run in ``folder`` goes on where it stopped."""
+    useless = [option.opts[0] for option in given if option.name not in _OF_A_FINDER.split()]
+    if useless:
+        raise UsageError(f"--finder does not use {', '.join(useless)}; leave it out")
+    if len(sets) > 1:
+        raise UsageError("--finder takes one --data: a folder that holds mnist and hands/free")
+    data, place = Path(sets[0]), _place(output)
+    device = _torch_device(device, "--finder")
+    from neocog.learning.finder.networks import FRONTS
+    from neocog.learning.finder.training import FinderTraining, train_finder
+    from neocog.learning.teacher.bank import build_bank
+    from neocog.network.parallel import cores
+    from neocog.vision.finder_model import load_finder, save_finder
+
+    if front not in FRONTS:
+        raise UsageError(f"finder '{front}' is unknown: choose {', '.join(FRONTS)}")
+    if start is not None and not Path(start).is_file():
+        raise UsageError(f"--start {start}: no such file; give the run.safetensors of another run")
+    runs = Path(folder or Path(place).with_suffix(".run"))
+    sources = hashlib.sha256(f"{data.resolve()} {fonts}".encode()).hexdigest()[:8]
+    bank = runs / f"bank-{sources}.npz"
+    if not bank.is_file():
+        print("tracing the strokes of the scanned digits, once", file=sys.stderr)
+        runs.mkdir(parents=True, exist_ok=True)
+        build_bank(data, fonts=_fonts(fonts)).save(bank)
+    usual, cuda = FinderTraining(), device == "cuda"
+    settings = replace(
+        usual, front=front, seed=seed, chunks=chunks, mixed=cuda, start=start,
+        seconds=None if minutes is None else 60 * minutes,
+        rate=usual.rate * (1 if start is None else _GENTLER),
+    )  # fmt: skip
+    network = train_finder(
+        bank, runs, settings, device=device, workers=cores() if cuda else max(1, cores() // 2),
+        tell=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    graph = network.graph()
+    card = {"front": front, "seed": seed, "minutes": minutes, "chunks": chunks, "start": start}
+    save_finder(Path(place), graph.nodes, graph.tensors, card)
+    print(f"{place}  {load_finder(place).id}  {os.path.getsize(place):,} bytes")
+
+
+def _fonts(fonts: str | None) -> list[Path]:
+    from neocog.learning.pages.conditions import FACES
+
+    if fonts is None:
+        return []
+    found = sorted(file for end in ("ttf", "otf") for file in Path(fonts).glob(f"*.{end}"))
+    if not found:
+        raise UsageError(f"--fonts {fonts}: holds no .ttf or .otf file")
+    kept = {name for names in FACES.values() for name in names.split()}
+    for file in found:
+        if file.stem in kept:
+            raise UsageError(
+                f"--fonts {fonts}: {file.name} is held out for measuring (pages/conditions.py)"
+            )
+    return found

@@ -42,21 +42,10 @@ class Dice:
 
 
 def augment(digits: Tensor, how: Augmentation, generator: Tensor) -> Tensor:
-    """Change digits and lay them into U0.
+    """Change digits (B, 28, 28) uint8, ink 255, and lay them into U0, (B, 65, 65) float32, ink 1.
 
-    Parameters
-    ----------
-    digits : Tensor of uint8, shape (B, 28, 28)
-        Ink 255 on paper 0.
-    how : Augmentation
-        How strongly.
-    generator : torch.Generator
-        On the device of the digits.
-
-    Returns
-    -------
-    Tensor of float32, shape (B, 65, 65)
-        Ink 1, paper 0. Without any change: U0 of the digits, but for the outermost pixels.
+    The ``generator`` is one of PyTorch, on the device of the digits. Without any change this is U0
+    of the digits, but for the outermost pixels.
     """
     dice = Dice(generator, len(digits))
     ink = digits.float() / 255

@@ -25,22 +25,12 @@ _SOURCE = 20_000  # digits of a mix that marks are made of
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """What is drawn once, before learning; it follows from the digits, pool and seed alone.
+    """What is drawn once, before learning; it follows from the digits, pool and seed alone."""
 
-    Attributes
-    ----------
-    variants : ndarray of uint8, shape (V, 28, 28)
-        Digits by other pens, as scanners and cameras hand them over.
-    answers : ndarray of int64, shape (V,)
-        What they are.
-    marks, held : ndarray of uint8, shapes (M, 28, 28) and (H, 28, 28)
-        Marks that are no digits; those of kinds and fonts that are measured with alone.
-    """
-
-    variants: Digits
-    answers: NDArray[np.int64]
-    marks: Digits
-    held: Digits
+    variants: Digits  #: (V, 28, 28), by other pens, as scanners and cameras hand them over
+    answers: NDArray[np.int64]  #: (V,), what they are
+    marks: Digits  #: (M, 28, 28), marks that are no digits
+    held: Digits  #: (H, 28, 28), those of kinds and fonts that are measured with alone
 
     @classmethod
     def draw(
@@ -60,36 +50,15 @@ class Pools:
 class Batches:
     """Digits, marks that are none, and the batches made of them; all of it on the device.
 
-    A batch follows from the seed and the number of its step alone.
-
-    ``mix`` is learned from, ``validation`` measured with; ``marks`` says whether marks that are no
-    digits are learned from as well. Pools are drawn unless they come.
-
-    Attributes
-    ----------
-    shown : Tensor of uint8, shape (V, 28, 28)
-        The validation digits.
-    held : Tensor of uint8, shape (M, 28, 28), or None
-        Marks of kinds and fonts that are not learned from, to measure with.
-
-    Raises
-    ------
-    UsageError
-        If there are fewer digits than a step shows.
+    A batch follows from the seed and the number of its step alone. ``shown`` (V, 28, 28) are the
+    validation digits, ``held`` (M, 28, 28) marks to measure with, None if none are learned from.
+    UsageError if there are too few digits for a step.
     """
 
     def __init__(
-        self,
-        mix: Mix,
-        validation: Mix,
-        settings: Settings,
-        *,
-        marks: bool,
-        device: Any,
-        pools: Pools | None = None,
+        self, mix: Mix, validation: Mix, settings: Settings, pools: Pools, device: Any
     ) -> None:
         self._settings, self._device, self.validation = settings, device, validation
-        pools = pools or Pools.draw(mix, validation, settings, marks=marks)
         self._digits, self._labels = self._tensor(mix.images), self._tensor(mix.labels)
         self._sizes, self._shares = self._tensor(np.array(mix.sizes)), self._tensor(mix.shares)
         self._first = self._tensor(np.cumsum((0, *mix.sizes))[:-1])
@@ -121,14 +90,17 @@ class Batches:
         """Return pictures (B, 65, 65), changed, and labels (B,) of a step."""
         settings, generator = self._settings, self._generator
         generator.manual_seed(settings.seed * 1_000_003 + step)
-        chosen = self._chosen(self._per_step)
+        count, dice = self._per_step, {"generator": generator}
+        which = torch.multinomial(self._shares, count, replacement=True, **dice)
+        part = torch.rand(count, device=self._device, dtype=torch.float64, **dice)
+        chosen = self._first[which] + (part * self._sizes[which]).long()
         pictures, labels = [self._digits[chosen]], [self._labels[chosen]]
         done, how = [], settings.augmentation
         if settings.varied != 1:
             done = [augment(pictures.pop(), how, generator)]
             how = how.times(settings.varied)
         for pool, answers, count in self._pools:
-            drawn = torch.randint(len(pool), (count,), generator=generator, device=self._device)
+            drawn = torch.randint(len(pool), (count,), device=self._device, **dice)
             pictures.append(pool[drawn])
             labels.append(answers[drawn])
         if any(map(len, pictures)):
@@ -139,13 +111,6 @@ class Batches:
         count = self._settings.pictures(share)
         self._per_step -= count
         self._pools.append((self._tensor(pictures), self._tensor(labels), count))
-
-    def _chosen(self, count: int) -> Tensor:
-        """Return places of digits, their sets drawn by weight."""
-        generator, device = self._generator, self._device
-        which = torch.multinomial(self._shares, count, replacement=True, generator=generator)
-        part = torch.rand(count, generator=generator, device=device, dtype=torch.float64)
-        return self._first[which] + (part * self._sizes[which]).long()
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.tensor(array, device=self._device)

@@ -14,8 +14,8 @@ def in_blocks(
 ) -> list[Result]:
     """Return ``work(*given, number, size)`` of each block of ``count``, over ``jobs`` processes.
 
-    ``work`` is a function of a module and draws from a seed that holds the block's number; of a
-    count of 0 there is one block of size 0. What is ``given`` is sent to each process once.
+    ``work`` is a function of a module; of a count of 0 there is one block of size 0. What is
+    ``given`` is sent to each process once.
     """
     sizes = [min(block, count - first) for first in range(0, count, block)] or [0]
     whole, jobs = partial(work, *given), min(jobs, len(sizes))

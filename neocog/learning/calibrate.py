@@ -62,11 +62,9 @@ def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None"
 def risk_table(
     found: "Answers", labels: Labels, marks: "Answers | None" = None
 ) -> tuple[RiskRow, ...]:
-    """Thresholds of the probability with the errors that are left and the digits answered.
+    """Count thresholds of answers to digits not learned from, labelled (N,), and to marks.
 
-    A row for the usual coverages, and one for each wrong answer that a threshold rejects: of
-    answers to digits that the model was not learned from, labelled (N,), and to marks that are no
-    digits.
+    There is a row for each of the usual coverages, and for each wrong answer that is rejected.
     """
     sure = np.where(found.label >= 0, found.p, 0)
     p = np.unique(np.append(sure, (0, 1)).astype(np.float64))

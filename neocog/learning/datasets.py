@@ -20,13 +20,15 @@ their centre of mass.
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
+from neocog.learning import fetch
 from neocog.learning.formats import (
     Digits,
     LabelledPictures,
@@ -39,22 +41,9 @@ from neocog.learning.formats import (
     read_usps,
 )
 
-__all__ = [
-    "SPLITS",
-    "Digits",
-    "LabelledPictures",
-    "Split",
-    "digest",
-    "fetched_mnist",
-    "last_writers",
-    "open_dataset",
-    "open_digits",
-    "place_of",
-    "rows_of_part",
-]
+__all__ = ["Digits", "LabelledPictures", "open_dataset", "open_digits"]
 
-Split = Literal["train", "test", "validation", "learning"]
-SPLITS: tuple[Split, ...] = get_args(Split)
+SPLITS = ("train", "test", "validation", "learning")
 
 SETS = ("mnist", "usps", "photos", "strings")  # folders of a folder of sets
 VALIDATION = 5_000  # the last 5 000 of MNIST's 60 000 training digits
@@ -85,37 +74,27 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
         If nothing is there, the format is not known, a file is malformed, or the set is too
         small for a validation part.
     """
-    part = next((known for known in SPLITS if known == split), None)
-    if part is None and split is not None:
+    if split not in (None, *SPLITS):
         raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
-    path = Path(path)
-    if os.path.exists(path):
-        return _open_folder(path, part) if path.is_dir() else _open_file(path, part)
+    place = place_of(path)
+    if place.is_dir():
+        return _open_folder(place, split)
+    if place.exists():
+        return _open_file(place, split)
     if str(path) == "sklearn":
-        return _whole(read_sklearn(), part)
+        return _whole(read_sklearn(), split)
     if str(path) != "mnist":
         raise InputError(
             f"{path}: no such file or folder; give the path of a data set, mnist or sklearn"
         )
-    folder = fetched_mnist()
-    if folder is None:
-        from neocog.learning.fetch import default_folder
-
-        raise InputError(
-            f"mnist: not at {default_folder('mnist')}; "
-            "run 'neocog data fetch mnist' or give its folder"
-        )
-    return _open_folder(folder, part)
+    raise InputError(
+        f"mnist: not at {fetch.default_folder('mnist')}; "
+        "run 'neocog data fetch mnist' or give its folder"
+    )
 
 
 def open_digits(path: str | Path, *, split: str | None = None) -> Digits:
-    """As `open_dataset`, for callers that need isolated digits.
-
-    Raises
-    ------
-    InputError
-        As `open_dataset`, and if the set holds pictures of several digits.
-    """
+    """As `open_dataset`; InputError as well if the set holds pictures of several digits."""
     dataset = open_dataset(path, split=split)
     if isinstance(dataset, LabelledPictures):
         raise InputError(
@@ -138,51 +117,48 @@ def fetched_mnist() -> Path | None:
 
     A transfer that broke off leaves a folder with parts of files, which is nothing to read yet.
     """
-    from neocog.learning.fetch import default_folder
-
-    folder = default_folder("mnist")
-    try:
-        there = any(_is_idx_images(entry.name) for entry in folder.iterdir())
-    except OSError:
-        return None
-    return folder if there else None
+    folder = fetch.default_folder("mnist")
+    return folder if any(map(_is_idx_images, _names(folder))) else None
 
 
-def place_of(path: str | Path) -> Path | None:
-    """Return the folder of a set; None if it is a file or a name that stands for no folder."""
-    folder = Path(path)
-    if str(path) == "mnist" and not folder.exists():
-        return fetched_mnist()
-    return folder if folder.is_dir() else None
+def place_of(path: str | Path) -> Path:
+    """Return the path of a set; of ``mnist`` where it was fetched to, if it was."""
+    place = Path(path)
+    if str(path) == "mnist" and not place.exists():
+        return fetched_mnist() or place
+    return place
 
 
-def rows_of_part(
-    folder: Path, labels: NDArray[np.int64], split: str | None
-) -> NDArray[np.int64] | None:
-    """Return which training digits a part holds, if a file beside them tells who wrote each.
+def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> NDArray[np.int64]:
+    """Return which digits of a training file, with these labels, a part holds.
 
-    The validation part is the last fifth of the writers, in the order in which they begin; of one
-    writer, or of some that are not told apart, the last fifth of each label.
-
-    Raises
-    ------
-    InputError
-        If there is not one writer for each of the training digits' labels.
+    The validation part is the last 5 000, but at most a twelfth. Where a file beside them tells who
+    wrote each it is the last fifth of the writers, in the order in which they begin; of one writer,
+    or of some that are not told apart, the last fifth of each label. InputError if it is empty, or
+    there is not one writer for each digit.
     """
+    kept = np.zeros(len(labels), bool)
+    if split not in ("learning", "validation"):
+        return np.flatnonzero(~kept)
     files = [folder / name for name in (_WRITERS, f"{_WRITERS}.gz") if (folder / name).is_file()]
-    if not files or split not in ("learning", "validation"):
-        return None
-    writers = read_text(files[0], "a name a line").splitlines()
-    if len(writers) != len(labels):
-        raise InputError(
-            f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
-        )
-    kept = last_writers(writers)
-    if kept is None:
-        kept = np.zeros(len(labels), bool)
-        for label in range(10):
+    if files:
+        writers = read_text(files[0], "a name a line").splitlines()
+        if len(writers) != len(labels):
+            raise InputError(
+                f"{files[0]}: {len(writers)} writers of {len(labels)} digits, expected one each"
+            )
+        of_last = last_writers(writers)
+        for label in range(10) if of_last is None else ():
             rows = np.flatnonzero(labels == label)
             kept[rows[len(rows) - len(rows) // WRITERS_SHARE :]] = True
+        kept = kept if of_last is None else of_last
+    else:
+        kept[len(labels) - min(VALIDATION, len(labels) // VALIDATION_SHARE) :] = True
+        if split == "validation" and not kept.any():
+            raise InputError(
+                f"{folder.name} {split}: no validation part in {len(labels)} training digits; it "
+                f"is a twelfth of them, so {VALIDATION_SHARE} or more are needed"
+            )
     return np.flatnonzero(kept == (split == "validation"))
 
 
@@ -199,9 +175,13 @@ def last_writers(writers: Sequence[str]) -> NDArray[np.bool_] | None:
 # --- which format -----------------------------------------------------------------------------
 
 
-def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures:
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+def _open_folder(folder: Path, split: str | None) -> Digits | LabelledPictures:
     try:
-        names = sorted(entry.name for entry in folder.iterdir())
+        names = _names(folder)
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}") from error
     if "labels.csv" in names:
@@ -224,7 +204,7 @@ def _open_folder(folder: Path, split: Split | None) -> Digits | LabelledPictures
     )
 
 
-def _open_file(path: Path, split: Split | None) -> Digits | LabelledPictures:
+def _open_file(path: Path, split: str | None) -> Digits | LabelledPictures:
     if path.suffix == ".csv":
         return _whole(read_labels_csv(path), split)
     if split == "test" and path.name.startswith(_TEST):
@@ -249,7 +229,7 @@ def _is_usps(name: str) -> bool:
 _Set = TypeVar("_Set", Digits, LabelledPictures)
 
 
-def _whole(dataset: _Set, split: Split | None) -> _Set:
+def _whole(dataset: _Set, split: str | None) -> _Set:
     """The set as it is, which may be learned from; it has no part that is kept apart."""
     if split in ("test", "validation"):
         instead = "leave --split out to use all of it" if split == "test" else "give an IDX folder"
@@ -260,44 +240,29 @@ def _whole(dataset: _Set, split: Split | None) -> _Set:
 # --- parts of a folder ---------------------------------------------------------------------------
 
 
-def _idx_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
+def _idx_folder(folder: Path, names: list[str], split: str | None) -> Digits:
     wanted = _TEST[:2] if split in (None, "test") else ("train-images",)
     files = [name for name in names if _is_idx_images(name)]
-    found = [name for name in files if name.startswith(wanted)]
-    if not found and split is None:  # a set with a training part only
-        found = files
-    if not found:
-        raise InputError(f"{folder}: no {wanted[0]}... file for its {split} part")
     # where both a plain and a gz file lie there, the plain one comes first and is faster
-    part = split or found[0].partition("-")[0].replace("t10k", "test")
-    digits = read_idx(folder / found[0])
-    digits = Digits(digits.images, digits.labels, f"{folder.name} {part}")
-    rows = rows_of_part(folder, digits.labels, split)
-    return _part(digits, split) if rows is None else digits[rows]
+    found = _of_part(files, wanted, split)
+    if found is None:
+        raise InputError(f"{folder}: no {wanted[0]}... file for its {split} part")
+    part = split or found.partition("-")[0].replace("t10k", "test")
+    digits = replace(read_idx(folder / found), name=f"{folder.name} {part}")
+    return digits[rows_of_part(folder, digits.labels, split)]
 
 
-def _part(digits: Digits, split: Split | None) -> Digits:
-    if split not in ("validation", "learning"):
-        return digits
-    border = len(digits) - min(VALIDATION, len(digits) // VALIDATION_SHARE)
-    if split == "learning":
-        return digits[:border]
-    if border == len(digits):
-        raise InputError(
-            f"{digits.name}: no validation part in {len(digits)} training digits; it is a twelfth "
-            f"of them, so {VALIDATION_SHARE} or more are needed"
-        )
-    return digits[border:]
+def _of_part(files: list[str], begin: str | tuple[str, ...], split: str | None) -> str | None:
+    """Return the file of a part; without a part any, such as that of training alone."""
+    of_part = [name for name in files if name.startswith(begin)]
+    return next(iter(of_part or (files if split is None else [])), None)
 
 
-def _usps_folder(folder: Path, names: list[str], split: Split | None) -> Digits:
+def _usps_folder(folder: Path, names: list[str], split: str | None) -> Digits:
     files = [name for name in names if _is_usps(name)]
-    begin = "zip.test" if split in (None, "test") else "zip.train"
-    found = [name for name in files if name.startswith(begin)]
-    if not found and split is None:
-        found = files
-    if not found:
+    found = _of_part(files, "zip.test" if split in (None, "test") else "zip.train", split)
+    if found is None:
         raise InputError(f"{folder}: no USPS file for the {split} part, only {', '.join(files)}")
-    file = read_usps(folder / found[0])
+    file = read_usps(folder / found)
     digits = file if split == "test" else _whole(file, split)
-    return Digits(digits.images, digits.labels, f"{folder.name} {found[0]}")
+    return replace(digits, name=f"{folder.name} {found}")

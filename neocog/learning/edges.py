@@ -20,12 +20,8 @@ _FINE = 32
 def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
     """Return a (65, 65) picture, 1 on one side of a straight edge, anti-aliased.
 
-    Parameters
-    ----------
-    angle : float
-        Direction of the edge's normal, degrees, from the column axis towards the row axis.
-    centre : float
-        Row and column (cells of U0) of the point the edge runs through.
+    The edge's normal stands at ``angle`` degrees from the column axis towards the row axis; row and
+    column of a point that it runs through are ``centre``, in cells of U0.
     """
     fine = (np.arange(INPUT_SIZE * _FINE) + 0.5) / _FINE - 0.5 - centre
     direction = np.deg2rad(angle)

@@ -3,15 +3,14 @@
 import hashlib
 import http.client
 import os
-import shutil
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from neocog.errors import InputError, UsageError
+from neocog.files import atomic_write
 
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 3  # of one file at one mirror
@@ -22,8 +21,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a file's name, its bytes that are here, and the bytes that it has in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(NamedTuple):
     """One file of a set: its name, its length in bytes and its MD5 sum."""
 
     name: str
@@ -31,28 +29,18 @@ class RemoteFile:
     md5: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSet:
-    """A set of files and the addresses under each of which all of them lie."""
-
-    files: tuple[RemoteFile, ...]
-    mirrors: tuple[str, ...]
-
-
 SETS = {
-    "mnist": RemoteSet(
-        files=(
-            RemoteFile("train-images-idx3-ubyte.gz", 9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            RemoteFile("train-labels-idx1-ubyte.gz", 28881, "d53e105ee54ea40749a09fcbcd1e9432"),
-            RemoteFile("t10k-images-idx3-ubyte.gz", 1648877, "9fb629c4189551a2d022fa330f9573f3"),
-            RemoteFile("t10k-labels-idx1-ubyte.gz", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
-        ),
-        mirrors=(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
+    "mnist": (
+        RemoteFile("train-images-idx3-ubyte.gz", 9912422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        RemoteFile("train-labels-idx1-ubyte.gz", 28881, "d53e105ee54ea40749a09fcbcd1e9432"),
+        RemoteFile("t10k-images-idx3-ubyte.gz", 1648877, "9fb629c4189551a2d022fa330f9573f3"),
+        RemoteFile("t10k-labels-idx1-ubyte.gz", 4542, "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
 }
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
 
 
 def default_folder(name: str) -> Path:
@@ -71,52 +59,31 @@ def fetch(
     *,
     to: str | Path | None = None,
     source: str | Path | None = None,
-    mirrors: Sequence[str] | None = None,
-    progress: Progress | None = None,
+    mirrors: Sequence[str] = MIRRORS,
+    progress: Progress = lambda name, here, size: None,
 ) -> Path:
-    """Bring the files of a set into one folder, each checked by its length and MD5 sum.
+    """Bring the files of a set into a folder, checked by length and MD5 sum; return the folder.
 
-    A file that is there and right is left alone. A transfer that breaks off leaves
-    ``FILE.part``, and the next one goes on from there. A file gets its name only when it is
-    whole; the folder is made with the first bytes that are written to it.
+    A file that is there and right is left alone. A transfer that breaks off leaves ``FILE.part``,
+    and the next one goes on from there. A file gets its name only when it is whole; the folder is
+    made with the first bytes that are written to it.
 
-    Parameters
-    ----------
-    name : str
-        A key of `SETS`.
-    to : str or Path, optional
-        The folder, made if need be; without it `default_folder`.
-    source : str or Path, optional
-        A folder to copy from instead of the mirrors, where there is no internet.
-    mirrors : sequence of str, optional
-        Addresses to try in this order instead of the set's own.
-    progress : callable, optional
-        Called after each piece.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    UsageError
-        If the set is not known.
-    InputError
-        If no source has a right copy of some file, or the folder cannot be written.
+    ``name`` is a key of `SETS`; ``to`` is made if need be, without it it is `default_folder`. From
+    the folder ``source`` files are copied, without it they come from the mirrors, tried in this
+    order. ``progress`` is called after each piece. UsageError if the set is not known; InputError
+    if no source has a right copy of some file, or the folder cannot be written.
     """
     if name not in SETS:
         raise UsageError(f"'{name}' cannot be fetched: choose one of {', '.join(SETS)}")
     folder = Path(to) if to is not None else default_folder(name)
-    report = progress or (lambda *_: None)
     try:
-        for file in SETS[name].files:
+        for file in SETS[name]:
             if _is_right(folder / file.name, file):
-                report(file.name, file.size, file.size)
+                progress(file.name, file.size, file.size)
             elif source is not None:
-                _copy(file, Path(source), folder, report)
+                _copy(file, Path(source), folder, progress)
             else:
-                _download(file, mirrors or SETS[name].mirrors, folder, report)
+                _download(file, mirrors, folder, progress)
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror or error}; choose another --to") from error
     return folder
@@ -141,9 +108,8 @@ def _copy(file: RemoteFile, source: Path, folder: Path, report: Progress) -> Non
             f"{origin}: not the expected file ({file.size} bytes, md5 {file.md5}); get another copy"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{file.name}.part"
-    shutil.copyfile(origin, part)
-    os.replace(part, folder / file.name)
+    with atomic_write(folder / file.name) as stream:
+        stream.write(origin.read_bytes())
     report(file.name, file.size, file.size)
 
 
@@ -209,13 +175,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, http.client.IncompleteRead):
         return f"broke off {error.expected} bytes before the end"
     return f"failed ({error})"
-
-
-def show_progress(name: str, here: int, size: int) -> None:
-    """A `Progress` that keeps one line per file up to date on stderr."""
-    if not sys.stderr.isatty():
-        if here == size:
-            print(f"{name}  {size} bytes", file=sys.stderr)
-        return
-    end = "\n" if here == size else ""
-    print(f"\r{name}  {100 * here // size:3d} %", end=end, file=sys.stderr, flush=True)

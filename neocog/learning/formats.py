@@ -6,7 +6,7 @@ import io
 import zlib
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO
 
@@ -28,21 +28,11 @@ _USPS_LINE = 1 + USPS_SIDE * USPS_SIDE
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Isolated digits with their labels.
+    """Isolated digits with their labels."""
 
-    Attributes
-    ----------
-    images : (N, 28, 28) ndarray of uint8
-        Ink 255 on paper 0, in MNIST's form.
-    labels : (N,) ndarray of int64
-        0..9.
-    name : str
-        The set and its part, for people.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    name: str
+    images: NDArray[np.uint8]  #: (N, 28, 28), ink 255 on paper 0, in MNIST's form
+    labels: NDArray[np.int64]  #: (N,), 0..9
+    name: str  #: the set and its part, for people
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -53,24 +43,12 @@ class Digits:
 
 @dataclass(frozen=True, slots=True)
 class LabelledPictures:
-    """Pictures of any number of digits, with the digits that stand in each.
+    """Pictures of any number of digits, with the digits that stand in each."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        The pictures; whether they can be read shows when they are read.
-    expected : tuple of str
-        The digits of each picture in reading order, nothing between them.
-    name : str
-        The set, for people.
-    left_out : tuple of str
-        Pictures of the table that are none of these: what is written there holds no digit.
-    """
-
-    files: tuple[Path, ...]
-    expected: tuple[str, ...]
-    name: str
-    left_out: tuple[str, ...] = ()
+    files: tuple[Path, ...]  #: whether they can be read shows when they are read
+    expected: tuple[str, ...]  #: digits of each picture in reading order, nothing between them
+    name: str  #: the set, for people
+    left_out: tuple[str, ...] = ()  #: pictures of the table whose text holds no digit
 
     def __len__(self) -> int:
         return len(self.files)
@@ -85,10 +63,7 @@ class LabelledPictures:
 def read_idx(images: Path, labels: Path | None = None) -> Digits:
     """Read a pair of IDX files, plain or gz; without ``labels`` the file beside named like it.
 
-    Raises
-    ------
-    InputError
-        If a file is missing, of another kind, cut short or too long, or the two disagree.
+    InputError if a file is missing, of another kind, cut short or too long, or the two disagree.
     """
     pictures = _idx_array(images, _IDX_IMAGES)
     if pictures.shape[1:] != (SIDE, SIDE):
@@ -149,17 +124,12 @@ def _idx_array(path: Path, magic: int) -> NDArray[np.uint8]:
 def read_usps(path: Path) -> Digits:
     """Read USPS as text: per line a label and 16x16 values, -1 paper and 1 ink.
 
-    Raises
-    ------
-    InputError
-        If a line does not hold 257 numbers, or a number is out of range.
+    InputError if a line does not hold 257 numbers, or a number is out of range.
     """
     lines = []
     for number, line in enumerate(_bytes(path).split(b"\n"), 1):
         values = line.split()
-        if not values:
-            continue
-        if len(values) != _USPS_LINE:
+        if values and len(values) != _USPS_LINE:
             raise InputError(
                 f"{path}: line {number} has {len(values)} numbers, "
                 f"expected {_USPS_LINE} (a label and {USPS_SIDE}x{USPS_SIDE} values)"
@@ -170,9 +140,9 @@ def read_usps(path: Path) -> Digits:
             raise InputError(
                 f"{path}: line {number} holds something that is not a number"
             ) from error
-    if not lines:
+    if not any(map(len, lines)):
         raise InputError(f"{path}: empty, expected lines of {_USPS_LINE} numbers")
-    rows = np.stack(lines)
+    rows = np.stack([line for line in lines if len(line)])
     # `not (... <= ...)` also catches NaN
     if not (np.abs(rows[:, 1:]) <= 1.0).all() or not np.isin(rows[:, 0], np.arange(10)).all():
         raise InputError(f"{path}: a label outside 0..9 or a value outside -1..1; not USPS text")
@@ -188,12 +158,7 @@ def read_class_folders(folder: Path) -> Digits:
     """Read folders named 0 to 9 with one digit in each picture.
 
     The first picture of every folder comes before the second of any, so that the first few
-    hold every label.
-
-    Raises
-    ------
-    InputError
-        If a picture cannot be read, or there is none.
+    hold every label. InputError if a picture cannot be read, or there is none.
     """
     columns = [
         [(file, label) for file in sorted(place.iterdir()) if is_picture_name(file.name)]
@@ -222,11 +187,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
     """Read a ``labels.csv``: a column ``file``, and ``digits`` or ``text`` for what stands there.
 
     Where nothing stands the value is empty. Rows whose value is text without a digit are left out.
-
-    Raises
-    ------
-    InputError
-        If a column or all rows are missing, a row is cut short, or the file is not text.
+    InputError if a column or all rows are missing, a row is cut short, or the file is not text.
     """
     text = read_text(path, "a table of labels")
     try:
@@ -258,13 +219,7 @@ def read_labels_csv(path: Path) -> LabelledPictures:
 
 
 def read_sklearn() -> Digits:
-    """scikit-learn's 1 797 digits of 8x8, levels 0..16.
-
-    Raises
-    ------
-    UsageError
-        If scikit-learn is not installed.
-    """
+    """scikit-learn's 1 797 digits of 8x8, levels 0..16; UsageError if it is not installed."""
     images, labels = _sklearn()
     return Digits(images.copy(), labels.copy(), "sklearn")
 
@@ -307,22 +262,12 @@ def _bytes(path: Path, most: int | None = None) -> bytes:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            return b"".join(_pieces(gzip.GzipFile(fileobj=file) if packed else file, most))
+            stream: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
+            pieces = iter(lambda: stream.read(_CHUNK), b"")
+            return b"".join(islice(pieces, most and -(-most // _CHUNK)))[:most]
     except EOFError as error:
         raise InputError(f"{path}: cut short (the gz stream has no end); fetch it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: damaged gz stream ({error}); fetch it again") from error
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-
-
-def _pieces(stream: "IO[bytes] | gzip.GzipFile", most: int | None) -> list[bytes]:
-    parts: list[bytes] = []
-    left = most
-    while left is None or left > 0:
-        part = stream.read(_CHUNK if left is None else min(left, _CHUNK))
-        if not part:
-            break
-        parts.append(part)
-        left = None if left is None else left - len(part)
-    return parts

@@ -16,16 +16,12 @@ from neocog.learning.strokes import FILE, Strokes, read_strokes
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """One set of a mix, shown as often as its weight says against those of the others.
-
-    ``strokes`` are the paths of a pen that wrote the digits, to be drawn with other pens; ``rows``
-    (N,) tell where each digit stands among them.
-    """
+    """One set of a mix, shown as often as its weight says against those of the others."""
 
     digits: Digits
     weight: float = 1.0
-    strokes: Strokes | None = None
-    rows: NDArray[np.int64] | None = None
+    strokes: Strokes | None = None  #: paths of a pen that wrote the digits, for other pens
+    rows: NDArray[np.int64] | None = None  #: (N,), where each digit stands among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,7 @@ class Mix:
     @property
     def images(self) -> NDArray[np.uint8]:
         """All digits, (N, 28, 28)."""
-        parts = [hand.digits.images for hand in self.hands]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate([hand.digits.images for hand in self.hands])
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -67,8 +62,7 @@ class Mix:
     def shares(self) -> NDArray[np.float64]:
         """How often a digit of each set is shown; their sum is 1."""
         weights = np.array([hand.weight for hand in self.hands])
-        shares: NDArray[np.float64] = weights / weights.sum()
-        return shares
+        return np.asarray(weights / weights.sum())
 
     @property
     def digest(self) -> str:
@@ -107,38 +101,30 @@ class Mix:
 def open_mix(data: Sequence[str], *, split: str | None = "learning") -> Mix:
     """Read a part of sets, each ``PATH`` or ``PATH:WEIGHT``; beside pictures, the strokes of pens.
 
-    Raises
-    ------
-    UsageError
-        If a weight is no number above 0.
-    InputError
-        If a set cannot be read; see :func:`neocog.learning.datasets.open_digits`.
+    UsageError if a weight is no number above 0; InputError if a set cannot be read.
     """
     return Mix(tuple(_hand(*_weighted(words), split) for words in data))
 
 
 def _weighted(words: str) -> tuple[str, float]:
     path, colon, number = words.rpartition(":")
-    if not colon or Path(words).exists():
-        return words, 1.0
     try:
         weight = float(number)
-    except ValueError:
-        return words, 1.0  # a place with a colon in its name
+    except ValueError:  # a place with a colon in its name
+        colon = ""
+    if not colon or Path(words).exists():
+        return words, 1.0
     if not 0 < weight < np.inf:
         raise UsageError(f"data {words!r}: expected a weight above 0, as in mnist:2")
     return path, weight
 
 
 def _hand(path: str, weight: float, split: str | None) -> Hand:
-    digits = open_digits(path, split=split)
-    folder = place_of(path)
-    if folder is None or not (folder / FILE).is_file():
+    digits, folder = open_digits(path, split=split), place_of(path)
+    if not (folder / FILE).is_file():
         return Hand(digits, weight)
     strokes, whole = read_strokes(folder / FILE), open_digits(path, split="train").labels
     rows = rows_of_part(folder, whole, split)
-    if rows is None:
-        rows = np.arange(len(whole))
     if len(strokes) != len(whole) or not np.array_equal(whole[rows], digits.labels):
         raise InputError(
             f"{folder / FILE}: {len(strokes)} digits, not those of the pictures beside it"

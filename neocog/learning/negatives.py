@@ -30,31 +30,11 @@ def negatives(
     held: bool = False,
     jobs: int = 1,
 ) -> tuple[Digits, NDArray[np.int64], tuple[str, ...]]:
-    """Draw marks that are no digits.
+    """Draw marks that are no digits, as (count, 28, 28) uint8; their kinds, (count,), and names.
 
-    Parameters
-    ----------
-    count : int
-        How many.
-    digits, labels : ndarray
-        Digits (N, 28, 28) uint8 and what they are, to break and to join.
-    seed : int
-        The same gives the same marks, on any number of processes (``jobs``).
-    held : bool
-        Draw the kinds and fonts that are held out.
-
-    Returns
-    -------
-    marks : ndarray of uint8, shape (count, 28, 28)
-    kind : ndarray of int64, shape (count,)
-        Number of the kind of each.
-    names : tuple of str
-        Names of the kinds.
-
-    Raises
-    ------
-    UsageError
-        If there are no digits.
+    Digits (N, 28, 28) uint8 and their labels are broken and joined. The same seed gives the same
+    marks, on any number of processes (``jobs``). ``held`` draws the kinds and fonts that are held
+    out. UsageError if there are no digits.
     """
     if not len(digits):
         raise UsageError("got no digits, expected some to break and join")

@@ -1,13 +1,15 @@
-"""Learning a whole network without gradients, layer by layer, as a recipe says.
+"""Recipes, and learning a whole network by one: without gradients, layer by layer.
+
+``experiments/learning/curve.py`` compares the recipes.
 
 Each layer learns while the layers below respond at their recognition thresholds. The same recipe,
 digits and seed give the same model, on a CPU with any number of cores.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +19,26 @@ from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
 from neocog.learning.edges import edge_references
 from neocog.learning.mix import Mix
-from neocog.learning.recipe import RECIPES, Recipe
+from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision
 from neocog.network.engine import PART, Layers
 from neocog.network.fields import bell, blur_kernel
 from neocog.network.layers import CLayer, ContrastLayer, SLayer
-from neocog.network.model import Model, SWeights
+from neocog.network.model import Model, Rule, SWeights
 from neocog.network.parallel import ParallelMap, one_blas_thread
-from neocog.network.spec import LABELS, NetworkSpec, SSpec, preset
+from neocog.network.spec import LABELS, PRESETS, NetworkSpec, SSpec, preset
 from neocog.network.u0 import check_digits, u0_from_digits
 
-__all__ = ["RECIPES", "LayerByLayer", "Recipe", "score", "train"]
+MiddleRule = Literal["winning", "silent"]
+TopRule = Literal["supervised", "every", "competition", "delta"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "preset": PRESETS,
+    "middle": get_args(MiddleRule),
+    "top": get_args(TopRule),
+    "rule": get_args(Rule),
+}
 
 Array = Any
 Digits = NDArray[np.uint8]
@@ -37,6 +47,142 @@ Progress = Callable[[str], Callable[[int, int], None]]
 OnStage = Callable[[str, dict[str, Any]], None]
 
 _BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to learn without gradients: a rule for each layer. UsageError where it makes no sense."""
+
+    name: str
+    about: str
+    preset: str = "fukushima2003"  #: architecture, one of :data:`neocog.network.spec.PRESETS`
+    middle: MiddleRule = "winning"  #: rule of US2, US3: Fukushima 2003, or add-if-silent (2013)
+    top: TopRule = "supervised"  #: rule of US4
+    rule: Rule = "strongest"  #: how UC4 is read; "linear" where the top is "delta", and only there
+    thresholds: tuple[float, float] | None = None  #: learning thresholds of US2, US3; the preset's
+    limits: tuple[int, int] | None = None  #: planes at which US2, US3 stop; learning decides
+    middle_digits: int = 3000  #: digits (the first ones, in the seed's order) for US2 and US3
+    cut: float = 0.55  #: share of the seed-selecting plane's maximum that counts as nothing
+    passes: int = 4  #: times the digits are shown (top "supervised")
+    per_label: int = 20  #: planes of each label (top "competition")
+    top_threshold: float | None = None  #: recognition threshold of US4; the preset's
+
+    def __post_init__(self) -> None:
+        for name in ("thresholds", "limits"):
+            if isinstance(pair := getattr(self, name), list):  # of a card
+                object.__setattr__(self, name, tuple(pair))
+        for name, known in _CHOICES.items():
+            self._want(name, getattr(self, name) in known, f"one of {', '.join(known)}")
+        both = (self.rule == "linear") == (self.top == "delta")
+        self._want("rule", both, f"'linear' with top 'delta' and only there; top is {self.top!r}")
+        for name in ("middle_digits", "passes", "per_label"):
+            self._want(name, _is_count(getattr(self, name)), "a whole number, 1 or more")
+        self._want("cut", self.cut == 0 or _is_share(self.cut), "a number, 0 to below 1")
+        top = self.top_threshold
+        self._want("top_threshold", top is None or _is_share(top), "a number between 0 and 1")
+        pair, wanted = self.thresholds, "two numbers between 0 and 1, of US2 and US3"
+        self._want("thresholds", pair is None or _are_two(pair, _is_share), wanted)
+        wanted = "two whole numbers, 1 or more, of US2 and US3"
+        self._want("limits", self.limits is None or _are_two(self.limits, _is_count), wanted)
+
+    def _want(self, name: str, right: bool, wanted: str) -> None:
+        want(right, f"recipe {self.name!r}: {name} {getattr(self, name)!r}", wanted)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < 1
+
+
+def _are_two(values: Any, right: Any) -> bool:
+    return isinstance(values, tuple) and len(values) == 2 and all(map(right, values))
+
+
+def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
+    return {recipe.name: recipe for recipe in recipes}
+
+
+#: Every recipe without gradients by name.
+RECIPES = _by_name(
+    Recipe("fukushima2003", "the published rules of 2003 as they stand"),
+    Recipe(
+        "fukushima",
+        "the published rules of 2003, at the published 39/110 planes of US2, US3",
+        limits=(39, 110),
+    ),
+    Recipe(
+        "ikeda2011",
+        "the network of Ikeda et al. 2011: 16/26/78/70 planes, no surrounds",
+        preset="ikeda2011",
+        top="competition",
+        thresholds=(0.85, 0.9),  # at which as many planes are learned
+        limits=(26, 78),
+        per_label=7,
+    ),
+    Recipe("nearest", "US2, US3 of 2003; every digit a plane of US4", top="every"),
+    Recipe("intvec", "the same, read by interpolating pairs (2013)", top="every", rule="pairs"),
+    Recipe("triples", "the same, read by interpolating triples", top="every", rule="triples"),
+    Recipe(
+        "silent",
+        "add-if-silent (2013) below, no surrounds; every digit a plane, interpolating pairs",
+        preset="neocog",
+        middle="silent",
+        top="every",
+        rule="pairs",
+        thresholds=(0.75, 0.82),
+        limits=(100, 300),
+    ),
+    Recipe(
+        "delta",
+        "US2, US3 of 2003; a linear top by the delta rule",
+        top="delta",
+        rule="linear",
+        top_threshold=0.001,
+    ),
+    Recipe(
+        "neocog",
+        "26/78 planes by the rules of 2003; 30 planes a label compete; interpolating pairs",
+        top="competition",
+        rule="pairs",
+        limits=(26, 78),
+        per_label=30,
+    ),
+    Recipe(
+        "neocog-small",
+        "the same with the papers' 16/26/78/70 planes: 7 a label",
+        top="competition",
+        rule="pairs",
+        limits=(26, 78),
+        per_label=7,
+    ),
+)
+
+_FINETUNED = Recipe(
+    "finetuned",
+    "40/160/100 planes by add-if-silent and competition, then by gradient (needs PyTorch)",
+    preset="neocog",
+    middle="silent",
+    top="competition",
+    thresholds=(0.74, 0.79),
+    limits=(40, 160),
+    per_label=10,
+)
+
+#: What gradient learning starts from, by name.
+STARTS = _by_name(
+    _FINETUNED,
+    replace(
+        _FINETUNED,
+        name="finetuned-small",
+        about="the same with the papers' 16/26/78/70 planes",
+        thresholds=(0.72, 0.76),
+        limits=(26, 78),
+        per_label=7,
+    ),
+)
 
 
 def train(
@@ -50,34 +196,16 @@ def train(
     on_stage: OnStage | None = None,
     xp: Any = np,
 ) -> Model:
-    """Learn a network from labelled digits.
+    """Learn a network from digits (N, 28, 28) uint8, ink 255 on paper 0, labelled 0 .. 9.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        How.
-    images : ndarray of uint8, shape (N, 28, 28)
-        Digits, ink 255 on paper 0.
-    labels : ndarray of int, shape (N,)
-        0 .. 9.
-    seed : int
-        Fixes the order of the digits and every other choice.
-    validation : Mix, optional
-        Digits kept apart, on which the scale of the probabilities and the table of errors at each
-        threshold are set (:func:`neocog.learning.calibrate.calibrated`).
-    progress : callable, optional
-        Called with a stage's name; returns a callable that is told ``(done, total)``.
-    on_stage : callable, optional
-        Told each stage's name and figures when it is done.
-    xp : module
-        numpy or cupy: where to compute.
+    ``seed`` fixes the order of the digits and every other choice. On ``validation``, digits kept
+    apart, the scale of the probabilities and the table of errors at each threshold are set.
+    ``progress`` is called with a stage's name and returns a callable that is told ``(done,
+    total)``; ``on_stage`` is told each stage's name and figures when it is done. ``xp``, numpy or
+    cupy, is where to compute.
 
-    Raises
-    ------
-    UsageError
-        If it is no recipe, there are no digits, or not a label 0 .. 9 for each.
-    InputError
-        If the digits have another shape or type.
+    UsageError if it is no recipe, there are no digits, or not a label 0 .. 9 for each; InputError
+    if the digits have another shape or type.
     """
     if not isinstance(recipe, Recipe):
         raise UsageError(f"got recipe {recipe!r}, expected a Recipe, such as RECIPES['neocog']")
@@ -90,8 +218,7 @@ def train(
         model = learning.model(recipe, learning.below(images[order]), labels[order])
     if validation is None:
         return model
-    told = progress("validation") if progress else None
-    model = calibrated(model, validation, xp=xp, tell=told)
+    model = calibrated(model, validation, xp=xp, tell=learning.progress("validation"))
     right = model.card["validation_accuracy"]
     learning.on_stage("UC4", {"validation": right, "temperature": model.temperature})
     return model
@@ -126,12 +253,11 @@ class LayerByLayer:
     ) -> None:
         self.recipe, self.seed, self.xp = recipe, seed, xp
         self.spec: NetworkSpec = preset(recipe.preset)
-        self._progress = progress or (lambda what: lambda done, total: None)
+        self.progress = progress or (lambda what: _silent)
         self.on_stage = on_stage or (lambda name, figures: None)
         self._layers: list[Any] = [ContrastLayer(self.spec.contrast, xp)]
         self._weights: list[SWeights] = []
-        b1, b2, b3 = (blur_kernel(c).astype(np.float32) for c in self.spec.c)
-        self._blurs = (b1, b2, b3)
+        self._blurs = [blur_kernel(c).astype(np.float32) for c in self.spec.c]
 
     def below(self, images: Digits) -> Array:
         """Learn US1 from edges, US2 and US3 from the first digits; return UC3 of all digits."""
@@ -139,13 +265,12 @@ class LayerByLayer:
         self.on_stage("US1", {"planes": self.spec.orientations})
         for stage in (1, 2):
             self._learn_middle(stage, images[: self.recipe.middle_digits])
-        maps: Array = None
-        start = 0
+        side, planes = self.spec.size("UC3"), len(self._weights[2].reference)
+        maps = self.xp.empty((len(images), side, side, planes), dtype=np.float32)
+        done = 0
         for u in self._batches(images, "US4"):
-            if maps is None:
-                maps = self.xp.empty((len(images), *u.shape[1:]), dtype=np.float32)
-            maps[start : start + len(u)] = u
-            start += len(u)
+            maps[done : done + len(u)] = u
+            done += len(u)
         return maps
 
     def model(self, recipe: Recipe, maps: Array, labels: Labels) -> Model:
@@ -159,11 +284,12 @@ class LayerByLayer:
         if recipe.top_threshold is not None:
             s4 = replace(s4, threshold=recipe.top_threshold)
         s1, s2, s3 = self._weights
+        b1, b2, b3 = self._blurs
         return Model(
             name=recipe.name,
             spec=self.spec,
             s=(s1, s2, s3, s4),
-            blurs=self._blurs,
+            blurs=(b1, b2, b3),
             labels=found.labels,
             psi=self.spec.psi,
             rule=recipe.rule,
@@ -173,14 +299,12 @@ class LayerByLayer:
 
     def _learn_middle(self, stage: int, images: Digits) -> None:
         recipe, spec = self.recipe, self.spec.s[stage]
-        threshold = recipe.thresholds[stage - 1] if recipe.thresholds else spec.learning_threshold
-        assert threshold is not None
         # one digit after another, on the host: small steps, faster there than on a GPU
         maps = (u for batch in self._batches(images, f"US{stage + 1}") for u in to_numpy(batch))
         planes = selforganise.learn(
             maps,
             spec,
-            threshold=threshold,
+            threshold=recipe.thresholds[stage - 1] if recipe.thresholds else None,
             cut=recipe.cut,
             limit=recipe.limits[stage - 1] if recipe.limits else None,
             winners_learn=recipe.middle == "winning",
@@ -200,9 +324,7 @@ class LayerByLayer:
         if recipe.top == "delta":
             threshold = recipe.top_threshold or spec.threshold
             return top.learn_by_delta_rule(maps, labels, spec, threshold=threshold, rng=rng)
-        assert spec.learning_threshold is not None
-        threshold = spec.learning_threshold
-        return top.learn_supervised(maps, labels, spec, threshold=threshold, passes=recipe.passes)
+        return top.learn_supervised(maps, labels, spec, passes=recipe.passes)
 
     def _keep(self, stage: int, references: NDArray[np.float32]) -> None:
         """Put a learned S-layer, at its recognition threshold, and its C-layer into the pass."""
@@ -221,7 +343,7 @@ class LayerByLayer:
                 u = layer(u).tight()
             return u.full()
 
-        return _in_batches(run, images, self.xp, self._progress(what))
+        return _in_batches(run, images, self.xp, self.progress(what))
 
 
 def score(
@@ -231,11 +353,10 @@ def score(
     layers, decision = Layers(model, xp), Decision(model, xp)
 
     def run(part: Digits) -> Array:
-        return layers(xp.asarray(u0_from_digits(part)))
+        return decision.scores(layers(xp.asarray(u0_from_digits(part))))
 
     with one_blas_thread():
-        batches = _in_batches(run, images, xp, tell or (lambda done, total: None))
-        return np.concatenate([to_numpy(decision.scores(u)) for u in batches])
+        return np.concatenate([to_numpy(u) for u in _in_batches(run, images, xp, tell or _silent)])
 
 
 def _in_batches(
@@ -250,6 +371,10 @@ def _in_batches(
         else:
             yield run(batch)
         tell(start + len(batch), len(images))
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 @cache

@@ -1,22 +1,35 @@
-"""Self-organisation of US2 and US3: the rule of 2003, and add-if-silent of 2013."""
+"""Self-organisation of US2 and US3: the rule of 2003, and add-if-silent of 2013.
+
+Everything runs on NumPy and on CuPy arrays alike; maps are channel-last, (H, W, K) of one digit.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
-from neocog.learning.plane import Array, Planes, Windows, local_winners, veto
+import numpy as np
+from numpy.typing import NDArray
+
 from neocog.network.arrays import array_module
-from neocog.network.spec import SSpec
+from neocog.network.fields import bell
+from neocog.network.spec import Bell, SSpec
+
+Array = Any
+
+#: Radius within which S-cells compete, and the bell with which they veto (Fukushima 2003).
+COMPETITION = Bell.disc(0.7, 3.1)
+#: Gain of the seed-selecting plane: any S-response outweighs it (Fukushima 2003).
+SEED_GAIN = 1e-4
 
 
 def learn(
     maps: Iterable[Array],
     spec: SSpec,
     *,
-    threshold: float,
+    threshold: float | None = None,
     cut: float = 0.55,
     limit: int | None = None,
     winners_learn: bool = True,
-) -> Planes:
+) -> "Planes":
     """Let the planes of one S-layer be born and grow by the rule of Fukushima (2003).
 
     For each digit: (1) the layer responds at its learning threshold; at each place the strongest
@@ -28,23 +41,13 @@ def learn(
     Without ``winners_learn`` (1) is left out: planes are born where every other is silent and never
     change (add-if-silent, Fukushima 2013).
 
-    Parameters
-    ----------
-    maps : iterable of arrays, shape (H, W, K')
-        The layer before, one digit after another.
-    spec : SSpec
-    threshold : float
-        Learning threshold.
-    cut : float
-        Share of the seed-selecting plane's maximum that counts as nothing (not published for
-        digits; 0.4 for letters).
-    limit : int, optional
-        Planes to stop at; None lets learning decide.
+    ``maps`` are those of the layer before, (H, W, K'), one digit after another. ``cut`` is the
+    share of the seed-selecting plane's maximum that counts as nothing (not published for digits;
+    0.4 for letters). Learning stops at ``limit`` planes, if there is one.
     """
     planes: Planes | None = None
     for u in maps:
-        if planes is None:
-            planes = Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
+        planes = planes or Planes(u.shape[2], spec, threshold=threshold, xp=array_module(u))
         if limit is not None and len(planes) >= limit and not winners_learn:
             break  # nothing can change any more
         windows = Windows(u, spec)
@@ -57,24 +60,19 @@ def learn(
     return planes
 
 
-def _winners_learn(planes: Planes, windows: Windows) -> None:
+def _winners_learn(planes: "Planes", windows: "Windows") -> None:
     response = planes.respond(windows.seen, windows.v)
     xp = array_module(response)
     strongest, plane_of = response.max(axis=1), response.argmax(axis=1)
     winner = local_winners(windows.map(strongest)).ravel()[windows.cells]
     places = xp.flatnonzero(winner)
-    if not len(places):
-        return
-    # strongest winner of each plane: sort by response, keep the first of every plane
-    order = places[xp.argsort(-strongest[places])]
-    learned: set[int] = set()
-    for k, cell in zip(map(int, plane_of[order]), order, strict=True):
-        if k not in learned:
-            learned.add(k)
-            planes.learn(k, windows.seen[cell])
+    weakest_first = places[xp.argsort(-strongest[places])][::-1]
+    strongest_cell = dict(zip(map(int, plane_of[weakest_first]), weakest_first, strict=True))
+    for k, cell in strongest_cell.items():
+        planes.learn(k, windows.seen[cell])
 
 
-def _births(planes: Planes, windows: Windows, cut: float, limit: int | None) -> None:
+def _births(planes: "Planes", windows: "Windows", cut: float, limit: int | None) -> None:
     xp = array_module(windows.seen)
     seed = xp.maximum(windows.seed - cut * windows.seed.max(), 0)
     if len(planes):
@@ -90,6 +88,139 @@ def _births(planes: Planes, windows: Windows, cut: float, limit: int | None) -> 
         seed[cell] = 0
 
 
-def _vetoed(seed: Any, windows: Windows, response: Any) -> Any:
+def _vetoed(seed: Any, windows: "Windows", response: Any) -> Any:
     forbidden = veto(windows.map(response)).ravel()[windows.cells]
     return array_module(seed).maximum(seed - forbidden, 0)
+
+
+class Windows:
+    """What the S-cells above one layer (H, W, K') see: one row per cell whose input is not silent.
+
+    An S-layer of ``size`` rows and columns has N such ``cells``, flat positions. Their inputs are
+    ``seen`` (N, kernel * kernel * K'), taps first, then planes, 0 where c is 0; ``v`` (N,) is their
+    inhibition, and ``seed`` (N,) their cells of the seed-selecting plane before its cut: the sum
+    over planes and window of 1e-4 gamma^(r^2/A^2) u.
+    """
+
+    def __init__(self, u: Array, spec: SSpec) -> None:
+        xp = array_module(u)
+        p, k = spec.padding, spec.kernel
+        wide = xp.pad(u, ((p, p), (p, p), (0, 0)))
+        c = bell(k, spec.c)
+        energy = correlate((wide**2).sum(axis=2), c)
+        self.size = energy.shape[0]
+        self.cells = xp.flatnonzero(energy.ravel() > 0)
+        self.v = xp.sqrt(energy.ravel()[self.cells])
+        self.seed = correlate(wide.sum(axis=2), SEED_GAIN * c).ravel()[self.cells]
+        view = windows_of(wide, k)
+        heard = xp.asarray((c > 0).astype(np.float32))[:, :, None]
+        seen = view[self.cells // self.size, self.cells % self.size] * heard
+        self.seen = seen.reshape(len(self.cells), k * k * u.shape[2])
+
+    def map(self, values: Array) -> Array:
+        """Lay values of the cells out as a plane (size, size), silence elsewhere."""
+        plane = array_module(values).zeros(self.size * self.size, dtype=np.float32)
+        plane[self.cells] = values
+        return plane.reshape(self.size, self.size)
+
+
+class Planes:
+    """A growing set of cell-planes of one S-layer, above one of ``inputs`` planes (K').
+
+    They respond with the learning threshold, on numpy or cupy (``xp``).
+    """
+
+    def __init__(
+        self, inputs: int, spec: SSpec, *, threshold: float | None = None, xp: Any = np
+    ) -> None:
+        self.spec, self.inputs, self._xp = spec, inputs, xp
+        self.threshold = threshold or spec.learning_threshold or spec.threshold
+        c = np.repeat(bell(spec.kernel, spec.c).astype(np.float32).ravel(), inputs)
+        self._c = xp.asarray(c)
+        self._x = xp.zeros((32, c.size), dtype=np.float32)
+        self._a = xp.zeros((32, c.size), dtype=np.float32)
+        self._b = xp.zeros(32, dtype=np.float32)
+        self.labels: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def references(self) -> Array:
+        """Return the reference vectors X, (K, K', kernel, kernel)."""
+        k = self.spec.kernel
+        x = self._x[: len(self)].reshape(len(self), k, k, self.inputs)
+        return x.transpose(0, 3, 1, 2)
+
+    def add(self, seen: Array, *, label: int = -1) -> int:
+        """A plane is born with the reference vector ``seen`` (kernel * kernel * K',)."""
+        if len(self) == len(self._b):
+            self._x, self._a, self._b = (
+                self._xp.concatenate([a, self._xp.zeros_like(a)])
+                for a in (self._x, self._a, self._b)
+            )
+        self.labels.append(label)
+        self.learn(len(self) - 1, seen)
+        return len(self) - 1
+
+    def learn(self, k: int, seen: Array) -> None:
+        """Plane ``k`` learns what its seed cell sees: X_k += seen; a = q c X, b = q |X|_c."""
+        self._x[k] += seen
+        self._a[k] = self.spec.q * self._c * self._x[k]
+        self._b[k] = self._xp.sqrt((self._a[k] * self._x[k]).sum() * self.spec.q)
+
+    def respond(self, seen: Array, v: Array, *, first: int = 0) -> Array:
+        """Return the responses (N, K) of planes ``first`` and on (eq. 1).
+
+        ``seen`` (N, kernel * kernel * K') is what the cells see, ``v`` (N,) their inhibition.
+        """
+        planes = slice(first, len(self))
+        e = seen @ self._a[planes].T
+        theta = self.threshold
+        bv = theta * v[:, None] * self._b[planes]
+        e -= bv
+        self._xp.maximum(e, 0, out=e)
+        e /= 1 + bv
+        e *= theta / (1 - theta)
+        return e
+
+
+def windows_of(u: Array, kernel: int) -> Array:
+    """View (H, W, K') as what each cell sees of it, (H', W', kernel, kernel, K'); stride 1."""
+    (high, wide, planes), (y, x, plane) = u.shape, u.strides
+    shape = (high - kernel + 1, wide - kernel + 1, kernel, kernel, planes)
+    strides = (y, x, y, x, plane)
+    return array_module(u).lib.stride_tricks.as_strided(u, shape, strides)
+
+
+def veto(planes: Array) -> Array:
+    """Blur a sum of S-planes (H, W) with the sum-1 disc of radius 3.1: what they forbid."""
+    kernel = 2 * int(COMPETITION.radius) + 1
+    disc = bell(kernel, COMPETITION)
+    reach = kernel // 2
+    return correlate(array_module(planes).pad(planes, reach), disc / disc.sum())
+
+
+def local_winners(strongest: Array) -> Array:
+    """Return where (H, W) a response is positive and nothing within radius 3.1 is stronger."""
+    xp = array_module(strongest)
+    reach = int(COMPETITION.radius)
+    wide = xp.pad(strongest, reach)
+    h, w = strongest.shape
+    winner = strongest > 0
+    for dy in range(-reach, reach + 1):
+        for dx in range(-reach, reach + 1):
+            if 0 < dy * dy + dx * dx <= COMPETITION.radius**2:
+                y, x = dy + reach, dx + reach
+                winner &= strongest >= wide[y : y + h, x : x + w]
+    return winner
+
+
+def correlate(plane: Array, weights: NDArray[np.float64]) -> Array:
+    """Correlate padded planes (..., H, W) with small weights; stride 1."""
+    kernel = weights.shape[0]
+    h, w = plane.shape[-2] - kernel + 1, plane.shape[-1] - kernel + 1
+    out = array_module(plane).zeros((*plane.shape[:-2], h, w), dtype=np.float32)
+    for (y, x), weight in np.ndenumerate(weights):
+        if weight:
+            out += np.float32(weight) * plane[..., y : y + h, x : x + w]
+    return out

@@ -1,15 +1,20 @@
 """How a network learns by gradient: settings, and how strongly digits are changed.
 
-The defaults were compared with others on validation digits by ``experiments/learning/finetune.py``,
-whose jobs name any of these values (``40/160/100:3:rate=0.03,elastic=2``).
+The defaults were compared with others on validation digits by ``experiments/learning/finetune.py``.
 """
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Literal
 
 from neocog.errors import UsageError
 
-PRECISIONS = ("fp32", "tf32", "bf16")
+
+def want(right: bool, came: str, wanted: str) -> None:
+    """Raise UsageError where something is not right."""
+    if not right:
+        raise UsageError(f"{came}, expected {wanted}")
+
 
 #: Planes of US4 that answer to what is no digit, in a start that is learned anew.
 REJECTING = 20
@@ -40,9 +45,10 @@ class Augmentation:
 
     def times(self, strength: float) -> "Augmentation":
         """Return all of it weaker or stronger; shares stay at most 1."""
-        most = dict.fromkeys(("far", "occlusion", "neighbour", "binary", "coarse"), 1.0)
-        values = {n: min(strength * v, most.get(n, math.inf)) for n, v in asdict(self).items()}
-        return replace(self, **values | {"far_shift": self.far_shift})
+        values = {name: strength * value for name, value in asdict(self).items()}
+        for name in ("far", "occlusion", "neighbour", "binary", "coarse"):
+            values[name] = min(values[name], 1.0)
+        return Augmentation(**values | {"far_shift": self.far_shift})
 
 
 #: Geometry alone, as measured to serve MNIST best; with strokes; with other scanners; and all that
@@ -65,18 +71,11 @@ USUAL = "scans"
 
 
 def augmentation(words: str) -> Augmentation:
-    """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``.
-
-    Raises
-    ------
-    UsageError
-        If there is no such preset or strength.
-    """
+    """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``; else UsageError."""
     name, *changes = words.split(",")
     if name not in PRESETS:
         raise UsageError(f"no augmentation {name!r}; there are {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Augmentation)}
-    values: dict[str, float] = {}
+    known, values = {field.name for field in fields(Augmentation)}, dict[str, float]()
     for change in changes:
         key, _, value = change.partition("=")
         try:
@@ -93,14 +92,13 @@ class Settings:
     """How to learn by gradient. Shares are of a batch unless another whole is named."""
 
     seed: int = 0  #: fixes the order of the digits and all changes to them; 0 to 2**32 - 1
-    epochs: float = 80.0  #: length of a cycle, where no minutes are given
-    minutes: float | None = None  #: length of a cycle by the clock
+    epochs: float = 80.0  #: how long to learn, where no minutes are given
+    minutes: float | None = None  #: how long to learn by the clock
     batch: int = 512  #: pictures of a step
     rate: float = 0.06  #: largest rate of Adam; reference vectors have entries near 1
-    again: float = 0.5  #: largest rate of each later cycle, as a share of the first's
-    warm_up: float = 0.05  #: share of a cycle in which the rate rises
+    warm_up: float = 0.05  #: share of the time in which the rate rises
     soft: float = 0.02  #: width of the smooth maximum over planes and places that takes the place
-    soft_share: float = 0.3  #: of the strongest response for this share of the first cycle
+    soft_share: float = 0.3  #: of the strongest response for this share of the time
     smoothing: float = 0.01  #: label smoothing
     mean: float = 0.999  #: weight of the past in the running mean of the weights
     marks: float = 0.15  #: share that is no digit, where the model has planes that reject
@@ -115,9 +113,7 @@ class Settings:
     heat: float = 2.0  #: temperature at which its answers and the network's are compared
     last: bool = False  #: keep the running mean at the end, not the best epoch by validation
     save_every: int = 2000  #: steps between checkpoints
-    precision: str = "tf32"  #: of the products: fp32, tf32 or bf16
-    deterministic: bool = False  #: on a GPU, slower kernels that give the same result each time
-    compiled: bool = False  #: use torch.compile for what is done cell by cell
+    precision: Literal["fp32", "tf32"] = "tf32"  #: of the products on a GPU
 
     def pictures(self, share: float) -> int:
         """Return how many pictures of a batch a share of it is."""
@@ -127,28 +123,20 @@ class Settings:
         """Raise UsageError where a value makes no sense, or no digit is left in a step."""
         length = self.epochs if self.minutes is None else self.minutes
         sizes = self.batch >= 2 and 0 < length < math.inf and 0 < self.rate < math.inf
-        _want(self.precision in PRECISIONS, f"precision {self.precision!r}", ", ".join(PRECISIONS))
-        _want(0 <= self.seed < 2**32, f"seed {self.seed}", f"0 to {2**32 - 1}")
-        _want(
+        want(0 <= self.seed < 2**32, f"seed {self.seed}", f"0 to {2**32 - 1}")
+        want(
             sizes,
             f"batch {self.batch}, {length} epochs or minutes, rate {self.rate}",
             "2 or more, above 0, above 0, all finite",
         )
-        _want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
-        _want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
-        _want(0 < self.heat < math.inf, f"heat {self.heat}", "a number above 0")
-        for name in ("marks", "variants", "soft_share", "smoothing", "guided"):
+        want(math.isfinite(self.lean), f"lean {self.lean}", "a finite number")
+        want(0 <= self.varied < math.inf, f"varied {self.varied}", "a number, 0 or more")
+        for name in ("marks", "variants", "smoothing", "guided"):
             value = getattr(self, name)
-            _want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
-        _want(0 <= self.warm_up < 1, f"warm_up {self.warm_up}", "a share, 0 to below 1")
+            want(0 <= value <= 1, f"{name} {value}", "a share, 0 to 1")
         marks, variants = self.pictures(self.marks), self.pictures(self.variants)
-        _want(
+        want(
             marks + variants < self.batch,
             f"a step of {self.batch} pictures has {marks} marks and {variants} variants",
             "a digit at least: give a larger batch or smaller shares",
         )
-
-
-def _want(right: bool, came: str, wanted: str) -> None:
-    if not right:
-        raise UsageError(f"{came}, expected {wanted}")

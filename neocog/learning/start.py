@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.jsontext import to_json
@@ -14,11 +13,11 @@ from neocog.learning import top
 from neocog.learning.checkpoint import check_same
 from neocog.learning.mix import Mix
 from neocog.learning.negatives import negatives
-from neocog.learning.recipe import STARTS, Recipe
-from neocog.learning.recipes import Digits, Progress, train
+from neocog.learning.recipes import STARTS, Progress, Recipe, train
 from neocog.network.engine import Engine
-from neocog.network.model import Model
+from neocog.network.model import Model, from_bytes, load_model, to_bytes
 from neocog.network.parallel import one_blas_thread
+from neocog.network.registry import find_model
 from neocog.network.spec import LABELS, REJECT
 from neocog.network.u0 import u0_from_digits
 
@@ -30,12 +29,8 @@ _BATCH = 64
 def recipe_of(name: str, planes: str | None = None) -> Recipe:
     """Return a start's recipe, one of ``STARTS``, with other plane counts if they are given.
 
-    ``planes`` is K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10.
-
-    Raises
-    ------
-    UsageError
-        If there is no such recipe, or the counts make no sense.
+    ``planes`` is K2/K3/K4, e.g. ``"40/160/100"``; K4 is a multiple of 10. UsageError if there is
+    no such recipe, or the counts make no sense.
     """
     if name not in STARTS:
         raise UsageError(f"no start {name!r}; there are {', '.join(STARTS)}")
@@ -78,7 +73,9 @@ def start_model(
         return model
     marks = negatives(min(MARKS, 4 * count), images, labels, seed=seed)[0]
     none, rng = np.zeros(len(marks), np.int64), np.random.default_rng([seed, 6])
-    maps = _uc3(model, marks)
+    engine, parts = Engine(model), np.array_split(marks, -(-len(marks) // _BATCH))
+    seen = np.concatenate([engine.maps(u0_from_digits(part))["UC3"] for part in parts])
+    maps = np.ascontiguousarray(seen.transpose(0, 2, 3, 1))  # (N, 13, 13, K3)
     with one_blas_thread():  # sums over as many threads as there are cores differ by their number
         found = top.compete_within_labels(maps, none, model.spec.s[3], per_label=reject, rng=rng)
     s4 = replace(model.s[3], reference=np.concatenate([model.s[3].reference, found.references]))
@@ -93,24 +90,39 @@ def described(recipe: Recipe, digits: str, *, seed: int, reject: int) -> dict[st
     return known
 
 
-def check_start(path: str | Path, start: Model, given: dict[str, Any]) -> None:
-    """See that a start kept in a file follows from what is ``given`` (:func:`described`).
+def start_of_run(
+    place: Path | None,
+    named: str | None,
+    recipe: Recipe,
+    mix: Mix,
+    *,
+    seed: int,
+    reject: int,
+    progress: Progress | None = None,
+) -> tuple[Model, bytes]:
+    """Return what a run begins with, and its file: one kept at ``place``, one named, or a new one.
 
-    Raises
-    ------
-    UsageError
-        If it is another; the message names the file.
+    UsageError if the one that is kept is another; the message names the file.
     """
-    if "finetuning" in start.card:
+    model = load_model(named) if named is not None else None
+    if place is None or not place.exists():
+        if named is not None and model is not None:
+            return model, find_model(named).read_bytes()
+        made = start_model(recipe, mix, seed=seed, reject=reject, progress=progress)
+        data = to_bytes(made)
+        return from_bytes(data, source=recipe.name), data
+    kept = load_model(place)
+    if model is not None and kept.id != model.id:
         raise UsageError(
-            f"{path} is {start.id}, which learned by gradient, not a new start; give the --start "
+            f"{place} is {kept.id}, not {model.id}; give the options of the run there, or another "
+            "--checkpoints"
+        )
+    if model is None and "finetuning" in kept.card:
+        raise UsageError(
+            f"{place} is {kept.id}, which learned by gradient, not a new start; give the --start "
             "of the run in that folder, or another folder"
         )
-    check_same(path, {name: start.card.get(name) for name in given}, given)
-
-
-def _uc3(model: Model, digits: Digits) -> NDArray[np.float32]:
-    """Maps of UC3, channel-last: (N, 13, 13, K3)."""
-    engine, parts = Engine(model), range(0, len(digits), _BATCH)
-    maps = [engine.maps(u0_from_digits(digits[i : i + _BATCH]))["UC3"] for i in parts]
-    return np.ascontiguousarray(np.concatenate(maps).transpose(0, 2, 3, 1))
+    if model is None:
+        given = described(recipe, mix.digest, seed=seed, reject=reject)
+        check_same(place, {name: kept.card.get(name) for name in given}, given)
+    return kept, place.read_bytes()

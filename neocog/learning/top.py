@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.plane import Array, Planes, correlate, windows_of
+from neocog.learning.selforganise import Array, Planes, correlate, windows_of
 from neocog.network.arrays import array_module, to_numpy
 from neocog.network.fields import bell
 from neocog.network.spec import LABELS, SSpec
@@ -26,7 +26,7 @@ class Top:
 
 
 def learn_supervised(
-    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, threshold: float, passes: int = 4
+    maps: Array, labels: NDArray[np.int64], spec: SSpec, *, passes: int = 4
 ) -> Top:
     """The rule of Fukushima (2003), over the digits in order, ``passes`` times.
 
@@ -35,13 +35,13 @@ def learn_supervised(
     maximum of the seed-selecting plane.
     """
     xp = array_module(maps)
-    planes = Planes(maps.shape[3], spec, threshold=threshold, xp=xp)
+    planes = Planes(maps.shape[3], spec, xp=xp)
     c = bell(spec.kernel, spec.c)
     v = xp.sqrt(correlate((maps**2).sum(axis=3), c)).reshape(len(maps), -1)
     seed = to_numpy(correlate(maps.sum(axis=3), c).reshape(len(maps), -1).argmax(axis=1))
     for _ in range(passes):
         for i, label in enumerate(labels.tolist()):
-            seen = _cells(maps[i], spec)
+            seen = windows_of(maps[i], spec.kernel).reshape(v.shape[1], -1)
             if len(planes):
                 response = planes.respond(seen, v[i])
                 cell, plane = divmod(int(response.argmax()), len(planes))
@@ -49,8 +49,8 @@ def learn_supervised(
                     planes.learn(plane, seen[cell])
                     continue
             planes.add(seen[int(seed[i])], label=label)
-    references = _float32(planes.references()) * (c > 0).astype(np.float32)
-    return Top(references, np.array(planes.labels, dtype=np.int64))
+    references = to_numpy(planes.references()) * (c > 0).astype(np.float32)
+    return Top(np.ascontiguousarray(references), np.array(planes.labels, dtype=np.int64))
 
 
 def every_view(maps: Array, labels: NDArray[np.int64], spec: SSpec) -> Top:
@@ -87,9 +87,9 @@ def compete_within_labels(
         planes = seen[xp.asarray(start)]
         for _ in range(rounds):
             winner = (seen @ planes.T).argmax(axis=1)
-            sums = _sum_by(winner, seen, len(planes))
-            won = xp.bincount(winner, minlength=len(planes)) > 0
-            planes = xp.where(won[:, None], _normalised(sums), planes)
+            member = (winner == xp.arange(len(planes))[:, None]).astype(np.float32)
+            won = member.any(axis=1)[:, None]
+            planes = xp.where(won, _normalised(member @ seen), planes)
         found.append(planes)
         owner += [label] * len(planes)
     x = xp.concatenate(found) / xp.maximum(weight, 1e-20) * (weight > 0)
@@ -151,12 +151,6 @@ def views(maps: Array, spec: SSpec) -> Array:
     return middle.astype(np.float32).reshape(len(maps), -1)
 
 
-def _cells(u: Array, spec: SSpec) -> Array:
-    """What each cell of US4 sees of one digit's UC3 (13, 13, K3): (25, 9 * 9 * K3)."""
-    seen = windows_of(u, spec.kernel)
-    return seen.reshape(seen.shape[0] * seen.shape[1], -1)
-
-
 def _metric(spec: SSpec, planes: int, xp: Any) -> Array:
     """sqrt(c) for every element of a view: cosines of weighted views are those of the S-cells."""
     c = bell(spec.kernel, spec.c).astype(np.float32).ravel()
@@ -172,21 +166,9 @@ def _normalised(x: Array) -> Array:
     return x / _lengths(x)
 
 
-def _sum_by(group: Array, rows: Array, groups: int) -> Array:
-    """Sum rows by group, (groups, D), as one matrix product."""
-    xp = array_module(rows)
-    member = xp.zeros((groups, len(rows)), dtype=np.float32)
-    member[group, xp.arange(len(rows))] = 1
-    return member @ rows
-
-
 def _planes_first(x: Array, planes: int, spec: SSpec) -> NDArray[np.float32]:
     """(K, ky kx K') -> (K, K', ky, kx), on the host, silent where c is 0."""
     k = spec.kernel
-    laid_out = _float32(x).reshape(len(x), k, k, planes).transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(laid_out * (bell(k, spec.c) > 0).astype(np.float32))
-
-
-def _float32(x: Array) -> NDArray[np.float32]:
-    out: NDArray[np.float32] = np.ascontiguousarray(to_numpy(x), dtype=np.float32)
-    return out
+    laid_out = to_numpy(x).reshape(len(x), k, k, planes).transpose(0, 3, 1, 2)
+    heard = (bell(k, spec.c) > 0).astype(np.float32)
+    return np.ascontiguousarray(laid_out * heard, dtype=np.float32)

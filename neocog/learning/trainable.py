@@ -9,9 +9,7 @@ Where windows are nearly silent: the slope of v at 0 counts as 0, that of psi = 
 a limit, and s = 1/(theta b) stands in the division by v + s.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,10 +38,9 @@ _NEVER = -1e4
 
 
 def silence_of(weights: SWeights) -> float:
-    """Return the inhibition v below which a window of a layer holds no stroke.
+    """Return the inhibition v below which a window holds no stroke, but noise of convolutions.
 
-    Contrast may be slight (1e-5); later layers start near 0.01. Below is only the rounding noise of
-    fast convolutions.
+    Contrast may be slight (1e-5); later layers start near 0.01.
     """
     return 1e-5 if weights.reference.shape[1] == 2 else 1e-3
 
@@ -84,22 +81,22 @@ class SCells(nn.Module):  # type: ignore[misc]
         """Return c, (kernel, kernel)."""
         return self.c_log.exp() * self.c_mask
 
-    def forward(
-        self, u: Tensor, *, half: bool = False, rectified: bool = True, compiled: bool = False
-    ) -> Tensor:
-        """Respond; ``half`` rounds what is multiplied for the excitation to bf16."""
-        total, respond = (_compiled(_energy), _compiled(_shunt)) if compiled else (_energy, _shunt)
+    def forward(self, u: Tensor, *, rectified: bool = True) -> Tensor:
+        """Respond (Ikeda eq. 1)."""
         c, theta = self.c(), self.threshold.sigmoid()
         d = self.direction
         norm = (c * d * d).sum(dim=(1, 2, 3)).clamp(min=1e-12).sqrt()
         a = d * c / ((1 - theta) * norm)[:, None, None, None]
         silence = torch.exp(-self.length) / (theta * self.q)
-        if half:
-            e = functional.conv2d(u.bfloat16(), a.bfloat16(), padding=self.padding).float()
-        else:
-            e = functional.conv2d(u, a, padding=self.padding)
-        square = functional.conv2d(total(u), c[None, None], padding=self.padding)
-        return respond(e, square, theta, silence[:, None, None], self.silent_below, rectified)
+        e = functional.conv2d(u, a, padding=self.padding)
+        energy = (u * u).sum(dim=1, keepdim=True)
+        square = functional.conv2d(energy, c[None, None], padding=self.padding)
+        heard = square > _SILENT
+        v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
+        above = e - theta / (1 - theta) * v
+        if rectified:
+            above = above.relu()
+        return above * (v > self.silent_below) / (v + silence[:, None, None])
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def constrain(self) -> None:
@@ -121,35 +118,10 @@ class SCells(nn.Module):  # type: ignore[misc]
         )
 
 
-def _energy(u: Tensor) -> Tensor:
-    """Squares summed over planes, (B, 1, H, W)."""
-    return (u * u).sum(dim=1, keepdim=True)
-
-
-def _shunt(
-    e: Tensor, square: Tensor, theta: Tensor, silence: Tensor, silent_below: float, rectified: bool
-) -> Tensor:
-    """Excitation e, inhibited by v = sqrt(square): what an S-cell responds (Ikeda eq. 1)."""
-    heard = square > _SILENT
-    v = torch.where(heard, torch.where(heard, square, 1.0).sqrt(), 0.0)
-    above = e - theta / (1 - theta) * v
-    if rectified:
-        above = above.relu()
-    return above * (v > silent_below) / (v + silence)
-
-
-@cache
-def _compiled(function: Any) -> Any:
-    return torch.compile(function, dynamic=False)
-
-
 class CCells(nn.Module):  # type: ignore[misc]
     """One layer of C-cells, (B, K, H, W) -> (B, K, H', W'), as two products with banded matrices.
 
-    Raises
-    ------
-    UsageError
-        If the blur it starts from is no outer product of profiles >= 0.
+    UsageError if the blur it starts from is no outer product of profiles >= 0.
     """
 
     def __init__(self, spec: CSpec, blur: NDArray[np.float32], size: int, psi: Psi) -> None:
@@ -193,27 +165,11 @@ class Trainable(nn.Module):  # type: ignore[misc]
 
     Planes of US4 are sorted by label. The rule is ``strongest``, whatever the model's.
 
-    Parameters
-    ----------
-    model : Model
-        What learning starts from.
-    precision : {"fp32", "tf32", "bf16"}
-        Of the S-layers' products; in bf16 their inputs are rounded and all else is float32.
-    channels_last : bool
-        Of the maps that the products see. On a GPU it keeps cuDNN from its convolutions by Fourier
-        transforms, whose noise drowns faint windows.
-    compiled : bool
-        Use torch.compile for what is done cell by cell.
+    ``channels_last`` lays out the maps that the products see: on a GPU it keeps cuDNN from its
+    convolutions by Fourier transforms, whose noise drowns faint windows.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        precision: str = "fp32",
-        channels_last: bool = False,
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, model: Model, *, channels_last: bool = False) -> None:
         super().__init__()
         spec = model.spec
         order = np.argsort(model.labels, kind="stable")
@@ -221,7 +177,7 @@ class Trainable(nn.Module):  # type: ignore[misc]
         self.start = replace(
             model, s=(*model.s[:3], top), labels=model.labels[order], rule="strongest", gains=None
         )
-        self.precision, self.channels_last, self.compiled = precision, channels_last, compiled
+        self.channels_last = channels_last
         self.contrast = Contrast(spec.contrast)
         self.register_buffer("enlarge", _float(enlarging_matrix()))
         self.s = nn.ModuleList(SCells(s, w) for s, w in zip(spec.s, self.start.s, strict=True))
@@ -240,13 +196,12 @@ class Trainable(nn.Module):  # type: ignore[misc]
 
     def us4(self, u0: Tensor) -> Tensor:
         """Return US4, (B, K4, 5, 5), of pictures (B, 65, 65)."""
-        u, half = self.contrast(u0), self.precision == "bf16"
+        u = self.contrast(u0)
         for stage, s in enumerate(self.s):
             if self.channels_last:
                 u = u.contiguous(memory_format=torch.channels_last)
             # while US4 learns, labels whose planes are all below threshold learn too
-            rectified = not (self.training and stage == 3)
-            u = s(u, half=half, rectified=rectified, compiled=self.compiled)
+            u = s(u, rectified=not (self.training and stage == 3))
             if stage < 3:
                 u = self.c[stage](u)
         return u
@@ -268,15 +223,6 @@ class Trainable(nn.Module):  # type: ignore[misc]
         """Put every parameter back to where it is allowed."""
         for layer in (*self.s, *self.c):
             layer.constrain()
-
-    def groups(self) -> Iterator[tuple[str, list[Tensor]]]:
-        """Yield the parameters in kinds that learn at rates of their own."""
-        yield "direction", [s.direction for s in self.s]
-        yield "c", [s.c_log for s in self.s]
-        yield "length", [s.length for s in self.s]
-        yield "threshold", [s.threshold for s in self.s]
-        yield "blur", [c.profiles for c in self.c]
-        yield "temperature", [self.temperature]
 
     def model(self) -> Model:
         """Return the network as it is now as a model for every engine."""
