@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -19,8 +18,8 @@ from neocog.cli import app
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live import cameras
 from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
-from neocog.live.sinks import LineFile
-from neocog.live.sources import SourceLost, Wanted, hush
+from neocog.live.session import LineFile
+from neocog.live.sources import SourceLost
 from tests.live_support import MODEL, MjpegServer, clip, picture, save_video
 from tests.support import run
 
@@ -159,6 +158,7 @@ class TestLive:
          (["ftp://me:secret@a"], 2, " ftp://a: ftp"),
          (["--agree", "5"], 2, "K/N"), (["--roi", "1,2"], 2, "roi"),
          (["--size", "big"], 2, "WIDTHxHEIGHT"), (["--pattern", "x"], 2, "pattern"),
+         (["--pattern", "###", "--length", "2"], 2, "does not have 2 digits"),
          (["--model", "nothing"], 4, "nothing"), (["--record", "a.txt"], 2, "mp4"),
          (["--jsonl", "no/where.jsonl"], 2, "--jsonl")],
     )  # fmt: skip
@@ -276,7 +276,7 @@ class TestLineFile:
         """A limit on the file's size stands for the disk."""
         code = (
             "import resource, sys\n"
-            "from neocog.live.sinks import LineFile\n"
+            "from neocog.live.session import LineFile\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
             "with LineFile(sys.argv[1]) as lines:\n"
             "    for n in range(50): lines.put({'number': n})\n"
@@ -331,20 +331,6 @@ class FakeVideo:
         self.opened = False
 
 
-def test_every_opencv_is_hushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[int] = []
-    told = SimpleNamespace(setLogLevel=levels.append)
-    silent = SimpleNamespace()
-    for fake in (
-        SimpleNamespace(utils=SimpleNamespace(logging=told)),
-        SimpleNamespace(utils=silent, setLogLevel=levels.append),  # up to 4.11
-        SimpleNamespace(utils=silent),
-    ):
-        monkeypatch.setitem(sys.modules, "cv2", fake)
-        hush()
-    assert levels == [0, 0]
-
-
 class TestCameras:
     @pytest.fixture
     def fake(self, monkeypatch: pytest.MonkeyPatch) -> FakeVideo:
@@ -354,14 +340,14 @@ class TestCameras:
         return video
 
     def test_what_was_asked_for_and_granted(self, fake: FakeVideo) -> None:
-        source = CameraSource(0, Wanted((1920, 1080), 60))
+        source = CameraSource(0, size=(1920, 1080), fps=60)
         assert source.open() == "640x480, YUYV, 30 frames a second"
         assert fake.asked[cv2.CAP_PROP_FRAME_WIDTH] == 1920
         assert fake.asked[cv2.CAP_PROP_FPS] == 60
         assert fake.asked[cv2.CAP_PROP_FOURCC] == cv2.VideoWriter.fourcc(*"MJPG")
 
     def test_the_first_frame_is_not_lost(self, fake: FakeVideo) -> None:
-        source = CameraSource(0, Wanted())
+        source = CameraSource(0)
         source.open()
         for _ in range(3):
             assert source.grab()
@@ -373,7 +359,7 @@ class TestCameras:
         monkeypatch.setattr(cv2, "VideoCapture", lambda *words: FakeVideo([]))
         monkeypatch.setattr(CameraSource, "_check_node", lambda self: None)
         with pytest.raises(InputError, match="another program may be using it"):
-            CameraSource(0, Wanted()).open()
+            CameraSource(0).open()
 
     def test_cameras_are_found_by_name(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -417,7 +403,7 @@ class TestCameras:
         result: list[Result] = []
         reading = threading.Thread(target=lambda: result.append(live("0", model)), daemon=True)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CameraSource, "returns", False)  # the end of its frames ends it
+            patch.setattr(CameraSource, "live", False)  # the end of its frames ends it
             reading.start()
             reading.join(30)
         assert result[0].exit_code == 1

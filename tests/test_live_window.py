@@ -17,12 +17,12 @@ import pytest
 from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import InputError, UsageError
-from neocog.live import panels, recorder
+from neocog.live import recorder
 from neocog.live import window as live_window
-from neocog.live.draw import SURE, draw
+from neocog.live.draw import SURE, candidates, draw, layers
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
-from neocog.live.session import Outputs, Session
+from neocog.live.session import Session
 from neocog.live.sources import FrameSource, open_source
 from neocog.live.window import TITLE, Window
 from tests.live_support import MODEL, clip, picture, save_video
@@ -46,7 +46,7 @@ def view(reader: Reader) -> View:
 @pytest.fixture
 def session(reader: Reader) -> Iterator[Session]:
     source = FrameSource(clip(("471", 12)))
-    session = Session(source, reader, Settings(), Outputs())
+    session = Session(source, reader, Settings())
     yield session
     session.end_recording()
 
@@ -80,7 +80,7 @@ class TestDrawing:
 
     def test_every_layer_is_drawn(self, view: View) -> None:
         assert view.maps is not None
-        panel = panels.layers(view.maps, height=480)
+        panel = layers(view.maps, height=480)
         assert panel.shape[0] == 480
         assert panel.dtype == np.uint8
         assert panel.std() > 5
@@ -88,10 +88,10 @@ class TestDrawing:
     def test_many_planes_are_cut_down_to_the_strongest(self) -> None:
         maps = {"US4": np.zeros((1, 700, 5, 5), np.float32)}
         maps["US4"][0, 650, 2, 2] = 1.0
-        assert panels.layers(maps, height=100).max() > 200
+        assert layers(maps, height=100).max() > 200
 
     def test_what_the_finder_sees_is_drawn(self, view: View) -> None:
-        seen = panels.candidates(view.seen, height=240)
+        seen = candidates(view.seen, height=240)
         assert seen.shape == (240, 320, 3)
         assert (seen == SURE).all(axis=2).any()
 
@@ -165,7 +165,7 @@ class TestKeys:
         plain = window.take(view).copy()
         press(window, "h")
         assert (window.take(view) != plain).any()
-        keys = {line.split()[0].rstrip(",") for line in panels.help_lines()}
+        keys = {line.split()[0].rstrip(",") for line in live_window._KEYS}
         assert keys == {"q", "space", "s", "r", "b", "l", "mouse", "h"}
 
     @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ class TestKeys:
         window.drag(*start, down=True)
         window.drag(*to, down=False)
         assert window.session.pipeline.roi is not None
-        assert window.session.pipeline.roi.within((320, 240)) == box
+        assert window.session.pipeline.roi.within((320, 240))[0] == box
         assert told in window.note
         window.drag(60, 60, down=True)
         window.drag(61, 61, down=False)
@@ -233,7 +233,7 @@ class FakeScreen:
 
 class TestWindow:
     def run(self, reader: Reader, frames: list[Any], **outputs: Any) -> Session:
-        session = Session(FrameSource(frames), reader, Settings(), Outputs(**outputs), Window)
+        session = Session(FrameSource(frames), reader, Settings(), Window, **outputs)
         session.run()
         return session
 

@@ -17,7 +17,7 @@ from PIL import Image
 from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.pipeline import Settings
-from neocog.live.session import Outputs, Session
+from neocog.live.session import Session
 from neocog.live.sources import open_source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
@@ -44,7 +44,7 @@ def record(folder: Path) -> Path:
     path = folder / "demo-read.mp4"
     source = open_source(folder / "demo.avi")
     reader = Reader("neocog-small", device="cpu")
-    Session(source, reader, Settings(), Outputs(record=str(path))).run()
+    Session(source, reader, Settings(), video=str(path)).run()
     return path
 
 

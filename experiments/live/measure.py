@@ -1,7 +1,7 @@
 """Measures live reading: rate, age, what is announced, and whether memory grows.
 
     python -m experiments.live.measure make DATA CLIPS            # render the clips, once
-    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT [--add]]
+    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure soak CLIPS NAME --minutes 10
     python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
@@ -11,15 +11,13 @@ views without a digit; at 640x480 also sheets with twenty scattered digits held 
 a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
 them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
 and counts what was announced. A line counts as readable if one picture of the sheet at rest, as the
-camera has it, is read right by the same model. With --add rows of other clips stay in the file,
-each with the command that made it.
+camera has it, is read right by the same model.
 """
 
 import argparse
 import json
 import os
 import resource
-import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -30,11 +28,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import commit, without_places, write_results
+from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.pipeline import Pipeline, Settings
-from neocog.live.sources import open_source
+from neocog.live.sources import Source, open_source
 
 SIZES = ((640, 480), (1280, 720))
 KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone
@@ -100,48 +98,38 @@ def shown(
 
 
 def play(
-    path: Path,
-    reader: Reader,
-    *,
-    fps: float | None,
-    seconds: float | None = None,
+    path: Path, reader: Reader, *, fps: float | None, seconds: float | None = None
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
-    source = open_source(path)
-    ages: list[float] = []
+    ages, recognise, find = [], [], []
     news: list[tuple[int, str]] = []
-    network: list[float] = []
-    find: list[float] = []
-    start = 0.0
-    settings = Settings(replay_fps=fps)
-    with Pipeline(source, reader, settings) as pipeline:
-        busy = processor_time()
+    with Pipeline(open_source(path), reader, Settings(replay_fps=fps)) as pipeline:
+        busy, start = processor_time(), 0.0
         for view in pipeline:
-            start = start or view.read
+            now = time.perf_counter()
+            start = start or now
             ages.append(view.age_ms)
-            network.append(view.seen.ms)
-            find.append(view.seen.found.ms)
+            recognise.append(view.seen.ms)
+            find.append(view.seen.find_ms)
             news += [(one.frame, one.text) for one in view.news]
-            if seconds and view.read - start > seconds:
+            if seconds and now - start > seconds:
                 break
-        spent = view.read - start
-        frames, dropped = pipeline.capture.count, pipeline.dropped
-        ms = {name: round(value, 2) for name, value in view.measures.ms.items()}
+        run, played = pipeline.measures(), pipeline.capture.count
     figures = {
-        "seconds": spent,
+        "seconds": now - start,
         "frames": len(ages),
-        "played": frames,
+        "played": played,
         "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1) if fps else None,
-        "fps": (len(ages) - 1) / spent if fps else None,
-        "dropped": dropped / max(frames, 1),
+        "fps": (len(ages) - 1) / (now - start) if fps else None,
+        "dropped": run.dropped / max(played, 1),
         "age_median": float(np.median(ages)) if fps else None,
         "age_p95": float(np.percentile(ages, 95)) if fps else None,
-        "network_ms": round(float(np.median(network)), 2),
+        "network_ms": round(float(np.median(recognise)), 2),
         "p95_ms": {
             name: round(float(np.percentile(taken, 95)), 1)
-            for name, taken in (("find", find), ("recognise", network))
+            for name, taken in (("find", find), ("recognise", recognise))
         },
-        "ms": ms,
+        "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }
     return figures, news
 
@@ -215,64 +203,35 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
-        figures, news = play(
-            folder / f"{name}.avi",
-            reader,
-            fps=fps,
-            seconds=args.seconds,
-        )
+        figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        rows.append({"clip": name, "every": args.every, **figures, **own, "command": command()})
+        rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
-
-
-def command() -> str:
-    """The command that runs, as it may be told."""
-    words = ["CLIPS" if word == "DATA" else word for word in without_places(sys.argv[1:])]
-    return " ".join(["python -m experiments.live.measure", *words])
-
-
-def record(path: Path, rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    """Write the results, beside those of other clips where they are added."""
-    rows = [{**row, "commit": commit()} for row in rows]
-    if args.add and path.exists():
-        new = {row["clip"] for row in rows}
-        rows = [
-            row for row in json.loads(path.read_text())["rows"] if row["clip"] not in new
-        ] + rows
-    told = " && ".join(dict.fromkeys(row.get("command", "?") for row in rows))
-    commits = ", ".join(dict.fromkeys(row.get("commit", "?") for row in rows))
-    write_results(path, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
-                  model=args.model, command=told, commit=commits)  # fmt: skip
 
 
 def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
     """Play a clip over and over; return memory and age at the beginning and at the end."""
     ages: list[float] = []
-    memory: list[float] = []
     marks: list[dict[str, float]] = []
-    end = time.perf_counter() + 60 * minutes
-    source = Endless(path)
-    with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
+    with Pipeline(Endless(path), reader, Settings(replay_fps=fps)) as pipeline:
         shown = time.perf_counter() + 10
+        end = shown + 60 * minutes
         for view in pipeline:
             ages.append(view.age_ms)
-            if view.read > shown:
+            if (now := time.perf_counter()) > shown:
                 shown += 10
-                memory.append(resident())
-                marks.append({"mb": round(memory[-1], 1), "age": round(float(np.median(ages)), 1)})
+                marks.append({"mb": round(resident(), 1), "age": round(float(np.median(ages)), 1)})
                 ages.clear()
-                print(marks[-1], pipeline.dropped, flush=True)
-            if view.read > end:
+                print(marks[-1], pipeline.measures().dropped, flush=True)
+            if now > end:
                 break
     first, last = marks[1 : len(marks) // 5 + 2], marks[-len(marks) // 5 :]
     return {
         "minutes": minutes,
-        "grown_mb": round(memory[-1] - memory[0], 1),
-        "age_first": round(float(np.median([m["age"] for m in first])), 1),
-        "age_last": round(float(np.median([m["age"] for m in last])), 1),
-        "most_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "grown_mb": round(marks[-1]["mb"] - marks[0]["mb"], 1),
+        "age_first": round(float(np.median([mark["age"] for mark in first])), 1),
+        "age_last": round(float(np.median([mark["age"] for mark in last])), 1),
         "marks": marks,
     }
 
@@ -302,10 +261,8 @@ def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[st
         yield {"cosine": [low, high], "pairs": len(same), "answered_alike": share}
 
 
-class Endless:
+class Endless(Source):
     """A video that begins again at its end."""
-
-    live, returns = False, False
 
     def __init__(self, path: Path) -> None:
         self._source = open_source(path)
@@ -347,7 +304,6 @@ def main() -> None:
     parser.add_argument("what", choices=("make", "run", "soak", "alike"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--add", action="store_true", help="rows of other clips stay in the file")
     parser.add_argument("--model", default="neocog-small")
     parser.add_argument("--finder", help="a finder's file [default: the shipped one]")
     parser.add_argument("--device", default="cpu")
@@ -374,7 +330,8 @@ def main() -> None:
         return
     rows = run(folder, names, args)
     if args.output:
-        record(args.output, rows, args)
+        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS,
+                      gpu=args.device != "cpu", model=args.model)  # fmt: skip
 
 
 if __name__ == "__main__":

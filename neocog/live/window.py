@@ -8,13 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cv2
+import numpy as np
+
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.live import panels, records
-from neocog.live.draw import Picture, draw, draw_text
+from neocog.live.draw import Picture, candidates, draw, draw_text, layers
+from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
-from neocog.live.roi import Roi
 from neocog.programs import python
 
 if TYPE_CHECKING:
@@ -28,6 +30,16 @@ _ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in 
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
 _LONGEST = 20.0  # seconds that a window may take to open
+_KEYS = (
+    "q, Esc   end",
+    "space    freeze the picture",
+    "s        save picture and reading",
+    "r        record, end recording",
+    "b        what the finder sees",
+    "l        the layers' responses",
+    "mouse    drag: read that region; click: all",
+    "h        these keys",
+)
 _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
@@ -54,8 +66,6 @@ class Window:
 
     def show(self, view: View) -> None:
         """Show a view."""
-        import cv2
-
         picture = self.take(view)
         if not self._open:
             cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
@@ -65,8 +75,6 @@ class Window:
 
     def keys(self) -> bool:
         """Do what the keys ask for; False when the run shall end."""
-        import cv2
-
         if not self._open:
             return True
         while (key := cv2.waitKeyEx(1)) >= 0:
@@ -78,8 +86,6 @@ class Window:
 
     def close(self) -> None:
         """Close the window."""
-        import cv2
-
         if self._open:
             self._open = False
             with suppress(cv2.error):
@@ -134,12 +140,10 @@ class Window:
             return
         roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
         self.session.pipeline.roi = roi
-        refused = roi.refused(self._view.frame.size) if self._view else None
+        refused = roi.within(self._view.frame.size)[1] if self._view else None
         self._tell(f"region: {refused}" if refused else "only this region is read")
 
     def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
-        import cv2
-
         if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
             self.drag(x, y, down=event == cv2.EVENT_LBUTTONDOWN)
 
@@ -155,12 +159,13 @@ class Window:
         picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
         height = len(picture)
         if self.help:
-            draw_text(picture[60:], panels.help_lines())
+            draw_text(picture[60:], _KEYS)
+        panels = [picture]
         if self.steps:
-            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
+            panels.append(candidates(view.seen, height=height))
         if self.layers and view.maps:
-            picture = panels.beside(picture, panels.layers(view.maps, height=height))
-        return picture
+            panels.append(layers(view.maps, height=height))
+        return np.concatenate(panels, axis=1)
 
     def _freeze(self) -> None:
         self.frozen = not self.frozen
@@ -169,15 +174,12 @@ class Window:
 
     def _save(self) -> None:
         """Save the picture that is shown, and what was read in it."""
-        import cv2
-
         if self.picture is None or self._view is None:
             return
-        path, session = self.folder / f"{_stamp()}.png", self.session
+        path = self.folder / f"{_stamp()}.png"
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(self._view, source=session.source.name, **session.networks)
-            text = to_json(record, indent=1) + "\n"
+            text = to_json(self.session.record_of(self._view), indent=1) + "\n"
             for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
                 with atomic_write(name) as file:
                     file.write(data)
@@ -229,8 +231,6 @@ def display_trouble() -> str | None:
 
 def has_windows() -> bool:
     """Whether this OpenCV was built with a user interface."""
-    import cv2
-
     for line in cv2.getBuildInformation().splitlines():
         name, _, value = line.strip().partition(":")
         if name == "GUI":
