@@ -186,3 +186,11 @@ def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:
     for frame in frames:
         video.write(frame)
     video.release()
+
+
+def frames_in(path: Any) -> int:
+    video = cv2.VideoCapture(str(path))
+    count = 0
+    while video.grab():
+        count += 1
+    return count

@@ -95,10 +95,6 @@ Jsonl = Annotated[
     typer.Option("--jsonl", metavar="FILE", help="Append a JSON line for each number."),
 ]
 Events = Annotated[bool, typer.Option("--events", help="Print JSON events instead of numbers.")]
-MinP = Annotated[
-    float | None,
-    typer.Option("--min-p", metavar="P", help="Print ? for a digit whose probability is below P."),
-]
 
 
 def live(
@@ -118,7 +114,7 @@ def live(
     record: Record = None,
     jsonl: Jsonl = None,
     events: Events = False,
-    min_p: MinP = None,
+    min_p: options.MinP = None,
     finder: options.Finder = None,
 ) -> None:
     """Read numbers from a camera, a video or a stream.

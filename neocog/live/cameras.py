@@ -13,12 +13,6 @@ from neocog.errors import InputError, NothingToRead
 from neocog.live.sources import Pixels, Source, SourceLost, in_colours
 from neocog.programs import python
 
-SIZE = (1280, 720)
-"""Asked for unless another size is."""
-
-FPS = 30.0
-"""Frames a second, asked for unless another rate is."""
-
 _MOST = 8  # numbers that are tried where the system does not list its cameras
 _PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
 _FIRST = 60  # frames that a camera may fail to give at first
@@ -68,10 +62,7 @@ def listed() -> list[tuple[int, str]]:
 def find_camera(name: str) -> int:
     """Return the number of the camera of a device file, or whose name holds ``name``.
 
-    Raises
-    ------
-    NothingToRead
-        If there is none.
+    NothingToRead if there is none.
     """
     number = name.removeprefix("/dev/video")
     if number != name and number.isdecimal():
@@ -98,16 +89,7 @@ def probe() -> Iterator[Camera]:
 
 
 class CameraSource(Source):
-    """Frames from a camera; it gives what it can.
-
-    Parameters
-    ----------
-    number : int
-    size : tuple of int, optional
-        Width and height to ask for, 1280 x 720 by default.
-    fps : float, optional
-        Frames a second to ask for, 30 by default.
-    """
+    """Frames from a camera, asked for 1280 x 720 30 a second by default; it gives what it can."""
 
     live = True
 
@@ -117,7 +99,7 @@ class CameraSource(Source):
         self.name = f"camera {number}"
         self._which = number
         self._video: Any = None
-        self._size, self._rate = size or SIZE, fps or FPS
+        self._size, self._rate = size or (1280, 720), fps or 30.0
         self._waiting = False  # a frame that was grabbed already
 
     def open(self) -> str:

@@ -23,28 +23,13 @@ _STEADY = 10.0  # seconds after which a source that is back counts as back for g
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture of a source.
+    """One picture of a source."""
 
-    Attributes
-    ----------
-    index : int
-        Number of the picture, from 0, those that were dropped counted.
-    pixels : ndarray of uint8, shape (H, W, 3)
-        Blue, green, red.
-    t : float
-        Seconds since the first frame; in a file by its own clock.
-    arrived : float
-        When the source gave it (or was due to), by `time.perf_counter`: ages count from here.
-    epoch : int
-        Grows when the source is opened again or changes its size: votes of an older epoch do not
-        count.
-    """
-
-    index: int
-    pixels: NDArray[np.uint8]
-    t: float
-    arrived: float
-    epoch: int = 0
+    index: int  # from 0, those that were dropped counted
+    pixels: NDArray[np.uint8]  # (H, W, 3): blue, green, red
+    t: float  # seconds since the first frame; in a file by its own clock
+    arrived: float  # when the source gave it (or was due to), by time.perf_counter
+    epoch: int = 0  # grows when the source is opened again or changes its size
 
     @property
     def size(self) -> tuple[int, int]:
@@ -134,9 +119,9 @@ class Capture(threading.Thread):
     ) -> None:
         super().__init__(name="neocog-capture", daemon=True)
         self.error: BaseException | None = None
+        self.count = 0
         self.running = threading.Event()
         self.running.set()
-        self.count = 0
         self._source, self._out, self._tell, self._note = source, out, tell, note
         self._pace, self._own_pace = pace, own_pace
         self._ending = threading.Event()
@@ -146,11 +131,8 @@ class Capture(threading.Thread):
 
     def hold(self, held: bool) -> None:
         """Take no more frames until told to go on."""
-        if held:
-            self.running.clear()
-        else:
-            self._due = time.perf_counter()
-            self.running.set()
+        self._due = time.perf_counter()
+        (self.running.clear if held else self.running.set)()
 
     def stop(self) -> None:
         """End after the frame at hand."""

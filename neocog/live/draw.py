@@ -4,15 +4,15 @@ Beside it: the responses of the layers, and what the finder sees.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box
+from neocog.batch.records import REJECTED, Box, DigitReading
 from neocog.live.frame_reader import FrameReading
 from neocog.live.pipeline import STAGES, Settings, View
-from neocog.live.tracks import Row
 from neocog.network.spec import LABELS
 from neocog.vision.finder import normalised
 from neocog.vision.overlay import SURE_P
@@ -44,21 +44,14 @@ def draw(
 ) -> Picture:
     """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
 
-    Parameters
-    ----------
-    view : View
-    settings : Settings, optional
-        Only numbers that its pattern allows are shown, with its signs.
-    recording : bool
-        Whether a red dot is shown.
-    note : str
-        Shown below the figures.
+    Only numbers that the settings' pattern allows are shown, with its signs; ``recording`` adds a
+    red dot, ``note`` a line below the figures.
     """
     out = view.frame.pixels.copy()
     if view.seen.bounds != (0, 0, *view.frame.size):
         _rectangle(out, view.seen.bounds, (200, 200, 200))
-    for row in view.seen.rows:
-        _draw_row(out, row)
+    for digit in chain(*view.seen.rows):
+        _draw_digit(out, digit)
     _draw_numbers(out, view, settings or Settings())
     run = view.measures
     figures = (
@@ -70,18 +63,16 @@ def draw(
     return out
 
 
-def _draw_row(out: Picture, row: Row) -> None:
-    """Draw the digits of one line as this frame alone shows them, with their probabilities."""
-    for digit in row:
-        colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
-        _rectangle(out, digit.box, colour)
-        x, y, _, height = digit.box
-        scale = min(max(height / 60, 0.5), 1.5)
-        above = (x, max(y - round(8 * scale), round(18 * scale)))
-        _write(out, digit.char, above, scale, colour, 2)
-        if digit.char != REJECTED:
-            below = (x, min(y + height + 14, out.shape[0] - 4))
-            _write(out, f"{100 * digit.p:.0f}", below, 0.4, colour)
+def _draw_digit(out: Picture, digit: DigitReading) -> None:
+    """Draw a digit as this frame alone shows it, with its probability."""
+    colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
+    _rectangle(out, digit.box, colour)
+    x, y, _, height = digit.box
+    scale = min(max(height / 60, 0.5), 1.5)
+    _write(out, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
+    if digit.char != REJECTED:
+        below = (x, min(y + height + 14, out.shape[0] - 4))
+        _write(out, f"{100 * digit.p:.0f}", below, 0.4, colour)
 
 
 def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
@@ -124,7 +115,6 @@ def _write(
 
 
 def _rectangle(out: Picture, box: Box, colour: Colour) -> None:
-    """Draw a box around a place."""
     x, y, width, height = box
     cv2.rectangle(out, (x - 2, y - 2), (x + width + 2, y + height + 2), colour, 2)
 
@@ -137,15 +127,10 @@ def _shade(out: Picture, box: Box) -> None:
 
 
 def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
-    """Draw every layer's response to one digit.
+    """Draw every layer's response to one digit, in ``height`` rows.
 
-    Parameters
-    ----------
-    maps : mapping
-        ``"U0", "UG", "US1" .. "UC4"`` -> (1, K, H, W). Each layer is as bright as its strongest
-        response; UC4 has a bar for each digit.
-    height : int
-        Rows of the picture that is wanted.
+    ``maps``: ``"U0", "UG", "US1" .. "UC4"`` -> (1, K, H, W). Each layer is as bright as its
+    strongest response; UC4 has a bar for each digit.
     """
     bands = []
     for name, response in maps.items():

@@ -126,36 +126,17 @@ def _unit(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class FrameReading:
-    """What one frame alone reads.
-
-    Attributes
-    ----------
-    frame : Frame
-    bounds : tuple of int
-        Left, top, width and height of the region that is read.
-    grey : ndarray of uint8, shape (H, W)
-        Its pixels.
-    found : Finding
-        What the finder's network says of it, boxes in pixels of the region.
-    entire : bool
-        Whether it was searched at `LONG_SIDE`, for digits of all sizes.
-    find_ms, ms : float
-        Milliseconds that finding, and then choosing and recognising took.
-    page : Layout
-        The digits as they were cut out, boxes in pixels of the region.
-    rows : tuple of Row
-        The lines from top to bottom, boxes in pixels of the frame.
-    """
+    """What one frame alone reads."""
 
     frame: Frame
-    bounds: Box
-    grey: NDArray[np.uint8]
-    found: Finding
-    entire: bool
+    bounds: Box  # left, top, width and height of the region that is read
+    grey: NDArray[np.uint8]  # its pixels (H, W)
+    found: Finding  # what the finder's network says of it, boxes in pixels of the region
+    entire: bool  # whether it was searched at LONG_SIDE, for digits of all sizes
     find_ms: float
-    ms: float = 0.0
-    page: Layout = field(default_factory=Layout)
-    rows: tuple[Row, ...] = ()
+    ms: float = 0.0  # that choosing and recognising took
+    page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
+    rows: tuple[Row, ...] = ()  # the lines from top to bottom, boxes in pixels of the frame
 
 
 class FrameReader:

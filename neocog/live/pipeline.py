@@ -48,30 +48,14 @@ Maps = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a source is read.
-
-    Attributes
-    ----------
-    agreement : Agreement
-        How many of how many frames must agree.
-    rules : Rules
-        When a number is announced.
-    pattern : Pattern or None
-        The form of the numbers that may be announced; None for any.
-    replay_fps : float or None
-        Play a file like a camera of so many frames a second: the newest frame only.
-    pace : bool
-        Show a file at its own rate, every frame of it.
-    every_view : bool
-        Whether whoever takes the views gets every one; else the newest, and the news of all.
-    """
+    """How a source is read."""
 
     agreement: Agreement = field(default_factory=Agreement)
     rules: Rules = field(default_factory=Rules)
-    pattern: "Pattern | None" = None
-    replay_fps: float | None = None
-    pace: bool = False
-    every_view: bool = True
+    pattern: "Pattern | None" = None  # the form of numbers that may be announced; None for any
+    replay_fps: float | None = None  # a file plays a camera of that rate: the newest frame only
+    pace: bool = False  # a file is shown at its own rate, every frame of it
+    every_view: bool = True  # else whoever takes the views gets the newest, and the news of all
 
     def allows(self, text: str) -> bool:
         """Whether a text, perhaps with places that are not known yet, may be announced."""
@@ -84,51 +68,30 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Figures of a run at one frame.
+    """Figures of a run at one frame."""
 
-    ``frames`` were read, ``dropped`` gave way to newer ones; ``fps`` frames a second, lately;
-    ``age_ms`` from a frame's arrival to its reading, median of the last ones; ``ms`` milliseconds
-    of each stage, running means.
-    """
-
-    frames: int = 0
-    dropped: int = 0
-    fps: float = 0.0
-    age_ms: float = 0.0
-    ms: dict[str, float] = field(default_factory=dict)
+    frames: int  # that were read
+    dropped: int  # that gave way to newer ones
+    fps: float  # lately
+    age_ms: float  # from a frame's arrival to its reading, median of the last ones
+    ms: dict[str, float]  # of each stage, running means
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """A frame and all that was known when it was read.
 
-    Attributes
-    ----------
-    seen : FrameReading
-        The frame and what was read in it alone.
-    tracks : tuple of Track
-        The lines that are followed, with what the last frames agree on.
-    said : tuple of (str or None)
-        For each of them, the number that was announced.
-    news : tuple of Announcement
-        Numbers to announce; with views that were left out in between, those of them as well.
-    gone : tuple of str
-        Announced numbers that are out of view.
-    age_ms : float
-        Milliseconds from the frame's arrival to its reading.
-    measures : Measures
-    maps : dict or None
-        Responses of the layers to the digit in the middle of the first line.
+    ``news`` and ``gone`` are also those of views that were left out since the one before.
     """
 
-    seen: FrameReading
-    tracks: tuple[Track, ...]
-    said: tuple[str | None, ...]
+    seen: FrameReading  # the frame and what was read in it alone
+    tracks: tuple[Track, ...]  # the lines that are followed, with what the last frames agree on
+    said: tuple[str | None, ...]  # for each of them, the number that was announced
     news: tuple[Announcement, ...]
-    gone: tuple[str, ...]
-    age_ms: float
+    gone: tuple[str, ...]  # announced numbers that are out of view
+    age_ms: float  # from the frame's arrival to its reading
     measures: Measures
-    maps: Maps | None = None
+    maps: Maps | None = None  # responses of the layers to a digit of the first line
 
     @property
     def frame(self) -> Frame:
@@ -139,12 +102,8 @@ class View:
 class Pipeline:
     """Reads a source; ``tell`` receives what happens to it, see `Capture`.
 
-    Attributes
-    ----------
-    roi : Roi or None
-        Read this region of the frames alone; may be changed while the source is read.
-    layers : bool
-        Whether views carry the layers' responses to a digit; may be changed as well.
+    ``roi`` is the region of the frames that is read, None for all, and ``layers`` tells whether
+    views carry the layers' responses to a digit: both may be changed while the source is read.
 
     Examples
     --------
@@ -175,13 +134,9 @@ class Pipeline:
         self._ages: deque[float] = deque(maxlen=_LATELY)
         self._ms: dict[str, float] = {}
         self.capture = Capture(
-            source,
-            self._frames,
-            pace=settings.replay_fps,
-            own_pace=settings.pace,
-            tell=tell,
-            note=partial(self.note, "capture"),
-        )
+            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace,
+            tell=tell, note=partial(self.note, "capture"),
+        )  # fmt: skip
         self._error: BaseException | None = None
         self._limits = ExitStack()
         self._stages = [

@@ -21,18 +21,8 @@ _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the 
 class Recorder:
     """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.mp4``, ``.mov``, ``.mkv`` or ``.avi``. Frames of another size go to a file with a
-        number behind its name, the next that no file has.
-    fps : float
-        Frames a second of the video.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be written, or is of no kind that is known.
+    Frames of another size go to a file with a number behind its name, the next that no file has.
+    UsageError if the file cannot be written, or is of no kind that is known.
     """
 
     def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
@@ -49,10 +39,7 @@ class Recorder:
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
 
-        Raises
-        ------
-        InputError
-            If the disk is full; what was recorded can be played.
+        InputError if the disk is full; what was recorded can be played.
         """
         before = self._last
         if before is None or before.shape != pixels.shape:

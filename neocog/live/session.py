@@ -4,8 +4,8 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -79,28 +79,11 @@ class LineFile(AppendFile):
 
 
 class Session:
-    """Reads a source until it ends.
+    """Reads a source until it ends; ``window`` makes the window for a session.
 
-    Parameters
-    ----------
-    source : Source
-    reader : Reader
-    settings : Settings
-    window : callable, optional
-        Makes the window for a session.
-    roi : Roi, optional
-        The region that is read.
-    jsonl, video : str, optional
-        Files that records are appended to, and that what is shown is recorded in.
-    events : bool
-        Whether JSON events are printed instead of numbers.
-
-    Attributes
-    ----------
-    recorder : Recorder or None
-        While a recording is made.
-    failed : bool
-        Whether an output could not be written.
+    Records are appended to the file ``jsonl``, what is shown is recorded in the file ``video``;
+    with ``events`` JSON events are printed instead of numbers. ``failed`` tells whether an output
+    could not be written.
     """
 
     def __init__(
@@ -116,13 +99,11 @@ class Session:
         events: bool = False,
     ) -> None:
         self.source, self.reader, self.settings = source, reader, settings
-        self.recorder: Recorder | None = None
+        self.recorder: Recorder | None = None  # while a recording is made
         self.failed = False
         self._jsonl, self._video, self._events = jsonl, video, events
-        self._notices: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        self.pipeline = Pipeline(
-            source, reader, settings, tell=lambda *said: self._notices.put(said)
-        )
+        self._said: SimpleQueue[tuple[str, str]] = SimpleQueue()  # of the source
+        self.pipeline = Pipeline(source, reader, settings, tell=lambda *said: self._said.put(said))
         self.pipeline.roi = self._roi = roi
         self._size = (0, 0)  # of the frames for which the region was judged
         self._lines: LineFile | None = None
@@ -223,10 +204,8 @@ class Session:
         record |= _when(news.frame, news.t, news.age_ms)
         record["confidence"] = round(news.confidence, 4)
         if self._lines is not None:
-            try:
+            with self._complaining():
                 self._lines.put(record)
-            except InputError as error:
-                self._complain(error)
         if self._events:
             self._event({"event": "reading", **record})
         else:
@@ -236,21 +215,26 @@ class Session:
         if recorder.written == 0:  # before its first frame a source may not know its rate
             fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
             recorder.fps = min(fps, _MOST_RECORD_FPS)
-        try:
-            recorder.write(draw(view, self.settings), view.frame.t)
-        except InputError as error:
-            self.end_recording()
-            self._complain(error)
+        with self._complaining():
+            try:
+                recorder.write(draw(view, self.settings), view.frame.t)
+            except InputError:
+                self.end_recording()
+                raise
 
-    def _complain(self, error: InputError) -> None:
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
         """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
-        self.failed = True
-        tell(str(error))
+        try:
+            yield
+        except InputError as error:
+            self.failed = True
+            tell(str(error))
 
     def _tell_notices(self) -> None:
         """Say what happened to the source."""
-        while not self._notices.empty():
-            state, text = self._notices.get()
+        while not self._said.empty():
+            state, text = self._said.get()
             back = "back, " if state == "back" else ""
             lost = f"{text}; trying again"
             tell(lost if state == "lost" else f"{self.source.name}: {back}{text}")

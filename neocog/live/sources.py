@@ -24,25 +24,12 @@ class SourceLost(InputError):
 
 
 class Source:
-    """Gives frames, one after another.
+    """Gives frames, one after another."""
 
-    Attributes
-    ----------
-    name : str
-        As people call it.
-    live : bool
-        Whether it goes on by itself: only its newest frame is of use, and it may be opened again
-        when it was lost.
-    fps : float or None
-        Frames a second, where that is known.
-    files : list of Path
-        What it reads: no output may be one of them.
-    """
-
-    name = ""
-    live = False
-    fps: float | None = None
-    files: "list[Path]" = []  # noqa: RUF012 - replaced, never changed
+    name = ""  # as people call it
+    live = False  # goes on by itself: only its newest frame is of use, and once lost it may be back
+    fps: float | None = None  # frames a second, where that is known
+    files: tuple[Path, ...] = ()  # that it reads: no output may be one of them
 
     def open(self) -> str:
         """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
@@ -150,9 +137,9 @@ class FolderSource(FrameSource):
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
         super().__init__((), fps=fps)
-        self.name, self.files = str(folder), [folder]
+        self.name, self.files = str(folder), (folder,)
         if folder.is_dir():
-            self.files = sorted(e for e in folder.iterdir() if _is_frame(e) and e.is_file())
+            self.files = tuple(sorted(e for e in folder.iterdir() if _is_frame(e) and e.is_file()))
         if not self.files:
             raise NothingToRead(f"{folder}: this folder holds no pictures")
 

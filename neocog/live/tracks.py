@@ -78,32 +78,26 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One digit of a line that is followed, with the votes of the last n frames, newest last.
+    """One digit of a line that is followed.
 
-    ``reading`` is what they agree on, ``?`` with probability 0 until they do; box and margin are
-    those of the last frame that saw it, and the box moves on with its line. ``present`` tells
-    whether k of the frames saw anything there.
+    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; box and margin
+    are those of the last frame that saw it, and the box moves on with its line.
     """
 
     reading: DigitReading
-    votes: tuple[Vote, ...]
-    present: bool
+    votes: tuple[Vote, ...]  # of the last n frames, newest last
+    present: bool  # whether k of them saw anything there
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A line of digits that is followed; ``number`` tells it from other lines.
+    """A line of digits that is followed."""
 
-    ``step``: columns and rows by which it moved between the last two frames; ``steady``: frames
-    for which its text has been complete and the same; ``read``: what the newest frame alone read,
-    empty if it did not see the line.
-    """
-
-    number: int
+    number: int  # tells it from other lines
     digits: tuple[Digit, ...] = ()
-    step: Shift = (0.0, 0.0)
-    steady: int = 0
-    read: str = ""
+    step: Shift = (0.0, 0.0)  # by which it moved between the last two frames
+    steady: int = 0  # frames for which its text has been complete and the same
+    read: str = ""  # what the newest frame alone read, empty if it did not see the line
 
     @property
     def shown(self) -> Row:
@@ -219,18 +213,8 @@ def _moved(track: Track, row: Row, pairs: Pairs) -> Shift:
 def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:
     """Pair the digits of two rows, neither of them empty.
 
-    Parameters
-    ----------
-    old, new : sequence of DigitReading
-        From left to right.
-    expected : tuple of float
-        Columns and rows by which the line is thought to have moved.
-
-    Returns
-    -------
-    pairs : tuple of pair
-    cost : float
-        Per digit of the longer row: near 0 for the same line, above 0.6 for another.
+    ``expected`` is how the line is thought to have moved. The second value is the cost per digit
+    of the longer row: near 0 for the same line, above 0.6 for another.
     """
     tall = median([p.box[3] for p in old])
     grown = median([p.box[3] for p in new]) / max(tall, 1)
@@ -239,9 +223,13 @@ def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, f
     if not 1 / _SIZE < grown < _SIZE:
         return best
     tall, longer = max(tall, 1.0), max(len(old), len(new))
-    (x0, y0), (x1, y1) = _middle(old), _middle(new)
+    (xs, ys), (new_xs, new_ys) = (
+        zip(*map(_centre, old), strict=True),
+        zip(*map(_centre, new), strict=True),
+    )
+    middles = fmean(new_xs) - fmean(xs), fmean(new_ys) - fmean(ys)
     ends = _step(old[0], new[0]), _step(old[-1], new[-1])
-    for dx, dy in (expected, (0.0, 0.0), *ends, (x1 - x0, y1 - y0)):  # what is likely
+    for dx, dy in (expected, (0.0, 0.0), *ends, middles):  # what is likely
         pairs, cost = _cheapest(old, new, (dx, dy), tall)
         surprise = hypot(dx - expected[0], dy - expected[1])
         cost = cost / longer + _MOVED * surprise / tall
@@ -252,15 +240,15 @@ def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, f
     return best
 
 
+def _centre(digit: DigitReading) -> tuple[float, float]:
+    x, y, width, height = digit.box
+    return x + width / 2, y + height / 2
+
+
 def _step(a: DigitReading, b: DigitReading) -> Shift:
-    """Columns and rows from the middle of one digit to the middle of the other."""
-    (x0, y0, w0, h0), (x1, y1, w1, h1) = a.box, b.box
-    return x1 - x0 + (w1 - w0) / 2, y1 - y0 + (h1 - h0) / 2
-
-
-def _middle(row: Row) -> Shift:
-    boxes = [digit.box for digit in row]
-    return fmean(b[0] + b[2] / 2 for b in boxes), fmean(b[1] + b[3] / 2 for b in boxes)
+    """Columns and rows from the centre of one digit to that of the other."""
+    (x0, y0), (x1, y1) = _centre(a), _centre(b)
+    return x1 - x0, y1 - y0
 
 
 def _cheapest(old: Row, new: Row, shift: Shift, tall: float) -> tuple[Pairs, float]:

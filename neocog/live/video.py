@@ -40,7 +40,7 @@ class VideoFile(Source):
 
     def __init__(self, path: str | Path) -> None:
         self.name = str(path)
-        self.files = [Path(path)]
+        self.files = (Path(path),)
         # in a relative name FFmpeg takes what is before a colon for a protocol
         self._asked = Asked(os.path.abspath(path), [_FILE], _LONGEST)
         self._decoder: subprocess.Popen[bytes] | None = None
@@ -138,7 +138,7 @@ class Stream(VideoFile):
 
     def __init__(self, address: str, *, silence: float = SILENCE) -> None:
         super().__init__("")
-        self.name, self.files = without_password(address), []
+        self.name, self.files = without_password(address), ()
         safe = f"|tls_verify;1|ca_file;{ssl.get_default_verify_paths().cafile or ''}"
         http = address.lower().startswith("http")
         # some servers do not say in each part that it is a JPEG

@@ -1,10 +1,12 @@
 """The window: it shows views and does what the keys and the mouse ask for."""
 
 import os
+import re
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 
 TITLE = "neocog"
 
-_ESCAPE = 27
-_ESCAPE_KEYSYM = 0xFF1B  # as X names it
+_ESCAPES = (27, 0xFF1B)  # the second as X names it
 _ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
@@ -46,12 +47,7 @@ _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllW
 class Window:
     """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
 
-    Parameters
-    ----------
-    session : Session
-        What is shown, saved and recorded.
-    folder : Path
-        Where pictures and recordings are saved.
+    Pictures and recordings of the session are saved in ``folder``.
     """
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
@@ -104,25 +100,24 @@ class Window:
         """Do what a key asks for; False when it ends the run."""
         code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
         char = chr(code).lower() if code <= _ASCII else ""
-        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
-            return False
-        if char == " ":
-            self._freeze()
-        elif char == "s":
-            self._save()
-        elif char == "r":
-            self._record()
-        elif char == "b":
-            self.steps = not self.steps
-        elif char == "l":
-            self.layers = self.session.pipeline.layers = not self.layers
-        elif char == "h":
-            self.help = not self.help
-        else:
-            return True
+        match char:
+            case " ":
+                self.frozen = not self.frozen
+                if not self.session.source.live:
+                    self.session.pipeline.capture.hold(self.frozen)
+            case "s":
+                self._save()
+            case "r":
+                self._record()
+            case "b":
+                self.steps = not self.steps
+            case "l":
+                self.layers = self.session.pipeline.layers = not self.layers
+            case "h":
+                self.help = not self.help
         if self.frozen and self._view is not None:
             self.picture = self._composed(self._view)
-        return True
+        return char != "q" and code not in _ESCAPES
 
     def drag(self, x: int, y: int, *, down: bool) -> None:
         """Choose a region by dragging from one corner to the other; a click chooses all."""
@@ -167,16 +162,11 @@ class Window:
             panels.append(layers(view.maps, height=height))
         return np.concatenate(panels, axis=1)
 
-    def _freeze(self) -> None:
-        self.frozen = not self.frozen
-        if not self.session.source.live:
-            self.session.pipeline.capture.hold(self.frozen)
-
     def _save(self) -> None:
         """Save the picture that is shown, and what was read in it."""
         if self.picture is None or self._view is None:
             return
-        path = self.folder / f"{_stamp()}.png"
+        path = self._path(".png")
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
             text = to_json(self.session.record_of(self._view), indent=1) + "\n"
@@ -195,20 +185,17 @@ class Window:
             self.session.end_recording()
             self._tell(f"recorded {name}")
             return
-        path = self.folder / f"{_stamp()}.mp4"
+        path = self._path(".mp4")
         try:
             self.session.record(str(path))
             self._tell(f"recording {path.name}")
         except NeocogError as error:
             self._tell(str(error))
 
-
-def _stamp() -> str:
-    """Return a name for a file that is saved now."""
-    now = time.time()
-    return (
-        time.strftime("neocog-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{int(1e3 * now) % 1000:03d}"
-    )
+    def _path(self, suffix: str) -> Path:
+        """Return a name for a file that is saved now."""
+        now = datetime.now()
+        return self.folder / f"neocog-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{suffix}"
 
 
 def display_trouble() -> str | None:
@@ -231,8 +218,4 @@ def display_trouble() -> str | None:
 
 def has_windows() -> bool:
     """Whether this OpenCV was built with a user interface."""
-    for line in cv2.getBuildInformation().splitlines():
-        name, _, value = line.strip().partition(":")
-        if name == "GUI":
-            return value.strip().upper() != "NONE"
-    return True
+    return not re.search(r"^\s*GUI:\s*NONE\s*$", cv2.getBuildInformation(), re.M | re.I)
