@@ -91,6 +91,7 @@ class VideoFile(Source):
 
     def _open(self) -> str:
         """Open it, and return the size of its frames."""
+        self.close()
         try:
             self._decoder = subprocess.Popen(  # it ends with its pipes
                 python("-m", "neocog.live.player"),
