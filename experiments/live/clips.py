@@ -37,28 +37,14 @@ WORDS = (
 
 @dataclass
 class Showing:
-    """A sheet that is shown.
+    """A sheet that is shown."""
 
-    Attributes
-    ----------
-    name : str
-        Its picture.
-    lines : list of str
-        Digits that are written on it.
-    first, last : int
-        First and last frame in which all of it is in view.
-    leaves : int
-        Frame from which nothing of it is in view.
-    still : str
-        A picture of it as the camera sees it when nothing moves.
-    """
-
-    name: str
-    lines: list[str]
-    first: int = 0
-    last: int = 0
-    leaves: int = 0
-    still: str = ""
+    name: str  # its picture
+    lines: list[str]  # digits that are written on it
+    first: int = 0  # frame in which all of it is in view
+    last: int = 0  # frame in which it still is
+    leaves: int = 0  # frame from which nothing of it is in view
+    still: str = ""  # a picture of it as the camera sees it when nothing moves
 
 
 @dataclass
@@ -436,16 +422,8 @@ def printed(rng: Rng) -> Picture:
             (wide, _), _ = cv2.getTextSize(WORDS[index], face, scale, 2)
             if x + wide > 1340:
                 break
-            cv2.putText(
-                page,
-                WORDS[index],
-                (x, y),
-                face,
-                scale,
-                (40, 40, 45),
-                max(1, round(scale * 1.5)),
-                cv2.LINE_AA,
-            )
+            pen = max(1, round(scale * 1.5))
+            cv2.putText(page, WORDS[index], (x, y), face, scale, (40, 40, 45), pen, cv2.LINE_AA)
             x += wide + round(14 * scale)
         y += round(42 * scale)
     return page

@@ -32,8 +32,8 @@ SHEET = (560, 1250)  # rows, columns of a sheet with one number
 SLOWEST = 29.5  # frames a second
 WIDTH = 400
 EVERY = 5  # frames of the camera per frame of the animation
-COLOURS = 64
-SETTLED = 10  # frames for which a number has been read when the picture is taken
+COLOURS = 48
+SETTLED = 16  # frames for which a number has been read when the picture is taken
 
 
 class Screen(Window):
@@ -47,7 +47,7 @@ class Screen(Window):
     def show(self, view: View) -> None:
         picture, index = self.take(view), view.frame.index
         told = [t for t, said in zip(view.tracks, view.said, strict=True) if t.text == said]
-        if view.seen.rows and any(track.steady >= SETTLED for track in told):
+        if view.seen.rows and any(track.steady == SETTLED for track in told):
             self.kept = view, picture
         if index // EVERY >= len(self.small):
             height = round(WIDTH * SIZE[1] / SIZE[0])

@@ -1,8 +1,7 @@
-"""Measures live reading: rate, age, what is announced, and whether memory grows.
+"""Measures live reading: rate, age, and what is announced.
 
     python -m experiments.live.measure make DATA CLIPS            # render the clips, once
     python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
-    python -m experiments.live.measure soak CLIPS NAME --minutes 10
     python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
 DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
@@ -32,7 +31,7 @@ from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.pipeline import Pipeline, Settings
-from neocog.live.sources import Source, open_source
+from neocog.live.sources import open_source
 
 SIZES = ((640, 480), (1280, 720))
 KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone
@@ -73,7 +72,7 @@ def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
                 continue
             rng = np.random.default_rng([SEED, size[0], number])
             if kind == "blank":
-                count = round(60 * min(args.minutes, BLANK_MINUTES) * clips.FPS)
+                count = round(60 * args.minutes * clips.FPS)
                 frames = clips.blank_frames(size, count, rng)
             elif kind == "photos":
                 frames = shown(clip, clips.photo_sheets(data / "photos", rng), rng, folder)
@@ -137,17 +136,10 @@ def play(
 def judge(
     clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]], played: int
 ) -> dict[str, Any]:
-    """Count what was announced against what was shown.
+    """Count what was announced (frame, text) against what was shown.
 
-    Parameters
-    ----------
-    clip : Clip
-    news : list
-        Frame and text of each announcement.
-    readable : list of set of str
-        For each showing the lines that are read right at rest.
-    played : int
-        Frames that were played; showings beyond them are left out.
+    ``readable`` are each showing's lines that are read right at rest; showings beyond the frames
+    that were ``played`` are left out.
     """
     right = again = other = lines = able = 0
     wrong: list[dict[str, Any]] = []
@@ -210,32 +202,6 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     return rows
 
 
-def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
-    """Play a clip over and over; return memory and age at the beginning and at the end."""
-    ages: list[float] = []
-    marks: list[dict[str, float]] = []
-    with Pipeline(Endless(path), reader, Settings(replay_fps=fps)) as pipeline:
-        shown = time.perf_counter() + 10
-        end = shown + 60 * minutes
-        for view in pipeline:
-            ages.append(view.age_ms)
-            if (now := time.perf_counter()) > shown:
-                shown += 10
-                marks.append({"mb": round(resident(), 1), "age": round(float(np.median(ages)), 1)})
-                ages.clear()
-                print(marks[-1], pipeline.measures().dropped, flush=True)
-            if now > end:
-                break
-    first, last = marks[1 : len(marks) // 5 + 2], marks[-len(marks) // 5 :]
-    return {
-        "minutes": minutes,
-        "grown_mb": round(marks[-1]["mb"] - marks[0]["mb"], 1),
-        "age_first": round(float(np.median([mark["age"] for mark in first])), 1),
-        "age_last": round(float(np.median([mark["age"] for mark in last])), 1),
-        "marks": marks,
-    }
-
-
 def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
     """Tell how often the network answers alike for digits of two frames, by their cosine."""
     engine, before = reader.engine, None
@@ -261,47 +227,16 @@ def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[st
         yield {"cosine": [low, high], "pairs": len(same), "answered_alike": share}
 
 
-class Endless(Source):
-    """A video that begins again at its end."""
-
-    def __init__(self, path: Path) -> None:
-        self._source = open_source(path)
-        self.name, self.fps = str(path), 30.0
-
-    def open(self) -> str:
-        return self._source.open()
-
-    def grab(self) -> bool:
-        if not self._source.grab():
-            self._source.close()
-            self._source.open()
-            return self._source.grab()
-        return True
-
-    def retrieve(self) -> clips.Picture:
-        return self._source.retrieve()
-
-    def close(self) -> None:
-        self._source.close()
-
-
 def processor_time() -> float:
     """Processor time in seconds, that of the search's process with it once that has ended."""
     both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-def resident() -> float:
-    """Memory of this process and of the search's in MB."""
-    others = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    pages = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in ("self", *others)]
-    return sum(map(int, pages)) * resource.getpagesize() / 2**20
-
-
 def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("make", "run", "soak", "alike"))
+    parser.add_argument("what", choices=("make", "run", "alike"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--model", default="neocog-small")
@@ -310,7 +245,7 @@ def main() -> None:
     parser.add_argument("--fps", type=float, default=30.0)
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=BLANK_MINUTES, help="of blank views")
     parser.add_argument("--only", nargs="+", help="make these clips only")
     parser.add_argument("--strings", type=int, default=STRINGS)
     args = parser.parse_args()
@@ -319,10 +254,6 @@ def main() -> None:
         make(data, folder, args)
         return
     folder, names = Path(args.folders[0]), args.folders[1:]
-    if args.what == "soak":
-        reader = Reader(args.model, device=args.device)
-        print(json.dumps(soak(folder / f"{names[0]}.avi", reader, args.minutes, args.fps)))
-        return
     if args.what == "alike":
         reader = Reader(args.model, device=args.device, finder=args.finder)
         for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):
