@@ -78,7 +78,7 @@ def sheet(
     hand = digits_of(strokes, WRITER)
     cover = np.zeros((rows, columns), np.float32)
     for number, text in enumerate(lines):
-        x, y = LEFT_TOP[0] + rng.uniform(-20, 20), LEFT_TOP[1] + number * PITCH
+        x, y = LEFT_TOP[0] + rng.uniform(-20, 20), float(LEFT_TOP[1] + number * PITCH)
         for char in text:
             mark = hand[int(char)].pop(int(rng.integers(len(hand[int(char)]))))
             begin = min(float(line[:, 0].min()) for line in mark) * HEIGHT
