@@ -1,9 +1,8 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
 Its memory and its time have limits, and it opens what it was given alone: no playlist, no file
-that another one names. It gets a line of JSON that says what to open. It answers in lines of JSON:
-size and rate, then two for each frame: that it is there, and its shape, after which come so many
-pixels; at last why it ended.
+that another one names. It gets a line of JSON that says what to open, then a byte for each frame
+that is wanted. It answers in lines of JSON; after one that says a shape come so many pixels.
 """
 
 import faulthandler
@@ -11,6 +10,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,13 +47,15 @@ _LARGE = f"a frame takes more than {MEMORY >> 20} MB"
 class Asked:
     """What is to be opened: an address, and FFmpeg's options, the first that give a picture.
 
-    A picture must come in ``silence`` seconds. With ``jpegs`` each is a JPEG of its own size:
-    OpenCV takes all pictures of a video for as large as the first.
+    A picture must come in ``silence`` seconds; with ``newest`` those that nobody waits for are
+    left out. With ``jpegs`` each is a JPEG of its own size, decoded only if it is wanted (OpenCV
+    takes all pictures of a video for as large as the first).
     """
 
     address: str
     options: Sequence[str]
     silence: float
+    newest: bool = False
     jpegs: bool = False
 
 
@@ -65,16 +67,25 @@ class Player:
         self._video: Any = None
         self._why = ""  # no picture comes
 
-    def play(self, say: Callable[..., None]) -> None:
-        """Give every picture, as fast as they are taken."""
+    def play(self, wanted: threading.Event, say: Callable[..., None]) -> None:
+        """Give a picture whenever one is wanted, until it ends."""
         import cv2
 
-        if (pixels := self._open()) is not None:
-            height, width = pixels.shape[:2]
-            say(size=(width, height), fps=self._video.get(cv2.CAP_PROP_FPS))
-            say(frame=True)
-            say(pixels=pixels)
-            while self._grab():
+        pixels = self._open()
+        if pixels is None:
+            say(end=self._why)
+            return
+        height, width = pixels.shape[:2]
+        say(size=(width, height), fps=self._video.get(cv2.CAP_PROP_FPS))
+        there = True  # the first picture came when it was opened
+        while True:
+            if not self._asked.newest:
+                wanted.wait()
+            if not (there or self._grab()):
+                break
+            there = False
+            if wanted.is_set():
+                wanted.clear()
                 say(frame=True)
                 if (pixels := self._picture()) is None:
                     break
@@ -200,6 +211,12 @@ def main() -> None:
     asked = Asked(**json.loads(asks.readline()))
     if own:
         asked = replace(asked, options=[f"{options}|{own}" for options in asked.options])
+    wanted = threading.Event()
+
+    def listen() -> None:
+        while asks.read(1):
+            wanted.set()
+        os._exit(0)
 
     def say(pixels: Any = None, **told: Any) -> None:
         faulthandler.cancel_dump_traceback_later()  # who takes it may take its time
@@ -209,10 +226,9 @@ def main() -> None:
             answers.write(memoryview(pixels).cast("B"))
         answers.flush()
 
+    threading.Thread(target=listen, daemon=True).start()
     try:
-        Player(asked, words).play(say)
-    except BrokenPipeError:  # nobody listens any more
-        pass
+        Player(asked, words).play(wanted, say)
     except UnicodeError:
         say(end="its name is not UTF-8; rename it")
     except Exception as error:

@@ -44,10 +44,7 @@ class LineFile(AppendFile):
     def __init__(self, path: str | Path) -> None:
         try:
             super().__init__(path)
-            with ExitStack() as failed:
-                failed.callback(self.close)
-                self._mend()
-                failed.pop_all()
+            self._mend()
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); choose another --jsonl"

@@ -56,7 +56,7 @@ class VideoFile(Source):
         """Wait for the next frame."""
         if self._due:  # the one before was not wanted
             self.retrieve()
-        answer = self._answer()
+        answer = self._ask(b"+")
         self._due = "end" not in answer
         if answer.get("end") or (self.live and "end" in answer):
             raise self._lost(answer)
@@ -64,7 +64,7 @@ class VideoFile(Source):
 
     def retrieve(self) -> Pixels:
         """Take its pixels."""
-        answer, self._due = self._answer(), False
+        answer, self._due = self._ask(b""), False
         if "end" in answer:
             raise self._lost(answer)
         pixels = np.empty(answer["shape"], np.uint8)
@@ -81,13 +81,15 @@ class VideoFile(Source):
             self._decoder.kill()
 
     def close(self) -> None:
-        """Release it. The process is gone before its pipe is closed: a wait holds its lock."""
+        """Release it. The process is gone before its pipes are closed: a wait holds their locks."""
         if self._decoder is None:
             return
         self._decoder.kill()
         with suppress(subprocess.TimeoutExpired):
             self._decoder.wait(_ENDS)
-        self._decoder.stdout.close()  # type: ignore[union-attr]
+        for pipe in (self._decoder.stdin, self._decoder.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
 
     def _open(self) -> str:
         """Open it, and return the size of its frames."""
@@ -101,19 +103,20 @@ class VideoFile(Source):
             )
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
-        with suppress(OSError), self._decoder.stdin as asks:  # type: ignore[union-attr]
-            asks.write(to_json(asdict(self._asked)).encode() + b"\n")
-        answer, self._due = self._answer(), False
+        answer, self._due = self._ask(to_json(asdict(self._asked)).encode() + b"\n"), False
         if "end" in answer:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
         self.fps = answer["fps"] if 0 < answer["fps"] < 1000 else None
         return "{}x{}".format(*answer["size"])
 
-    def _answer(self) -> dict[str, Any]:
-        """Return the next answer; one with an ``end`` is the last."""
+    def _ask(self, question: bytes) -> dict[str, Any]:
+        """Send a question, if there is one, and return the answer; one with an ``end`` is last."""
         line = b""
         with suppress(OSError, ValueError):
+            with suppress(OSError):  # who ended has said why
+                self._decoder.stdin.write(question)  # type: ignore[union-attr]
+                self._decoder.stdin.flush()  # type: ignore[union-attr]
             line = self._decoder.stdout.readline()  # type: ignore[union-attr]
         answer: dict[str, Any] = json.loads(line) if line else {"end": "its decoder ended"}
         return answer
@@ -145,7 +148,7 @@ class Stream(VideoFile):
         # some servers do not say in each part that it is a JPEG
         formats = [_HTTP + "mpjpeg", _HTTP + "mjpeg"] if http else [_RTSP]
         options = [form + safe for form in formats]
-        self._asked = Asked(address, options, silence, jpegs=http)
+        self._asked = Asked(address, options, silence, newest=True, jpegs=http)
 
     def open(self) -> str:
         """Connect, and say what comes."""
