@@ -43,12 +43,15 @@ class Screen(Window):
         super().__init__(session)
         self.small: list[clips.Picture] = []
         self.kept: tuple[View, clips.Picture] | None = None
+        self._sharpest = 0.0
 
     def show(self, view: View) -> None:
         picture, index = self.take(view), view.frame.index
         told = [t for t, said in zip(view.tracks, view.said, strict=True) if t.text == said]
-        if view.seen.rows and any(track.steady == SETTLED for track in told):
-            self.kept = view, picture
+        if view.seen.rows and any(track.steady >= SETTLED for track in told):
+            sharp = float(cv2.Laplacian(view.seen.grey, cv2.CV_32F).var())
+            if sharp > self._sharpest:  # at rest, and in focus
+                self.kept, self._sharpest = (view, picture), sharp
         if index // EVERY >= len(self.small):
             height = round(WIDTH * SIZE[1] / SIZE[0])
             self.small.append(cv2.resize(picture, (WIDTH, height), interpolation=cv2.INTER_AREA))
