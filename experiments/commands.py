@@ -1,7 +1,6 @@
 """The commands of ``neocog bench``."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.harness import run
-from experiments.harness.attended import Result
-from experiments.harness.pages import draw, text, write_pages
-from experiments.harness.run import USUAL_SECONDS, Request
+from experiments.harness.pages import text, write_pages
+from experiments.harness.run import USUAL_SECONDS, Request, Result
 from neocog.batch import device as devices
 from neocog.cli import options
 from neocog.errors import InputError, UsageError
@@ -31,9 +29,6 @@ Data = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the result to FILE, as JSON."),
-]
-Figures = Annotated[
-    Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw the figures in FOLDER.")
 ]
 Seconds = Annotated[
     float,
@@ -56,8 +51,7 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAME,...",
-        help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile, "
-        "autotune.",
+        help="Other software to compare with. CPU: onnxruntime, torch. GPU: torch, compile.",
     ),
 ]
 
@@ -70,9 +64,6 @@ def bench_network(
     precision: options.Precision = None,
     plan: options.Plan = "default",
     peers: Peers = "",
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="Beside onnxruntime: --peers onnxruntime.")
-    ] = False,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="N", min=1, help="Interleaved rounds.")
     ] = 30,
@@ -97,15 +88,14 @@ def bench_network(
             precision=precision,
             plans=(plan,),
             number=int(where.partition(":")[2] or 0),
-            peers=["onnxruntime"] * onnx + names,
+            peers=names,
             rounds=rounds,
             host=True,
-            log=run.progress,
         )
     else:
         from experiments.network.compare import compare
 
-        result = compare(loaded, batch=batch, rounds=rounds, onnx=onnx, peers=names)
+        result = compare(loaded, batch=batch, rounds=rounds, peers=names)
     if as_json:
         print(to_json(result.to_dict()))
         return
@@ -130,19 +120,18 @@ def bench_slayer(
     Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
     section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
     """
-    from experiments.slayer.experiment import Options, check_sections, merged
+    from experiments.slayer.experiment import check_sections, merged
 
     earlier = _earlier(output)
-    wanted = Options(
+    wanted = Request(
         device=devices.choose_device(device),
         data=data,
         model=model,
         precision=precision or "fp16",
+        sizes=tuple(sizes.split(",") if sizes else ()),
         sections=tuple(_names(sections)),
         quick=quick,
     )
-    if sizes:
-        wanted = replace(wanted, sizes=tuple(sizes.split(",")))
     check_sections(wanted.sections, wanted.on_gpu)
 
     def keep(found: Result) -> None:  # sections that this run does not have stay
@@ -156,7 +145,6 @@ def bench_convpool(
     cpu: Cpu = False,
     quick: Quick = False,
     output: Output = None,
-    figures: Figures = None,
     seconds: Seconds = USUAL_SECONDS,
     tilings: Annotated[
         Path | None,
@@ -172,12 +160,12 @@ def bench_convpool(
     """
     from experiments.convpool import experiment
 
-    _ready({"-o": output, "--tilings": tilings, "--figures": figures})
+    _ready({"-o": output, "--tilings": tilings})
     result = _run("convpool", cpu, quick, device, seconds, output)
     if tilings is not None:
         with atomic_write(tilings) as stream:
             stream.write(experiment.tilings(result).encode())
-    _told("convpool", result, as_json, figures)
+    _told("convpool", result, as_json)
 
 
 @app.command("winograd")
@@ -185,7 +173,6 @@ def bench_winograd(
     cpu: Cpu = False,
     quick: Quick = False,
     output: Output = None,
-    figures: Figures = None,
     seconds: Seconds = USUAL_SECONDS,
     device: Cuda = "cuda",
     launches: Annotated[
@@ -209,13 +196,13 @@ def bench_winograd(
     if launches:
         run.progress(f"{experiment.run_launches(number=_number(device))} transforms launched")
         return
-    _ready({"-o": output, "--figures": figures})
+    _ready({"-o": output})
     if profile is not None:
         result = experiment.with_profile(output, profile)
         _written(result, output)
     else:
         result = _run("winograd", cpu, quick, device, seconds, output)
-    _told("winograd", result, as_json, figures)
+    _told("winograd", result, as_json)
 
 
 @app.command("all")
@@ -301,7 +288,7 @@ def _ready(places: dict[str, Path | None]) -> None:
     """Make the folders that a run writes to, and see now that it can; places by their options."""
     for option, place in places.items():
         if place is not None:
-            check_output(place, option, folder=option == "--figures", make=True)
+            check_output(place, option, make=True)
 
 
 def _written(found: Any, path: Path | None) -> None:
@@ -311,10 +298,8 @@ def _written(found: Any, path: Path | None) -> None:
             stream.write(to_json(found, indent=1).encode() + b"\n")
 
 
-def _told(name: str, result: Result, as_json: bool, figures: Path | None = None) -> None:
-    """Print a result and draw it, and end with exit code 1 if anything in it is wrong."""
-    if figures is not None:
-        draw(name, result, figures)
+def _told(name: str, result: Result, as_json: bool) -> None:
+    """Print a result, and end with exit code 1 if anything in it is wrong."""
     print(to_json(result) if as_json else text(name, result))
     _end(run.faults({name: result}))
 

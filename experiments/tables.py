@@ -1,4 +1,4 @@
-"""The tables of results in README.md and docs.
+"""The tables of results in README.md, docs and the experiments' pages.
 
     python -m experiments.tables            # write them anew
     python -m experiments.tables --check    # exit code 1 if they are out of date
@@ -11,25 +11,34 @@ A table stands between ``<!-- table NAME -->`` and ``<!-- end -->`` and comes fr
      "rows": [{"recipe": "2003", "mnist": 95.5}]}
 
 A value that a row lacks is shown as a dash; keys that are no columns are for other readers. Some
-tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns.
+tables are views of such a file (``VIEWS``): chosen rows, or one value spread over columns. The
+papers' pages have tables of their own (``tables`` of their experiment).
 """
 
 import json
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
-RESULTS = ROOT / "experiments"
-#: Experiments whose pages are filled here; ``neocog bench report`` fills those of the papers.
-OWN = ("accuracy", "attacks", "batch", "documents", "gpu", "learning", "live", "reading")
-PART = re.compile(r"(<!-- table ([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+from experiments.harness.pages import fill, markdown, page_of, show
+from experiments.harness.run import NAMES, load
+from experiments.slayer import systems as slayer_systems
+
+RESULTS = Path(__file__).resolve().parent
+ROOT = RESULTS.parent
+#: Rows, columns and the rest of a result file, or a view of it.
+Result = dict[str, Any]
 
 
-def accuracy(result: dict[str, Any]) -> dict[str, Any]:
+def of_rows(
+    result: Result, rows: Iterable[Any], columns: dict[str, str], formats: Any = (), **about: Any
+) -> Result:
+    """Return a view: other rows, columns and formats, and what else is different."""
+    return result | about | {"rows": list(rows), "columns": columns, "formats": dict(formats)}
+
+
+def accuracy(result: Result) -> Result:
     """What each recipe reaches with all the digits it is meant for."""
     wanted = {"fukushima": 3000}
     rows = [
@@ -41,59 +50,55 @@ def accuracy(result: dict[str, Any]) -> dict[str, Any]:
     for row in rows:
         row["bytes_fp16"] = f"{row['bytes_fp16'] / 1e6:.1f} MB"
     columns["bytes_fp16"] = "weights"
-    return result | {"rows": sorted(rows, key=lambda row: row["test"]), "columns": columns}
+    rows.sort(key=lambda row: row["test"])
+    return of_rows(result, rows, columns, result["formats"])
 
 
-def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
+def learning_curve(result: Result) -> Result:
     """Accuracy on the test set by digits learned from."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], Result] = {}
     for row in result["rows"]:
         if "test" in row:
-            own = rows.setdefault(
-                (row["recipe"], row["rule"]), {"recipe": row["recipe"], "rule": row["rule"]}
-            )
-            own[str(row["digits"])] = row["test"]
+            own = {"recipe": row["recipe"], "rule": row["rule"]}
+            rows.setdefault((row["recipe"], row["rule"]), own)[str(row["digits"])] = row["test"]
     sizes = {"400": "400", "3000": "3 000", "10000": "10 000", "55000": "55 000"}
-    return result | {
-        "rows": list(rows.values()),
-        "columns": {"recipe": "recipe", "rule": "read by", **sizes},
-        "formats": dict.fromkeys(sizes, ".2%"),
-    }
+    columns = {"recipe": "recipe", "rule": "read by", **sizes}
+    return of_rows(result, rows.values(), columns, dict.fromkeys(sizes, ".2%"))
 
 
-def reading_sets(result: dict[str, Any]) -> dict[str, Any]:
+def reading_sets(result: Result) -> Result:
     """How all pictures of each set are read; columns that no set has are left out."""
     return _filled(result, [r for r in result["rows"] if r.get("kind") in ("all", "even", "odd")])
 
 
-def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
+def reading_conditions(result: Result) -> Result:
     """How made pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
     rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
     return _filled(result, rows)
 
 
-def _filled(result: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _filled(result: Result, rows: list[Result]) -> Result:
     columns = {key: name for key, name in result["columns"].items() if any(key in r for r in rows)}
-    return result | {"rows": rows, "columns": columns}
+    return of_rows(result, rows, columns, result["formats"])
 
 
-def reading_risk(result: dict[str, Any]) -> dict[str, Any]:
+def reading_risk(result: Result) -> Result:
     """What is left of the errors of strings where "?" is allowed."""
     columns = {"min_p": "threshold", "strings": "strings", "answered": "without ?",
                "wrong": "of these wrong", "risk": "share of wrong ones"}  # fmt: skip
-    return result | {"rows": result.get("risk", []), "columns": columns, "formats": {"risk": ".1%"}}
+    return of_rows(result, result.get("risk", ()), columns, {"risk": ".1%"})
 
 
-def reading_time(result: dict[str, Any]) -> dict[str, Any]:
+def reading_time(result: Result) -> Result:
     """How long reading takes on two cores, decoding apart."""
     columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
                "worst_ms": "worst, ms", "decode_ms": "decoding beside it, ms",
                "peak_mb": "peak memory, MB"}  # fmt: skip
-    return result | {"rows": result.get("times", []), "columns": columns}
+    return of_rows(result, result.get("times", ()), columns, result["formats"])
 
 
-def models(result: dict[str, Any]) -> dict[str, Any]:
+def models(result: Result) -> Result:
     """How each shipped model reads every set."""
     columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file", "mnist": "MNIST test",
                "usps": "USPS, unseen", "sklearn": "scikit-learn, unseen",
@@ -105,27 +110,25 @@ def models(result: dict[str, Any]) -> dict[str, Any]:
                for part, about in row["measured"].items()}  # fmt: skip
     where = ", ".join(f"{part} on {device}" for part, device in devices.items())
     command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
-    about = {"command": command, "machine": where}
-    return result | about | {"columns": columns, "formats": shares}
+    return of_rows(result, result["rows"], columns, shares, command=command, machine=where)
 
 
-def hands(result: dict[str, Any]) -> dict[str, Any]:
+def hands(result: Result) -> Result:
     """How the models that ship read each set of digits by hands of many countries."""
     return result | {"rows": [row for row in result["rows"] if row["what"] == "ships"]}
 
 
-def by_set(result: dict[str, Any], titles: dict[str, str]) -> dict[str, Any]:
+def by_set(result: Result, titles: dict[str, str]) -> Result:
     """A row for each set, a column for each of some models: read right (called no digit)."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Result] = {}
     for row in result["rows"]:
         if row["model"] in titles:
             own = rows.setdefault(row["set"], {"set": row["set"], "digits": row["digits"]})
             own[row["model"]] = f"{row['right']:.2%} ({row['refused']:.2%})"
-    columns = {"set": "set", "digits": "digits", **titles}
-    return result | {"rows": list(rows.values()), "columns": columns, "formats": {}}
+    return of_rows(result, rows.values(), {"set": "set", "digits": "digits", **titles})
 
 
-def hands_short(result: dict[str, Any]) -> dict[str, Any]:
+def hands_short(result: Result) -> Result:
     """The models that ship beside the default before."""
     what = {row["model"]: row["what"] for row in result["rows"]}
     titles = {model: f"{model}, before" for model, own in what.items()
@@ -133,7 +136,7 @@ def hands_short(result: dict[str, Any]) -> dict[str, Any]:
     return by_set(result, titles | {model: model for model, own in what.items() if own == "ships"})
 
 
-def hands_seeds(result: dict[str, Any]) -> dict[str, Any]:
+def hands_seeds(result: Result) -> Result:
     """The default's three seeds on the sets that all of them read, and their mean."""
     titles = {row["model"]: row["model"] for row in result["rows"]
               if row["what"] != "before" and row["model"].startswith("neocog@")}  # fmt: skip
@@ -146,165 +149,154 @@ def hands_seeds(result: dict[str, Any]) -> dict[str, Any]:
     return table | {"rows": rows, "columns": table["columns"] | {"mean": "mean"}}
 
 
-def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
+def models_robustness(result: Result) -> Result:
     """Accuracy of each shipped model under each corruption, mean of its strengths."""
     rows = [{"model": row["model"], **row["robustness"]} for row in result["rows"]]
     kinds = [*sorted({key for row in rows for key in row} - {"model", "mean"}), "mean"]
     names = {key: key for key in ("model", *kinds)}
-    return result | {"rows": rows, "columns": names, "formats": dict.fromkeys(kinds, ".1%")}
+    return of_rows(result, rows, names, dict.fromkeys(kinds, ".1%"))
 
 
-def models_risk(result: dict[str, Any]) -> dict[str, Any]:
+def models_risk(result: Result) -> Result:
     """What thresholds that were fixed on validation digits do on MNIST's test set."""
     rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
     columns = {"model": "model", "wanted": "taken of validation", "p": "from p =",
                "coverage": "taken of test", "error": "wrong among them",
                "marks": "marks read as digits"}  # fmt: skip
     formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%", "marks": ".1%"}
-    return result | {"rows": rows, "columns": columns, "formats": formats}
+    return of_rows(result, rows, columns, formats)
 
 
-def models_confusion(result: dict[str, Any]) -> dict[str, Any]:
+def models_confusion(result: Result) -> Result:
     """The most frequent mistakes of each shipped model on MNIST's test set."""
     rows = []
     for row in result["rows"]:
-        found = [
-            (count, digit, read)
-            for digit, counts in enumerate(row["confusion"])
-            for read, count in enumerate(counts)
-            if count and digit != read
-        ]
-        words = [
-            f"{digit} as {read if read < 10 else 'none'}: {count}"
-            for count, digit, read in sorted(found, key=lambda one: -one[0])[:8]
-        ]
+        found = [(count, f"{digit} as {read if read < 10 else 'none'}: {count}")
+                 for digit, counts in enumerate(row["confusion"])
+                 for read, count in enumerate(counts) if count and digit != read]  # fmt: skip
+        words = [words for _, words in sorted(found, key=lambda one: -one[0])[:8]]
         rows.append({"model": row["model"], "mistakes": ", ".join(words) or "none"})
-    return result | {"rows": rows, "columns": {"model": "model", "mistakes": "most frequent"}}
+    return of_rows(result, rows, {"model": "model", "mistakes": "most frequent"})
 
 
-def systems(result: dict[str, Any]) -> dict[str, Any]:
+def systems(result: Result) -> Result:
     """Every neocognitron that was made quick, from 1990 to today, ours last."""
-    sys.path.insert(0, str(ROOT))
-    from experiments.slayer.systems import COLUMNS, OURS, made_on, systems
-
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in systems(result)]
-    made = [made_on(result, name) for name in OURS if name in result["sections"]]
-    about = {
-        "command": "`, `".join(dict.fromkeys(one["command"] for one in made)),
-        "machine": ", ".join(dict.fromkeys(one["machine"] for one in made)),
-        "date": max(one["date"] for one in made),
-    }
-    return result | about | {"rows": rows, "columns": {name: name for name in COLUMNS}}
-
-
-#: table -> (result file, what makes the table of it)
-def gpu_section(name: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Rows of one section of the GPU's results, with the command that measured it."""
-    section = result["sections"][name]
-    command = f"python -m experiments.gpu.measure {' '.join(section['options'])}"
-    return result | {"rows": section["rows"], "command": command, "formats": {}}
+    columns = slayer_systems.COLUMNS
+    rows = [dict(zip(columns, row, strict=True)) for row in slayer_systems.systems(result)]
+    ours = (name for name in slayer_systems.OURS if name in result["sections"])
+    made = [slayer_systems.made_on(result, name) for name in ours]
+    return of_rows(
+        result,
+        rows,
+        {name: name for name in columns},
+        command="`, `".join(dict.fromkeys(one["command"] for one in made)),
+        machine=", ".join(dict.fromkeys(one["machine"] for one in made)),
+        date=max(one["date"] for one in made),
+    )
 
 
-def gpu_speed(result: dict[str, Any]) -> dict[str, Any]:
+def gpu_section(result: Result, name: str, rows: Any, columns: Any, formats: Any) -> Result:
+    """A view of one section of the GPU's results, with the command that measured it."""
+    command = f"python -m experiments.gpu.measure {' '.join(result['sections'][name]['options'])}"
+    return of_rows(result, rows, columns, formats, command=command)
+
+
+def gpu_speed(result: Result) -> Result:
     """The network beside PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
     columns = result["columns"] | {"ratio": "default", "card_ratio": "card", "commit": "commit"}
     times = {key: f"{columns[key]}, times as fast as the better" for key in ("ratio", "card_ratio")}
     last = {"difference": columns.pop("difference")}
-    return result | {"columns": columns | times | last,
-                     "formats": result["formats"] | {"card_ratio": ".2f"}}  # fmt: skip
+    formats = result["formats"] | {"card_ratio": ".2f"}
+    return of_rows(result, result["rows"], columns | times | last, formats)
 
 
-def gpu_speed_short(result: dict[str, Any]) -> dict[str, Any]:
+def gpu_speed_short(result: Result) -> Result:
     """The same in half precision, for eight digits and many."""
     columns = {"model": "model", "batch": "batch", "neocog": "us a digit", "card": "plan card",
                "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
     rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
-    return result | {"rows": rows, "columns": columns}
+    return of_rows(result, rows, columns, result["formats"])
 
 
-def gpu_c(result: dict[str, Any]) -> dict[str, Any]:
+def gpu_c(result: Result) -> Result:
     """Each C-layer alone, by every form."""
-    section = gpu_section("c", result)
     forms = ("separable", "box", "naive", "tensor")
     rows = [
         row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
-        for row in section["rows"] if row["precision"] != "tf32"
+        for row in result["sections"]["c"]["rows"] if row["precision"] != "tf32"
     ]  # fmt: skip
-    columns = {"layer": "layer", "precision": "precision", "batch": "batch",
-               **{f"neocog {form}": f"{form}, us" for form in forms}, "torch": "PyTorch, us",
-               "gb_per_s": "GB/s of the quickest"}  # fmt: skip
-    formats = {key: ".1f" for key in columns if key.startswith("neocog")} | {"torch": ".1f"}
-    return section | {"rows": rows, "columns": columns, "formats": formats | {"gb_per_s": ".0f"}}
+    ours = {f"neocog {form}": f"{form}, us" for form in forms}
+    columns = {"layer": "layer", "precision": "precision", "batch": "batch", **ours,
+               "torch": "PyTorch, us", "gb_per_s": "GB/s of the quickest"}  # fmt: skip
+    formats = dict.fromkeys([*ours, "torch"], ".1f") | {"gb_per_s": ".0f"}
+    return gpu_section(result, "c", rows, columns, formats)
 
 
-def gpu_decisions(result: dict[str, Any]) -> dict[str, Any]:
+def gpu_decisions(result: Result) -> Result:
     """How many test digits are decided as on the CPU."""
     columns = {"model": "model", "precision": "precision", "digits": "digits",
                "plan": "plan", "same": "same decision", "accuracy": "accuracy",
                "score_difference": "largest difference of a score"}  # fmt: skip
     formats = {"accuracy": ".2%", "score_difference": ".1e"}
-    return gpu_section("decisions", result) | {"columns": columns, "formats": formats}
+    rows = result["sections"]["decisions"]["rows"]
+    return gpu_section(result, "decisions", rows, columns, formats)
 
 
-def gpu_layers(result: dict[str, Any]) -> dict[str, Any]:
+def gpu_layers(result: Result) -> Result:
     """Each S-layer alone: time of every version by batch, and its error."""
-    section = gpu_section("s", result)
     batches = ("1", "8", "256")
-    rows = [row | row.get("us_step", {}) for row in section["rows"] if row["precision"] != "tf32"]
+    rows = [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
+            if row["precision"] != "tf32"]  # fmt: skip
     columns = {"layer": "layer", "precision": "precision", "version": "version",
                **{n: f"batch {n}, us" for n in batches}, "error": "error"}  # fmt: skip
     formats = dict.fromkeys(batches, ".1f") | {"error": ".0e"}
-    return section | {"rows": rows, "columns": columns, "formats": formats}
+    return gpu_section(result, "s", rows, columns, formats)
 
 
-def readme_accuracy(result: dict[str, Any]) -> dict[str, Any]:
+def readme_accuracy(result: Result) -> Result:
     """A few sets, and the models that ship by their names alone."""
     sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pens",
             "unipen": "UNIPEN, pens", "ardis": "ARDIS, church books",
             "orand": "ORAND, cheques"}  # fmt: skip
     models = {row["model"]: row["model"].partition("@")[0]
               for row in result["rows"] if row["what"] == "ships"}  # fmt: skip
-    rows: dict[str, dict[str, Any]] = {key: {"set": name} for key, name in sets.items()}
+    rows: dict[str, Result] = {key: {"set": name} for key, name in sets.items()}
     for row in result["rows"]:
         if row["set"] in sets and row["model"] in models:
             rows[row["set"]] |= {"digits": row["digits"], models[row["model"]]: row["right"]}
     names = list(models.values())
     columns = {key: key for key in ("set", "digits", *names)}
     command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
-    about = {"command": command, "columns": columns, "formats": dict.fromkeys(names, ".1%")}
-    return result | about | {"rows": list(rows.values())}
+    formats = dict.fromkeys(names, ".1%")
+    return of_rows(result, rows.values(), columns, formats, command=command)
 
 
-def readme_speed(result: dict[str, Any]) -> dict[str, Any]:
+def readme_speed(result: Result) -> Result:
     """The default model's time on a CPU and on a GPU, beside the quickest of the others."""
-    gpu = json.loads(next(RESULTS.glob("gpu/results/gpu.json")).read_text())
-    rows = []
-    for row in result["rows"]:
-        if row["model"].startswith("neocog@") and row["batch"] in (1, 32):
-            other = f"onnxruntime {row['onnxruntime']:.2f} ms"
-            rows.append({"where": result["machine"], "batch": row["batch"], "other": other,
-                         "ours": f"{row['neocog']:.2f} ms", "times": row["ratio"]})  # fmt: skip
+    gpu = json.loads((RESULTS / "gpu/results/gpu.json").read_text())
+    rows = [
+        {"where": result["machine"], "batch": row["batch"], "ours": f"{row['neocog']:.2f} ms",
+         "other": f"onnxruntime {row['onnxruntime']:.2f} ms", "times": row["ratio"]}
+        for row in result["rows"]
+        if row["model"].startswith("neocog@") and row["batch"] in (1, 32)
+    ]  # fmt: skip
     for row in gpu["rows"]:
-        if (
-            row["model"].startswith("neocog@")
-            and row["precision"] == "fp16"
-            and row["batch"] in (8, 4096)
-        ):
-            name, best = min(("torch.compile", row["compile"]), ("PyTorch", row["torch"]),
-                             key=lambda one: one[1])  # fmt: skip
+        own = row["model"].startswith("neocog@") and row["precision"] == "fp16"
+        if own and row["batch"] in (8, 4096):
+            best, name = min((row["compile"], "torch.compile"), (row["torch"], "PyTorch"))
             rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
                          "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
                          "times": row["ratio"]})  # fmt: skip
     columns = {"where": "machine", "batch": "digits at a time", "ours": "neocog, a digit",
                "other": "beside it", "times": "times as fast"}  # fmt: skip
     command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
-    about = {"command": command, "machine": "", "columns": columns, "formats": {"times": ".1f"}}
-    return result | about | {"rows": rows}
+    return of_rows(result, rows, columns, {"times": ".1f"}, command=command, machine="")
 
 
-VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+#: table -> (result file, what makes the table of it)
+VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
     "reading-sets": ("reading", reading_sets),
@@ -330,60 +322,47 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 
 
 def table(name: str) -> str:
-    """Return the Markdown table of one result file."""
+    """Return the Markdown table of one result file, and what made it."""
     source, view = VIEWS.get(name, (name, dict))
     path = next(RESULTS.glob(f"*/results/{source}.json"), None)
     if path is None:
-        return "*Not measured yet.*\n"
+        return "*Not measured yet.*"
     result = view(json.loads(path.read_text()))
-    columns: dict[str, str] = result["columns"]
-    formats: dict[str, str] = result.get("formats", {})
-    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
-    for row in result["rows"]:
-        cells = (_cell(row.get(key), formats.get(key, "")) for key in columns)
-        lines.append("| " + " | ".join(cells) + " |")
+    columns, formats = result["columns"], result.get("formats", {})
+    rows = [[show(row.get(key), formats.get(key, "")) for key in columns] for row in result["rows"]]
     where = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
-    lines += ["", f"`{result['command']}`" + (f" ({where})" if where else "")]
-    return "\n".join(lines) + "\n"
+    about = f"`{result['command']}`" + (f" ({where})" if where else "")
+    return f"{markdown([list(columns.values()), *rows])}\n\n{about}"
 
 
-def _cell(value: Any, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def render(text: str) -> str:
+def render(page: Path) -> str:
     """Return a page's text with its tables made anew."""
-
-    def part(match: re.Match[str]) -> str:
-        opening, name, end = match.groups()
-        return opening + table(name) + end
-
-    return PART.sub(part, text)
+    name = page.parent.name
+    if name not in NAMES:
+        return fill(page.read_text(), table)
+    path = page.parent / "results" / f"{name}.json"
+    return page_of(name, load([path])[name]) if path.exists() else page.read_text()
 
 
 def pages() -> list[Path]:
     """Return all pages that hold tables of results."""
-    own = [RESULTS / name / "README.md" for name in OWN]
-    return [README, *sorted((ROOT / "docs").glob("*.md")), *own]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
+            *sorted(RESULTS.glob("*/README.md"))]  # fmt: skip
 
 
 def main() -> int:
+    """Write the pages, or check them."""
     if sys.argv[1:] not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    stale = 0
-    for page in pages():
-        old = page.read_text()
-        new = render(old)
-        if new == old:
-            continue
-        if sys.argv[1:]:
-            name = page.relative_to(ROOT)
-            print(f"{name} is out of date: run python -m experiments.tables", file=sys.stderr)
-            stale = 1
-        else:
+    stale = {page: new for page in pages() if (new := render(page)) != page.read_text()}
+    for page, new in stale.items():
+        if not sys.argv[1:]:
             page.write_text(new)
-    return stale
+            continue
+        name = page.relative_to(ROOT)
+        print(f"{name} is out of date: run python -m experiments.tables", file=sys.stderr)
+    return int(bool(stale and sys.argv[1:]))
 
 
 if __name__ == "__main__":

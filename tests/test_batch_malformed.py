@@ -12,7 +12,8 @@ from PIL import Image
 
 from experiments.batch.malformed import write_malformed
 from neocog.errors import InputError
-from neocog.vision.decode import FORMATS, decode
+from neocog.vision.decode import decode
+from neocog.vision.header import FORMATS
 from tests.support import page, run, save_page
 
 

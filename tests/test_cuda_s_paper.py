@@ -8,7 +8,7 @@ import pytest
 from experiments.emulator import Emulator
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer.inputs import SIZES, STAGES, Fed, networks
-from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area, paper_layouts
+from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.cuda.compiler import build
 from neocog.errors import UsageError
 from neocog.network.made import made_digits
@@ -81,8 +81,6 @@ def test_what_does_not_fit_is_an_error() -> None:
         Ladder(machine(90), model).step("US4", "T5")
     with pytest.raises(UsageError, match="40 places"):
         Ladder(machine(90), model, {("US3", "T4"): 40}).step("US3", "T4")
-    with pytest.raises(UsageError, match="fp16"):
-        VERSIONS["T1"](machine(90), model, 0, paper_layouts(model.spec, model.planes), "fp16")
 
 
 @pytest.mark.usefixtures("nvrtc")

@@ -18,8 +18,7 @@ from experiments.convpool.systems import (
     standard_cases,
 )
 from experiments.emulator import Emulator
-from experiments.harness.attended import Watch
-from experiments.harness.pages import draw, text
+from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
 from tests.cuda_support import emulator
@@ -94,14 +93,14 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
 
 
 def counted() -> dict[str, Any]:
-    return convpool.measure(Request(), watch=Watch(), earlier={}, seconds=60, save=str)
+    return convpool.measure(Request(), str)
 
 
 def measured(device: CpuDevice, *cases: Case, seconds: float = 60.0) -> dict[str, Any]:
     from experiments.convpool.run import run_cases
 
     result: dict[str, Any] = {**counted(), "facts": {"cuDNN": "9.1.0"}}
-    run_cases(device, list(cases), result, seconds=seconds, save=str, watch=Watch())
+    run_cases(device, list(cases), result, seconds=seconds, save=str)
     return result
 
 
@@ -194,14 +193,12 @@ def test_the_whole_run_on_a_device_that_is_made_up(
     monkeypatch.setattr(convpool_device, "_MOST_REPEATS", 1)
     monkeypatch.setattr(convpool_device, "_FLUSHED", 1)
     monkeypatch.setattr("experiments.network.peers._WARM_UP", 1)
-    monkeypatch.setattr("experiments.harness.machine.machine", lambda gpu, number=0: "a fake")
+    monkeypatch.setattr("experiments.harness.record.machine", lambda gpu, number=0: "a fake")
     monkeypatch.setattr("experiments.convpool.run.contenders", lambda *a, **more: [SMALL])
     saved: list[Any] = []
     cases = [Case(1, 32, "fp16", size=6), Case(1, 32, "bf16", size=6)]
-    result = convpool.measure(
-        Request("cuda"), watch=Watch(), earlier={}, seconds=600, save=saved.append, cases=cases
-    )
-    assert len(saved) == 1 + 2 * len(result["rows"]) == 5  # some systems come last
+    result = convpool.measure(Request("cuda"), saved.append, cases=cases)
+    assert len(saved) == 1 + len(result["rows"]) == 3
     assert [s.name for s in SYSTEMS if s.name in result["rows"][0]["systems"]][1] == "winograd"
     assert not convpool.faults(result)
     assert result["facts"]["multiprocessors"] == 132
@@ -209,50 +206,6 @@ def test_the_whole_run_on_a_device_that_is_made_up(
         assert row["systems"]["ours"]["us"] >= 0
         assert row["systems"]["naive"]["warm_us"] == pytest.approx(125)  # two replays in 0.25 ms
     assert "a fake" in text("convpool", result)
-
-
-def cells(ratio: float, us: float = 50.0) -> dict[str, Any]:
-    return {
-        "naive": {"us": us * ratio, "warm_us": us, "how": "channels last", "error": 1e-4,
-                  "kernels": ["xmma_fprop"]},
-        "fused": {"us": us, "warm_us": us, "how": "channels last", "error": 1e-4, "kernels": []},
-        "ours": {"us": us, "warm_us": us, "how": "128x256", "error": 1e-4, "tflops": 500.0,
-                 "kernels": ["conv_avgpool"]},
-        "winograd": {"why": "not offered", "wrong": False},
-    }  # fmt: skip
-
-
-@pytest.fixture
-def result() -> dict[str, Any]:
-    rows = [
-        {"batch": b, "channels": c, "precision": p, "flushed": b == 1,
-         "systems": cells(2.0 + c / 512),
-         "ratio": {"naive": 1.0, "ours": 2.0 + c / 512}, "warm_ratio": {"ours": 1.0}}
-        for b in (1, 64) for c in (256, 512) for p in ("fp16", "fp32")
-    ]  # fmt: skip
-    return {
-        **counted(),
-        "rows": rows,
-        "facts": {"cuDNN": "9.1.0"},
-        "not_run": [],
-    }
-
-
-def test_all_tables_are_told(result: dict[str, Any]) -> None:
-    told = text("convpool", result)
-    for wanted in ("1209925632", "not offered", "xmma_fprop", "3.00", "cuDNN 9.1.0", "4.4"):
-        assert wanted in told, wanted
-    assert "1209925632" in text("convpool", counted())
-
-
-def test_figures_are_drawn(result: dict[str, Any], tmp_path: Any) -> None:
-    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    paths = draw("convpool", result, tmp_path / "figures")
-    assert [path.name for path in paths] == ["convpool-ratios.svg", "convpool-times.svg"]
-    assert all("<svg" in path.read_text() for path in paths)
-    again = draw("convpool", result, tmp_path / "again")
-    assert [path.read_text() for path in again] == [path.read_text() for path in paths]
-    assert draw("convpool", counted(), tmp_path / "none") == []
 
 
 def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
@@ -270,12 +223,12 @@ def test_the_command_counts_without_a_gpu(tmp_path: Any) -> None:
 def test_places_are_looked_at_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from neocog.cli import app
 
-    path, figures = tmp_path / "deep" / "tilings.json", tmp_path / "deep" / "figures"
+    path = tmp_path / "deep" / "tilings.json"
     words = ["bench", "convpool", "--cpu"]
-    done = CliRunner().invoke(app, [*words, "--tilings", str(path), "--figures", str(figures)])
+    done = CliRunner().invoke(app, [*words, "--tilings", str(path)])
     assert (done.exit_code, json.loads(path.read_text())["rows"]) == (0, [])
     monkeypatch.setattr(convpool, "measure", None)
-    for option, place in (("--tilings", path / "x.json"), ("--figures", path), ("-o", tmp_path)):
+    for option, place in (("--tilings", path / "x.json"), ("-o", tmp_path)):
         done = CliRunner().invoke(app, [*words, option, str(place)])
         assert done.exit_code == 2
         assert done.stderr.endswith(f"; choose another {option}\n")

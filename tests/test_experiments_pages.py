@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from experiments.convpool.systems import counts
 from experiments.harness import run
-from experiments.harness.attended import Watch
 from experiments.harness.pages import (
     FOLDER,
     fill,
     markdown,
+    page_of,
     span,
     table,
     tables_of,
@@ -42,10 +43,9 @@ def nothing(result: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_hold_the_tables_of_the_stored_results(stored: dict[str, Any], name: str) -> None:
     page = (FOLDER / name / "README.md").read_text()
-    tables = tables_of(name, stored[name])
-    assert fill(page, tables) == page, f"run neocog bench report experiments/{name}/results/*"
+    assert page_of(name, stored[name]) == page, "run python -m experiments.tables"
     there = set(re.findall(r"<!-- table (.*?) -->", page))
-    assert there == {*tables, "missing"}
+    assert there == {*tables_of(name, stored[name]), "missing"}
     assert not re.search(r"\b(nan|None|inf)\b", page)
     assert "not in our copy" in " ".join(page.split())
 
@@ -96,9 +96,9 @@ def test_what_was_not_measured_is_told(stored: dict[str, Any]) -> None:
     found = stored["winograd"]
     found = found | {"layers": [row for row in found["layers"] if "halves" not in row["way"]]}
     assert "counted but not measured" in text("winograd", found)
-    rest = {"not_run": ["a"], "broken": {"b": "hung"}, "failures": {"c": "no"}}
+    rest = {"not_run": ["a"], "failures": {"c": "no"}}
     told = text("slayer", stored["slayer"] | rest)
-    for line in ("| a | no time was left |", "| b | it broke off: hung |", "| section c | no |"):
+    for line in ("| a | no time was left |", "| section c | no |"):
         assert line in told
     empty = {"sections": {}, "digits": "d", "date": "2026", "command": "c", "model": "m"}
     assert "| energy | not measured |" in text("slayer", empty)
@@ -110,7 +110,7 @@ def test_a_table_is_made_of_records() -> None:
     columns = {"a": "a", "b, us": "b|.1f", "both": lambda row: f"{row['a']}{row['b']}"}
     rows = table(columns, [{"a": 1, "b": 2.25}, {"a": 3, "b": None}])
     assert markdown(rows).splitlines()[2:] == ["| 1 | 2.2 | 12.25 |", "| 3 | – | 3None |"]
-    assert fill("<!-- table x y -->\nold\n<!-- end -->", {}).split("\n")[1] == "Nothing."
+    assert fill("<!-- table x y -->\nold\n<!-- end -->", str.upper).split("\n")[1] == "X Y"
     assert (span([], ".1f"), span([1, 1.01], ".1f"), span([1, 2, None], ".0f")) == (
         "–",
         "1.0",
@@ -120,33 +120,33 @@ def test_a_table_is_made_of_records() -> None:
 
 # -- running ---------------------------------------------------------------------------------------
 def test_all_experiments_run_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"where": "GPU", "batch": 8, "precision": "fp16", "us": {"neocog": 1.0, "torch": 3.0}}]
-
-    def network(request: Request, *, watch: Watch, save: Any, **more: Any) -> Any:
-        assert request.command == "all of it --only network"
+    def convpool(request: Request, save: Any) -> Any:
+        assert request.command == "all of it --only convpool"
         save({"rows": []})
-        return {"command": "c", "machine": "m", "cpu": "u", "experiment": "network", "rows": rows}
+        return {"command": "c", "machine": "m", "experiment": "convpool", "counts": counts()}
 
-    def broken(request: Request, **more: Any) -> Any:
+    def broken(request: Request, save: Any) -> Any:
+        save({"sections": {}})
         raise DeviceError("no such thing")
 
-    monkeypatch.setattr("experiments.network.experiment.measure", network)
+    monkeypatch.setattr("experiments.convpool.experiment.measure", convpool)
     monkeypatch.setattr("experiments.slayer.experiment.measure", broken)
     kept: list[str] = []
     found = run.run_all(
-        ("network", "slayer"),
+        ("convpool", "slayer"),
         Request(quick=True, command="all of it"),
         lambda results: kept.append(json.dumps(results)),
     )
-    assert len(kept) == 3
+    assert len(kept) == 4
+    assert found["slayer"]["sections"] == {}  # what it has so far stays
     assert run.faults(found) == ["slayer: DeviceError: no such thing"]
-    path, single = tmp_path / "results.json", tmp_path / "network.json"
+    path, single = tmp_path / "results.json", tmp_path / "convpool.json"
     path.write_text(kept[-1])
     write_pages(run.load([path]), tmp_path / "README.md")
-    assert "| GPU | 8 | fp16 | 1.00 | 3.00 |" in (tmp_path / "network" / "README.md").read_text()
+    assert "| 512 | 4832362496 |" in (tmp_path / "convpool" / "README.md").read_text()
     assert "DeviceError" in (tmp_path / "slayer" / "README.md").read_text()
-    single.write_text(json.dumps(found["network"]))
-    assert list(run.load([single])) == ["network"]
+    single.write_text(json.dumps(found["convpool"]))
+    assert list(run.load([single])) == ["convpool"]
 
 
 def test_what_is_no_result_is_an_error(tmp_path: Path) -> None:

@@ -13,19 +13,18 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.emulator import Emulator
-from experiments.harness.attended import Watch
 from experiments.harness.pages import draw, text
+from experiments.harness.run import Request
 from experiments.network import ours
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future as slayer_future
 from experiments.slayer import gpu as slayer_gpu
 from experiments.slayer import silence as slayer_silence
-from experiments.slayer.counters import launched, read
-from experiments.slayer.cpu import Rival, compiler, rivals
+from experiments.slayer.counters import read
+from experiments.slayer.cpu import Rival, rivals
 from experiments.slayer.experiment import (
     ON_CPU,
     ON_GPU,
-    Options,
     check_sections,
     faults,
     measure,
@@ -49,13 +48,6 @@ def fed() -> Fed:
     return Fed(tiny_model(), made_digits(2))
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NEOCOG_CACHE", str(tmp_path))
-    slayer_cpu.built.cache_clear()
-    return tmp_path
-
-
 compiled = pytest.mark.skipif(
     shutil.which("cc") is None, reason="needs a C compiler: it builds the CPU rivals"
 )
@@ -65,9 +57,8 @@ def said(line: str) -> None:
     pass
 
 
-def run(options: Options, save: Any = said, **given: Any) -> dict[str, Any]:
-    asked = {"watch": Watch(), "earlier": {}, "seconds": 60.0} | given
-    return measure(options, save=save, **asked)
+def run(request: Request, save: Any = said) -> dict[str, Any]:
+    return measure(request, save)
 
 
 # -- what the layers are fed with ------------------------------------------------------------------
@@ -94,20 +85,15 @@ def test_made_digits_stand_in_for_mnist(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 # -- one CPU core ----------------------------------------------------------------------------------
 @compiled
-def test_every_rival_gives_the_equations(fed: Fed, cache: Path) -> None:
+def test_every_rival_gives_the_equations(fed: Fed) -> None:
     rows = rivals(fed, quick=True)
     assert {row["system"][4:] for row in rows} == set(slayer_cpu.DIGITS)
     assert all(row["passed"] and row["error"] < 1e-5 for row in rows)
     assert len(rows) == 20
-    (built, counting) = sorted(cache.glob("s-layer-*.so"))
-    before = built.stat().st_mtime_ns, counting.stat().st_mtime_ns
-    slayer_cpu.built.cache_clear()
-    rivals(Fed(fed.model, fed.digits[:1]), quick=True)
-    assert before == (built.stat().st_mtime_ns, counting.stat().st_mtime_ns)
 
 
 @compiled
-def test_counts_are_those_of_the_loops(fed: Fed, cache: Path) -> None:
+def test_counts_are_those_of_the_loops(fed: Fed) -> None:
     u = np.ascontiguousarray(fed.maps["UC2"][0])
     layer, spec = fed.model.s[2], fed.model.spec
     planes, cells = len(layer.reference), spec.size("US3") ** 2
@@ -127,16 +113,12 @@ def test_counts_are_those_of_the_loops(fed: Fed, cache: Path) -> None:
     assert rival.counts("G blocked", u) == gathered
 
 
-def test_without_a_compiler_a_line_says_so(
-    fed: Fed, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler.cache_clear()
+def test_without_a_compiler_a_line_says_so(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    slayer_cpu.built.cache_clear()
     monkeypatch.setattr(slayer_cpu.shutil, "which", lambda name: None)
     with pytest.raises(DeviceError, match="no C compiler") as caught:
         rivals(fed, quick=True)
     assert "\n" not in str(caught.value)
-    compiler.cache_clear()
-    slayer_cpu.built.cache_clear()
 
 
 # -- silence ---------------------------------------------------------------------------------------
@@ -190,36 +172,15 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(slayer_gpu, "build_all", lambda gpu, kernels: None)
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
-    monkeypatch.setattr("experiments.harness.machine.driver", lambda: "1.2")
+    monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
     monkeypatch.setattr("experiments.slayer.counters.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 
 
 @pytest.mark.usefixtures("device")
-def test_everything_runs_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        slayer_future, "powered", lambda work, seconds, *numbers: (100.0, work(0.0) + 8, 0.5)
-    )
-    kept: list[Any] = []
-    options = Options(device="cuda", quick=True, sizes=("3/4/5",), sections=(*ON_GPU, "cpu_frame"))
-    result = run(options, lambda found: kept.append(json.dumps(found)))
-    assert (result["failures"], faults(result)) == ({}, [])
-    assert list(result["sections"]) == [*ON_GPU, "cpu_frame"]
-    assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
-    assert [json.loads(found).get("partial") for found in kept[:4]] == [*["ladder"] * 3, None]
-    back = json.loads(kept[-1])
-    told = text("slayer", back)
-    for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
-                  "characters in flight", "a fake"):  # fmt: skip
-        assert words in told
-    assert len(systems(back)) == 6 + 3
-    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
-    figures = draw("slayer", back, tmp_path / "figures")
-    assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
-
-
-@pytest.mark.usefixtures("device")
-def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_runs_on_the_device_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def powered(work: Any, seconds: float, *numbers: int) -> Any:
@@ -239,16 +200,29 @@ def test_everything_runs_on_the_second_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ours, "CudaEngine", engine)
     monkeypatch.setattr(slayer_future, "powered", powered)
     monkeypatch.setattr("experiments.slayer.experiment.counters", profiled)
-    result = run(Options(device="cuda:1", quick=True, sizes=("3/4/5",), sections=ON_GPU))
-    assert result["failures"] == {}
-    assert set(asked) == {1}
+    kept: list[Any] = []
+    sections = (*ON_GPU, "cpu_frame")
+    options = Request(device="cuda:1", quick=True, sizes=("3/4/5",), sections=sections)
+    result = run(options, lambda found: kept.append(json.dumps(found)))
+    assert (result["failures"], faults(result), set(asked)) == ({}, [], {1})
+    assert list(result["sections"]) == [*sections]
     assert [row["batch"] for row in result["sections"]["character"]] == [1, 8]
+    assert len(kept) == 3 + len(ON_GPU) + 1  # of the ladder's parts too
+    back = json.loads(kept[-1])
+    told = text("slayer", back)
+    for words in ("| T1 | ", "| skip | ", "ours, auto, fp16", "threads:", "GPU's time", "watts",
+                  "characters in flight", "a fake"):  # fmt: skip
+        assert words in told
+    assert len(systems(back)) == 6 + 3
+    pytest.importorskip("matplotlib", reason="needs neocog[bench]")
+    figures = draw("slayer", back, tmp_path / "figures")
+    assert [figure.name for figure in figures] == ["slayer-threads.svg", "slayer-ladder.svg"]
 
 
 @pytest.mark.usefixtures("device")
 def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slayer_gpu, "error", lambda got, want: 0.5)
-    options = Options(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
+    options = Request(device="cuda", quick=True, sizes=("3/4/5",), sections=("compact",))
     wrong = faults(run(options))
     assert len(wrong) == 3
     assert all("0.5" in line for line in wrong)
@@ -256,26 +230,6 @@ def test_a_version_that_is_wrong_or_fails_is_told(monkeypatch: pytest.MonkeyPatc
     failed = faults(run(options))
     assert len(failed) == 3
     assert "ZeroDivisionError" in failed[0]
-
-
-@pytest.mark.usefixtures("device")
-def test_a_run_goes_on_without_what_broke_it() -> None:
-    def partial_of(sections: dict[str, Any], **broken: str) -> Any:
-        options = Options(
-            device="cuda", quick=True, sizes=("3/4/5",), sections=("compact", "ladder")
-        )
-        earlier = {"sections": sections, "partial": "ladder"}
-        return run(options, watch=Watch(broken), earlier=earlier)
-
-    lost = "neocog-small 3/4/5, US3, T4, fp32"
-    found = partial_of({"compact": [], "ladder": {"trial": [], "rows": []}}, **{lost: "hung"})
-    assert found["sections"]["compact"] == []  # it was done
-    assert "partial" not in found
-    rows = [row for row in found["sections"]["ladder"]["rows"] if "failed" in row]
-    assert [(row["stage"], row["system"], row["failed"]) for row in rows] == [("US3", "T4", "hung")]
-    found = partial_of({}, **{"section compact": "hung too"})
-    assert found["failures"] == {"compact": "DeviceError: hung too"}
-    assert found["sections"]["ladder"]["rows"]
 
 
 def test_sections_are_checked_before_anything_runs() -> None:
@@ -339,12 +293,12 @@ def test_what_a_profiler_says_is_read() -> None:
         '"","","usecond","inst"\n"0","s_paper_v","1.5","10"\n"1","s_paper_t1","2.5","1,000"\n'
         '"2","s_paper_t3","3,000","5"\n'
     )
-    rows = list(read(text, list(launched())))
+    rows = list(read(text))
     assert [row["system"] for row in rows] == ["T1", "T3"]
     assert rows[0]["us"] == pytest.approx(2.5)
     assert rows[0]["1000 warp instructions"] == pytest.approx(1.0)
     assert rows[1]["us"] == pytest.approx(3000.0)
-    assert list(read("nothing", [])) == []
+    assert list(read("nothing")) == []
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -384,6 +338,6 @@ def test_a_file_that_cannot_take_the_result_is_told_first(
 
 @pytest.mark.gpu
 def test_everything_runs_on_a_gpu() -> None:
-    result = run(Options(device="cuda", quick=True, sizes=("26/78/70",)))
+    result = run(Request(device="cuda", quick=True, sizes=("26/78/70",)))
     assert (result["failures"], faults(result)) == ({}, [])
     assert "ours, auto, fp16" in text("slayer", result)

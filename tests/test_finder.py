@@ -9,11 +9,13 @@ from experiments.reading.made import CELLS, make_form
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
 from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
+from neocog.learning.teacher.canvas import Canvas, any_hand
 from neocog.learning.teacher.page import draw_page
+from neocog.learning.teacher.pen import Pen
 from neocog.learning.teacher.trace import trace
-from neocog.vision.crop import digit_of_box
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
+from neocog.vision.normalise import digit_of_box
 
 
 def seven() -> np.ndarray:
@@ -95,16 +97,16 @@ def test_a_fifth_of_pages_carries_no_digit(bank: Path) -> None:
     assert any((each >= 10).any() for each in labels)
 
 
-def test_no_training_page_uses_what_measures() -> None:
-    folder = Path(__file__).resolve().parent.parent / "neocog" / "learning" / "teacher"
-    for file in folder.glob("*.py"):
-        text = file.read_text()
-        assert "pages.conditions" not in text
-        assert "pages.forms" not in text
-        assert "putText" not in text
-        assert "load_default" not in text
-    layouts = (folder / "layouts.py").read_text()
-    assert not [name for name in CELLS if f'"{name}"' in layouts]
+@pytest.mark.parametrize("sign", "/,")
+def test_a_slash_and_a_comma_are_drawn_whole(bank: Path, sign: str) -> None:
+    canvas = Canvas(np.full((128, 128), 220, np.float32), load_bank(bank), np.random.default_rng(0))
+    hand = any_hand(canvas.bank, canvas.rng, held=False)
+    for _ in range(20):
+        canvas.shape(sign, 40, 64, 40, hand, Pen(0.1, 0.9))
+    highs = np.array([high for *_, high in canvas.marks]) / 40
+    least, most = (0.95, 1.9) if sign == "/" else (0.1, 0.7)
+    assert (least < highs).all()
+    assert (highs < most).all()
 
 
 def test_every_form_tells_where_its_digits_stand() -> None:
@@ -179,7 +181,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
         load_finder(path)
 
 
-@pytest.mark.parametrize("front", ["plain", "neocog"])
+@pytest.mark.parametrize("front", ["plain", "wide"])
 def test_every_engine_answers_alike(front: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
     from neocog.learning.finder import networks

@@ -29,8 +29,8 @@ def digits() -> np.ndarray:
 def test_no_page_that_is_learned_from_has_what_measures(tmp_path: Path) -> None:
     folder = Path(layouts.__file__).parent
     text = "".join(file.read_text() for file in folder.glob("*.py"))
-    assert "experiments" not in text
-    assert "conditions" not in text
+    assert not [word for word in ("experiments", "conditions", "putText", "load_default")
+                if word in text]  # fmt: skip
     assert not {f for some in FORMATS.values() for f in some.split()} & set(layouts.FORMATS)
     assert not [name for name in CELLS if f'"{name}"' in text]
     assert not {"crohme", "ardis", "unipen", "orand", "minichazer", "usps"} & set(bank.SOURCES)

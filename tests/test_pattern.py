@@ -8,8 +8,7 @@ import pytest
 from neocog.batch.pattern import Pattern
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.network.decision import answers
-from neocog.network.prior import all_scores, of_lone_digits
+from neocog.network.decision import all_scores, answers, of_lone_digits
 from tests.support import digits_of, page, tiny_model
 
 

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from neocog.vision.chain import best_chain, links, posterior
+from neocog.vision.lines import best_chain, links, posterior
 
 
 def every_chain(odds, link):

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.vision.crop import cut_out
 from neocog.vision.finder import SIGNS, Finding
 from neocog.vision.lines import into_lines
+from neocog.vision.normalise import cut_out
 from neocog.vision.page import TURNS, _turned_back
-from neocog.vision.search import Hypothesis, Known, Search
-from neocog.vision.settings import SearchSettings
-from neocog.vision.weigh import Weights
+from neocog.vision.search import Known, Mark, Search
+from neocog.vision.weigh import SearchSettings, Weights
 from tests.support import page, run, save_page, tiny_model
 
 Boxes = list[tuple[float, float, float, float]]
@@ -46,7 +45,7 @@ def said(odds: float) -> Known:
     return lambda digits, guesses: np.full((len(digits), 3), (0.0, odds, 0.0))
 
 
-def searched(found: Finding, count: int | None = None) -> tuple[list[list[Hypothesis]], int]:
+def searched(found: Finding, count: int | None = None) -> tuple[list[list[Mark]], int]:
     """Search a page on which the digit network finds every box as likely."""
     blank = np.full((300, 400), 200, np.uint8)
     search = Search(blank, found, said(2.0), WEIGHTS)
@@ -54,7 +53,7 @@ def searched(found: Finding, count: int | None = None) -> tuple[list[list[Hypoth
     return lines, search.left_out(lines)
 
 
-def chars(lines: list[list[Hypothesis]]) -> list[str]:
+def chars(lines: list[list[Mark]]) -> list[str]:
     return ["".join(mark.char for mark in line) for line in lines]
 
 

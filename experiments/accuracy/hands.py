@@ -27,9 +27,8 @@ from neocog.learning.datasets import Digits, open_digits
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
-from neocog.network.decision import answers
+from neocog.network.decision import answers, of_lone_digits
 from neocog.network.model import Model, load_model
-from neocog.network.prior import of_lone_digits
 
 MARKS, SEED = 1000, 33
 REFUSED = 0.005  # share of validation digits refused where marks are counted

@@ -24,10 +24,9 @@ from neocog.learning.marks.held import font_files
 from neocog.learning.negatives import negatives
 from neocog.learning.recipes import score
 from neocog.network.arrays import module_of_device
-from neocog.network.decision import Answers, answers
+from neocog.network.decision import Answers, answers, of_lone_digits
 from neocog.network.model import Model, load_model
 from neocog.network.parallel import cores
-from neocog.network.prior import of_lone_digits
 
 MARKS = 2000
 SEED = 31

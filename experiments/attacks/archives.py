@@ -70,7 +70,6 @@ def hostile_names() -> list[str]:
 
 
 def zip_of(members: list[tuple[str, bytes]], deflated: dict[str, int] | None = None) -> bytes:
-    """A zip archive of some members, and of others that are so many zeros."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in members:
@@ -83,7 +82,6 @@ def zip_of(members: list[tuple[str, bytes]], deflated: dict[str, int] | None = N
 
 
 def tar_of(members: list[tuple[str, bytes]]) -> bytes:
-    """A tar archive of some members."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in members:
@@ -179,7 +177,6 @@ def xz_bomb(head: bytes, count: int) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    """A number as .xz files hold it: seven bits a byte."""
     data = bytearray()
     while value >= 0x80:
         data.append(value & 0x7F | 0x80)

@@ -45,30 +45,17 @@ def hostile() -> Iterator[Case]:
         assert before in words
         return model({**header, "__metadata__": {"neocog": words.replace(before, after)}})
 
-    def moved(name: str, **change: object) -> bytes:
-        return model({**header, name: {**header[name], **change}})
+    def shaped(name: str, **change: object) -> None:
+        files[name] = model({**header, "US1.reference": {**header["US1.reference"], **change}})
 
-    for lie in (0, 1, length - 1, length + 1, 2**31, 2**40, 2**63, 2**64 - 1):
-        yield f"length-{lie}.safetensors", struct.pack("<Q", lie) + data[8:]
-    yield "nested-header.safetensors", model('{"a":' * 100_000 + "1" + "}" * 100_000)
-    yield (
-        "nested-card.safetensors",
-        own('"card": {}', '"card": {"a": ' + "[" * 5000 + "]" * 5000 + "}"),
-    )
-    yield "deep-card.safetensors", own('"card": {}', '"card": {"a": ' + "[" * 100 + "]" * 100 + "}")
-    yield "large-card.safetensors", own('"card": {}', '"card": {"a": "' + "x" * 2**24 + '"}')
-    yield (
-        "many-tensors.safetensors",
-        model(
-            {
-                **header,
-                **{
-                    f"t{n}": {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
-                    for n in range(50_000)
-                },
-            }
-        ),
-    )
+    files = {f"length-{lie}": struct.pack("<Q", lie) + data[8:]
+             for lie in (0, 1, length - 1, length + 1, 2**31, 2**40, 2**63, 2**64 - 1)}  # fmt: skip
+    files["nested-header"] = model('{"a":' * 100_000 + "1" + "}" * 100_000)
+    for name, card in (("nested", "[" * 5000 + "]" * 5000), ("deep", "[" * 100 + "]" * 100),
+                       ("large", '"' + "x" * 2**24 + '"')):  # fmt: skip
+        files[f"{name}-card"] = own('"card": {}', f'"card": {{"a": {card}}}')
+    none = {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
+    files["many-tensors"] = model({**header, **{f"t{n}": none for n in range(50_000)}})
     for word in (
         "NaN",
         "Infinity",
@@ -81,42 +68,30 @@ def hostile() -> Iterator[Case]:
         "-1",
         "0",
     ):
-        yield (
-            f"temperature-{word[:9]}.safetensors".replace('"', "q"),
-            own('"temperature": 0.005', f'"temperature": {word}'),
-        )
-        yield (
-            f"card-{word[:9]}.safetensors".replace('"', "q"),
-            own('"card": {}', f'"card": {{"reading": {{"min_p": {word}, "page_odds": {word}}}}}'),
-        )
-    yield "name.safetensors", own('"tiny"', '"\\u001b[2J=cmd()\\u202e\\n"')
+        short = word[:9].replace('"', "q")
+        files[f"temperature-{short}"] = own('"temperature": 0.005', f'"temperature": {word}')
+        card = f'"card": {{"reading": {{"min_p": {word}, "page_odds": {word}}}}}'
+        files[f"card-{short}"] = own('"card": {}', card)
+    files["name"] = own('"tiny"', '"\\u001b[2J=cmd()\\u202e\\n"')
     first, second = header["US1.reference"]["data_offsets"], header["US2.reference"]["data_offsets"]
-    yield (
-        "overlap.safetensors",
-        moved("US1.reference", data_offsets=[second[0], second[0] + first[1] - first[0]]),
-    )
-    yield "beyond.safetensors", moved("US1.reference", data_offsets=[2**40, 2**40 + 8])
-    yield "backward.safetensors", moved("US1.reference", data_offsets=first[::-1])
+    shaped("overlap", data_offsets=[second[0], second[0] + first[1] - first[0]])
+    shaped("beyond", data_offsets=[2**40, 2**40 + 8])
+    shaped("backward", data_offsets=first[::-1])
     for shape in ([2**62, 4], [2**32, 2**32], [0, 2, 3, 3], [-1], [1] * 5000, []):
-        yield (
-            f"shape-{len(shape)}-{(shape or [0])[0]}.safetensors",
-            moved("US1.reference", shape=shape),
-        )
+        shaped(f"shape-{len(shape)}-{(shape or [0])[0]}", shape=shape)
     for kind in ("F64", "BF16", "I8", "BOOL", "X", "F8_E4M3"):
-        yield f"type-{kind}.safetensors", moved("US1.reference", dtype=kind)
+        shaped(f"type-{kind}", dtype=kind)
     for name, value in (("nan", np.nan), ("infinity", np.inf), ("minus", -1.0)):
         words = np.full(len(tensors) // 2, value, np.float16).tobytes()
-        yield f"{name}.safetensors", model(header, words[: len(tensors)] + tensors[len(words) :])
-    yield "pickle.safetensors", pickle.dumps(Harm())
+        files[name] = model(header, words[: len(tensors)] + tensors[len(words) :])
+    files["pickle"] = pickle.dumps(Harm())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as stream:
         stream.writestr("data.pkl", pickle.dumps(Harm()))
-    yield "torch.safetensors", archive.getvalue()
-    yield "empty.safetensors", b""
-    yield (
-        "other.safetensors",
-        model({"w": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}}, b"\0\0"),
-    )
+    files |= {"torch": archive.getvalue(), "empty": b""}
+    one = {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}
+    files["other"] = model({"w": one}, b"\0\0")
+    yield from ((f"{name}.safetensors", content) for name, content in files.items())
 
 
 class Harm:

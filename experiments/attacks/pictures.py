@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from neocog.vision.decode import FORMATS
+from neocog.vision.header import FORMATS
 from tests.support import page
 
 Case = tuple[str, bytes]  # the name of a file, and what it holds
@@ -76,7 +76,6 @@ def _lying(data: bytearray, random: np.random.Generator) -> None:
 
 
 def _noisy(data: bytearray, random: np.random.Generator) -> None:
-    """All but the beginning is noise."""
     keep = int(random.integers(8, min(100, len(data))))
     data[keep:] = random.bytes(len(data) - keep)
 
@@ -127,7 +126,6 @@ def _png(width: int, height: int, rows: int, *, colour: int = 0, more: bytes = b
 
 
 def _webp(width: int, height: int) -> bytes:
-    """A lossless picture of one colour."""
     return _riff(_lossless(width, height))
 
 
@@ -155,7 +153,6 @@ def _lossless(width: int, height: int) -> bytes:
 
 
 def _gif(width: int, height: int) -> bytes:
-    """A large canvas with a small frame."""
     stream = io.BytesIO()
     Image.new("P", (4, 4)).save(stream, "GIF")
     data = bytearray(stream.getvalue())

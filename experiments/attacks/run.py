@@ -8,6 +8,7 @@ hold.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
@@ -26,11 +27,12 @@ from experiments.harness.record import write_results
 from tests.support import tiny_model
 
 RESULTS = Path(__file__).resolve().parent / "results" / "attacks.json"
+COLUMNS = {"kind": "what was tried", "tried": "attacks", "held": "held",
+           "peak_mb": "largest process, MB", "seconds": "seconds"}  # fmt: skip
 Attack = Callable[[Path, str], Outcome]
 
 
 def written(folder: Path, cases: Iterable[Case]) -> list[str]:
-    """Write files, and return their paths."""
     folder.mkdir()
     paths = []
     for name, data in cases:
@@ -49,16 +51,6 @@ def pictures(
                     "--workers", "2"], folder, limit=limit)  # fmt: skip
     broken = one_record_each(paths, done.out)
     outcome.add(done, len(paths), broken)
-    return outcome
-
-
-def few(folder: Path, model: str, *, kind: str, cases: Iterable[Case], limit: float) -> Outcome:
-    """Each picture read by a command of its own, as most people do."""
-    outcome = Outcome(kind)
-    for path in written(folder / "few", cases):
-        done = watched(["read", path, "--model", model, "--format", "jsonl"], folder,
-                       name=Path(path).name, limit=limit)  # fmt: skip
-        outcome.add(done, 1, one_record_each([path], done.out))
     return outcome
 
 
@@ -92,7 +84,7 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
         data = bytearray(whole)
         data[(number * 7919 + seed) % len(data)] ^= 1 << number % 8
         (shipped / f"{number}.safetensors").write_bytes(data)
-        sums.append(f"{_digest(whole)}  {number}.safetensors\n")
+        sums.append(f"{hashlib.sha256(whole).hexdigest()}  {number}.safetensors\n")
     (shipped / "SHA256SUMS").write_text("".join(sums))
     done = watched(
         ["models", "verify", *map(str, shipped.glob("*.safetensors"))], folder, name="bits"
@@ -100,12 +92,6 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
     missed = count - done.out.count("the shipped file was changed")
     outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
     return outcome
-
-
-def _digest(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()
 
 
 def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
@@ -124,8 +110,6 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
         "names": around.names,
         "picture-bombs": partial(pictures, kind="picture bombs", limit=120.0,
                                  cases=attack_pictures.bombs()),
-        "few": partial(few, kind="picture bombs, one by one", limit=120.0,
-                       cases=attack_pictures.bombs()),
         "archive-bombs": partial(archives, kind="archives made to do harm", limit=120.0,
                                  together=False, cases=attack_archives.hostile()),
         "lists": around.lists,
@@ -139,21 +123,8 @@ def attacks(seed: int = 0, *, quick: bool = False) -> dict[str, Attack]:
 
 
 def run(name: str, attack: Attack, model: str) -> Outcome:
-    """Make the files of one kind of attack, and attack."""
     with tempfile.TemporaryDirectory(prefix=f"attack-{name}-") as folder:
         return attack(Path(folder), model)
-
-
-def save(path: Path, rows: list[dict[str, object]]) -> None:
-    """Write the rows that there are."""
-    columns = {
-        "kind": "what was tried",
-        "tried": "attacks",
-        "held": "held",
-        "peak_mb": "largest process, MB",
-        "seconds": "seconds",
-    }
-    write_results(path, rows, columns=columns)
 
 
 def main() -> int:
@@ -179,7 +150,7 @@ def main() -> int:
             for line in outcome.broken:
                 print(f"{name}: {line}", flush=True)
             rows = [row for row in rows if row["kind"] != outcome.kind] + [outcome.row()]
-            save(args.output, rows)
+            write_results(args.output, rows, columns=COLUMNS)
             print(
                 f"{name}: {outcome.tried} tried, {outcome.held} held, "
                 f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",

@@ -24,7 +24,6 @@ Setup = Callable[[], None]
 
 
 def scans(folder: Path, count: int) -> list[str]:
-    """Make a folder of so many pictures; their paths."""
     folder.mkdir(parents=True)
     paths = [folder / f"{number:03}.png" for number in range(count)]
     for path in paths:
@@ -33,7 +32,6 @@ def scans(folder: Path, count: int) -> list[str]:
 
 
 def reading(model: str, *inputs: str, out: Path | None = None) -> list[str]:
-    """Return the words of a command that reads by two workers into JSON lines."""
     output = [] if out is None else ["-o", str(out)]
     return ["read", *inputs, "--model", model, "--format", "jsonl", "--workers", "2", *output]
 

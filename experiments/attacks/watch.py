@@ -43,7 +43,6 @@ class Outcome:
     seconds: float = 0.0
 
     def add(self, finished: "Finished", tried: int, broken: Iterable[str] = ()) -> None:
-        """Count attacks that one run was about."""
         name = f"{finished.name}: " if finished.name else ""
         found = [name + what for what in (*finished.broken(), *broken)]
         self.broken += found
@@ -53,15 +52,12 @@ class Outcome:
         self.seconds += finished.seconds
 
     def row(self) -> dict[str, object]:
-        """Return a row of the result file."""
         return {"kind": self.kind, "tried": self.tried, "held": self.held, "broken": self.broken,
                 "peak_mb": round(self.peak_mb), "seconds": round(self.seconds, 1)}  # fmt: skip
 
 
 @dataclass
 class Finished:
-    """A command that ended."""
-
     name: str
     code: int
     out: str
@@ -164,7 +160,6 @@ class Watch:
         return sorted(found)
 
     def command(self, pid: int) -> str:
-        """Return the command line of a process."""
         with suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         return ""

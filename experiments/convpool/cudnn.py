@@ -25,11 +25,7 @@ _MOST_WORKSPACE = 8 << 30
 
 
 class CudnnWinograd:
-    """A naive convolution with pooling whose convolution is cuDNN's Winograd algorithm.
-
-    In one kernel (``fused``), or (``WINOGRAD_NONFUSED``) with its transforms apart. A DeviceError
-    says if cuDNN is not found or does not offer it for these operands.
-    """
+    """The naive form by cuDNN's Winograd algorithm, in one kernel (``fused``) or not."""
 
     def __init__(self, device: Any, operands: Operands, *, fused: bool) -> None:
         if device.name != "cuda":
@@ -62,7 +58,6 @@ class CudnnWinograd:
         assert self._x.shape[2] + 2 * PADDING - KERNEL + 1 == self._y.shape[2]
 
     def way(self) -> Way:
-        """Return it as one way of the system "winograd"."""
         return Way("winograd", self._how, self._run)
 
     def _run(self) -> Any:

@@ -21,7 +21,6 @@ Run = Callable[[], Tensor]
 
 _GRAPH_MS = 0.4  # what one graph of repeats lasts, about
 _MOST_REPEATS = 40
-_HOLD = 200_000  # cycles
 _SAMPLES = 7
 _FLUSHED = 6  # runs in a graph that empties the L2 cache in front of each
 _FLUSH = 2.0  # bytes written to empty it, in sizes of the cache
@@ -47,7 +46,6 @@ class Device:
         self._flush_ms: float | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what was measured on, beside what :mod:`experiments.harness.machine` tells."""
         version = torch.backends.cudnn.version() or 0
         major, minor, patch = version // 10000, version // 100 % 100, version % 100
         return {
@@ -59,11 +57,9 @@ class Device:
         }
 
     def prepare(self, precision: str) -> None:
-        """Allow TF32 or not; let the library try its algorithms."""
         set_precision(precision)
 
     def warm(self, kernels: Any) -> None:
-        """Build kernels, in processes of their own, and load them."""
         build_all(self.machine, kernels)
         self.machine.prepare(kernels)  # type: ignore[attr-defined]
 
@@ -75,30 +71,27 @@ class Device:
         return xp.from_dlpack(tensor)
 
     def launch(self, launch: Launch) -> None:
-        """Enqueue one of our kernels on PyTorch's stream."""
         stream = torch.cuda.current_stream().cuda_stream
         with self.machine.xp.cuda.ExternalStream(stream):
             self.machine.launch(launch)
 
     def wait(self) -> None:
-        """Wait for all that is enqueued; errors of kernels come here."""
         torch.cuda.synchronize()
 
     def free(self) -> None:
-        """Give memory back that is held for reuse."""
         torch.cuda.empty_cache()
 
     def microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
         """Return the time of one run among many: the median over replays of a CUDA graph."""
-        ms = _once(run)
-        repeats = int(np.clip(_GRAPH_MS / max(ms, 1e-3), 1, _MOST_REPEATS))
+        once = Graph(run).elapsed(1)
+        repeats = int(np.clip(_GRAPH_MS / max(once, 1e-3), 1, _MOST_REPEATS))
         graph = Graph(lambda: [run() for _ in range(repeats)][-1])
-        return 1e3 * _median(graph, samples) / repeats
+        return 1e3 * graph.median(samples, 2) / repeats
 
     def flushed_microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
         """Return the time of one run that finds the L2 cache full of other things."""
         if self._flush_ms is None:
-            self._flush_ms = _median(Graph(self._flush_only), 3 * samples)
+            self._flush_ms = Graph(self._flush_only).median(3 * samples, 2)
 
         def flush_and_run() -> Tensor:
             for _ in range(_FLUSHED):
@@ -106,7 +99,7 @@ class Device:
                 found = run()
             return found
 
-        spent = _median(Graph(flush_and_run), samples) - self._flush_ms
+        spent = Graph(flush_and_run).median(samples, 2) - self._flush_ms
         return 1e3 * max(spent, 0.0) / _FLUSHED
 
     def _flush_only(self) -> Tensor:
@@ -115,22 +108,4 @@ class Device:
         return self._flushed
 
     def kernels(self, run: Run) -> list[str]:
-        """Return the names of the kernels of one run, the longest first; none if nobody tells."""
         return kernels_of(run)[:3]
-
-
-def _once(run: Run) -> float:
-    """Return milliseconds of one run, about: enough to tell how many runs a graph should hold."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    with torch.no_grad():
-        run()
-        torch.cuda._sleep(_HOLD)  # meanwhile the run is enqueued
-        start.record()
-        run()
-        end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))
-
-
-def _median(graph: Graph, samples: int) -> float:
-    return float(np.median([graph.elapsed(2) for _ in range(samples)]))

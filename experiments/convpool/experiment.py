@@ -17,30 +17,17 @@ from experiments.convpool.systems import (
     standard_cases,
 )
 from experiments.convpool.tables import plots, tables
-from experiments.harness.attended import Result, Save, Watch
-from experiments.harness.run import Request
+from experiments.harness.run import Request, Result, Save
 from neocog.cuda import tuned
 from neocog.errors import DeviceError
 
 __all__ = ["faults", "measure", "plots", "tables", "tilings"]
 
-QUICK_SECONDS, START_SECONDS = 45.0, 150.0
+_QUICK_SECONDS = 45.0
 
 
-def measure(
-    request: Request,
-    *,
-    watch: Watch,
-    earlier: Result,
-    seconds: float,
-    save: Save,
-    cases: Iterable[Case] | None = None,
-) -> Result:
-    """Check every system against float64, then time it, at each configuration.
-
-    ``save`` takes the result after each; rows of ``earlier`` stay. When so many ``seconds`` have
-    gone, what is left is named in ``not_run``. ``cases`` are run instead of the standard ones.
-    """
+def measure(request: Request, save: Save, *, cases: Iterable[Case] | None = None) -> Result:
+    """Check and time every system at each configuration; ``cases`` instead of the usual ones."""
     result: Result = {
         "experiment": "convpool",
         **request.about(),
@@ -52,7 +39,6 @@ def measure(
             "tables II, III": MISSING,
         },
         "rows": [],
-        **earlier,
     }
     if not request.on_gpu:
         save(result)
@@ -68,7 +54,8 @@ def measure(
     device = Device(request.number)
     result["facts"] = device.facts()
     chosen = cases or (quick_cases() if request.quick else standard_cases())
-    run_cases(device, list(chosen), result, seconds=seconds, save=save, watch=watch)
+    seconds = min(request.seconds, _QUICK_SECONDS) if request.quick else request.seconds
+    run_cases(device, list(chosen), result, seconds=seconds, save=save)
     return result
 
 

@@ -13,7 +13,6 @@ _DRAWN = {"direct_gemm": "direct sum, matrix product", "fused": "fused filter, l
 
 
 def tables(result: Row) -> dict[str, Table]:
-    """Return all tables by name."""
     rows = sorted(result.get("rows", ()), key=lambda r: (int(r["channels"]), int(r["batch"])))
     precisions = dict.fromkeys(row["precision"] for row in result.get("rows", ()))
     counts = {"channels": "channels", "naive": "naive", "naive, Winograd": "winograd",
@@ -48,7 +47,6 @@ def gain(row: Row, name: str) -> float | None:
 
 
 def _headline(row: Row) -> bool:
-    """Whether the paper has a figure for a row."""
     return row["channels"] == MAIN and row["batch"] == 1 and row["precision"] in PAPER
 
 

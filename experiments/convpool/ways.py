@@ -37,12 +37,10 @@ class Way:
 
 
 def naive(x: Tensor, w: Tensor) -> Tensor:
-    """Convolve, then pool."""
     return functional.avg_pool2d(functional.conv2d(x, w, padding=PADDING), POOL)
 
 
 def fused(x: Tensor, w: Tensor) -> Tensor:
-    """Convolve with :func:`fused_filter` at stride p."""
     return functional.conv2d(x, w, stride=POOL, padding=PADDING)
 
 
@@ -79,13 +77,11 @@ class Operands:
 
     # -- the library ---------------------------------------------------------------------------
     def stock(self, system: str, how: str) -> Way:
-        """Return a library's way, "naive" or "fused", in one of ``LAYOUTS``."""
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
         x, w = (t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters))
         return Way(system, how, partial(function, x, w))
 
     def compiled(self) -> Way:
-        """Return the naive form by torch.compile."""
         run = torch.compile(naive, dynamic=False)
         x, w = (t.contiguous(memory_format=torch.channels_last) for t in (self.x, self.w))
         return Way("compiled", "channels last", partial(run, x, w))
@@ -137,13 +133,11 @@ class Operands:
 
     # -- ours ----------------------------------------------------------------------------------
     def ours(self, tiling: Tiling) -> Way:
-        """Return our one kernel."""
         layer = self.layer(POOL, tiling)
         stored = self.device.array(self._stored)
         return Way("ours", tiling.words(), self._layer_run(layer, stored), tiling)
 
     def ours_two(self, tiling: Tiling) -> Way:
-        """Return the box sums written first, then our product."""
         sums, first = self._sums()
         layer = self.layer(1, tiling)
         run = self._layer_run(layer, self.device.array(sums))
@@ -181,7 +175,6 @@ class Operands:
     # -- helpers -------------------------------------------------------------------------------
     @property
     def _stored(self) -> Tensor:
-        """The inputs as (B, n, n, ci)."""
         return self.x.permute(0, 2, 3, 1)
 
     @property
@@ -210,5 +203,4 @@ class Operands:
 
 
 def type_of(precision: Precision) -> Any:
-    """Return the type of the operands."""
     return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)

@@ -23,7 +23,7 @@ from neocog.cuda import cache as builds
 from neocog.cuda.arguments import check_launch
 from neocog.cuda.compiler import fingerprint, source_path
 from neocog.cuda.kernel import Kernel, Launch, kernel_folder
-from neocog.errors import DeviceError, InputError
+from neocog.errors import DeviceError
 
 #: The order in which the threads of a block run; an integer shuffles them with that seed.
 Order = Literal["forward", "reversed"] | int
@@ -55,16 +55,8 @@ _loaded: dict[str, _Built] = {}
 class Emulator:
     """A machine of NumPy arrays that runs kernels on the CPU.
 
-    Parameters
-    ----------
-    order : {"forward", "reversed"} or int
-        Order of the threads of a block, and of the blocks if reversed. A kernel that lacks a
-        barrier fails in one of them.
-    workers : int, optional
-        Blocks run at a time; the CPU's cores if not given.
-    guarded : bool
-        Whether each array is watched at both ends while a kernel runs, and arrays that a kernel
-        only reads are checked to stay as they are.
+    A kernel that lacks a barrier fails in one ``order`` of a block's threads. ``guarded``: arrays
+    are watched at both ends, and those that are only read must stay as they are.
     """
 
     xp: ModuleType = np
@@ -81,28 +73,16 @@ class Emulator:
         self.guarded = guarded
 
     def current(self) -> AbstractContextManager[None]:
-        """Do nothing: there is one CPU."""
         return nullcontext()
 
     def launch(self, launch: Launch) -> None:
         """Check one launch and run it to its end.
 
-        Raises
-        ------
-        InputError
-            If an argument is not of the kernel's type or not contiguous.
-        DeviceError
-            If no C++ compiler is found, the kernel does not build, or it does something that a
-            GPU would not forgive: the message names kernel, block, thread and line.
+        A DeviceError says what a GPU would not forgive: kernel, block, thread and line.
         """
         kernel = launch.kernel
         check_launch(launch, xp=np, arch=self.arch, shared=self.shared)
         built = _build(kernel)
-        if len(built.arguments) != len(launch.args):
-            raise InputError(
-                f"kernel {kernel.name}: got {len(launch.args)} arguments, "
-                f"expected {len(built.arguments)}"
-            )
         arrays: dict[int, _Guarded] = {}
         words: list[ctypes.c_char_p | ctypes.c_void_p | ctypes.Array[Any]] = []
         for i, (wanted, value) in enumerate(zip(built.arguments, launch.args, strict=True)):
@@ -110,7 +90,6 @@ class Emulator:
             if wanted[0] in "rw":
                 words.append(ctypes.c_void_p(self._address(where, wanted, value, arrays)))
             else:
-                _check_scalar(where, wanted, value)
                 words.append(ctypes.create_string_buffer(value.tobytes()))
         _run(built, launch, words, self.order, self.workers)
         for guarded in arrays.values():
@@ -118,7 +97,6 @@ class Emulator:
 
     def _address(self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]") -> int:
         """Return the address that the kernel gets for an array, a guarded copy's if wanted."""
-        _check_array(where, wanted, value)
         address: int = value.ctypes.data
         if not self.guarded:
             return address
@@ -155,25 +133,6 @@ class _Guarded:
             raise DeviceError(f"{self.where}: the kernel wrote to an array that is only read")
 
 
-def _check_array(where: str, wanted: str, value: Any) -> None:
-    if not isinstance(value, np.ndarray):
-        raise InputError(f"{where}: got a number, expected an array")
-    kind, size = wanted[1], int(wanted[2:])
-    same = value.dtype.itemsize == size and (
-        value.dtype.kind == kind or (kind in "iu" and value.dtype.kind in "iub")
-    )
-    half = wanted[1:] == "u2" and value.dtype == np.float16
-    if not (same or half or (kind == "v" and value.nbytes % size == 0)):
-        raise InputError(f"{where}: got an array of {value.dtype}, expected {wanted[1:]}")
-
-
-def _check_scalar(where: str, wanted: str, value: Any) -> None:
-    if not isinstance(value, np.generic):
-        raise InputError(f"{where}: got an array, expected a NumPy number")
-    if f"{value.dtype.kind}{value.dtype.itemsize}" != wanted:
-        raise InputError(f"{where}: got a number of {value.dtype}, expected {wanted}")
-
-
 def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers: int) -> None:
     pointers = (ctypes.c_void_p * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
     grid = (ctypes.c_uint * 3)(*launch.grid)
@@ -187,7 +146,6 @@ def _run(built: _Built, launch: Launch, words: list[Any], order: Order, workers:
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """Return the C++ compiler and its version."""
     path = shutil.which(os.environ.get("CXX", "g++"))
     if path is None:
         raise DeviceError("g++ is not found, and the emulator builds kernels with it: install it")
@@ -196,7 +154,6 @@ def _compiler() -> tuple[str, str]:
 
 
 def _environment() -> tuple[str, ...]:
-    """Return what a build depends on besides its source."""
     return ("emulated", _compiler()[1], os.uname().machine, *_FLAGS, *_CHECKS)
 
 
@@ -224,7 +181,6 @@ def _load(kernel: Kernel, name: str) -> _Built:
 
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder that goes with this process."""
     return tempfile.TemporaryDirectory(prefix="neocog-emulator-")
 
 
@@ -245,7 +201,6 @@ def _runtime() -> Path:
 
 
 def _compile(kernel: Kernel) -> bytes:
-    """Return the shared library of one kernel."""
     source, runtime = source_path(kernel), _runtime()
     defines = "".join(f"#define {name} {value}\n" for name, value in kernel.defines)
     with tempfile.TemporaryDirectory() as folder:

@@ -21,8 +21,11 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
+import torch
 
 from experiments.harness.record import write_results
+from experiments.network.compare import session
+from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
 from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
@@ -49,15 +52,8 @@ Row = dict[str, Any]
 
 
 def with_onnxruntime(model: FinderModel, threads: int) -> Any:
-    """The network in onnxruntime."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model.onnx(), options, providers=["CPUExecutionProvider"]
-    )
-    return lambda x: session.run(None, {"x": x[None, None]})[0][0]
+    run = session(model.onnx(), threads).run
+    return lambda x: run(None, {"x": x[None, None]})[0][0]
 
 
 def pictures(shape: tuple[int, int]) -> list[np.ndarray]:
@@ -106,13 +102,10 @@ def compared(got: list[Finding], wanted: list[Finding]) -> Row:
 class TorchFinder:
     """What one would write in PyTorch: all sizes in one CUDA graph for each size of picture."""
 
-    def __init__(self, model: FinderModel, settings: FinderSettings, device: str = "cuda") -> None:
-        import torch
-
-        self.torch, self.model, self.settings, self.device = torch, model, settings, device
-        self.dtype = torch.float16 if device == "cuda" else torch.float32
+    def __init__(self, model: FinderModel, settings: FinderSettings) -> None:
+        self.model, self.settings = model, settings
         self.weights = {
-            name: torch.from_numpy(value).to(device, self.dtype)
+            name: torch.from_numpy(value).to("cuda", torch.float16)
             for name, value in model.tensors.items()
         }
         for name, value in self.weights.items():
@@ -122,7 +115,7 @@ class TorchFinder:
         self._graphs: dict[tuple[int, int], Any] = {}
 
     def answers(self, x: Any) -> Any:
-        functional = self.torch.nn.functional
+        functional = torch.nn.functional
         maps = {"x": x, **self.weights}
         for node in self.model.nodes:
             a, op = [maps[name] for name in node["inputs"]], node["op"]
@@ -134,15 +127,15 @@ class TorchFinder:
             elif op == "Resize":
                 out = functional.interpolate(a[0], scale_factor=2, mode="nearest")
             elif op == "Concat":
-                out = self.torch.cat(a, 1)
+                out = torch.cat(a, 1)
             else:
                 ways = {"Relu": "relu", "Sqrt": "sqrt", "Add": "add", "Mul": "mul", "Div": "div"}
-                out = getattr(self.torch, ways[op])(*a)
+                out = getattr(torch, ways[op])(*a)
             maps[node["output"]] = out
         return out
 
     def contrast(self, g: Any) -> Any:
-        functional, reach = self.torch.nn.functional, WINDOW // 2
+        functional, reach = torch.nn.functional, WINDOW // 2
 
         def box(x: Any) -> Any:
             x = functional.pad(x, (reach,) * 4, mode="reflect")
@@ -150,15 +143,15 @@ class TorchFinder:
 
         mean = box(g)
         variance = (box(g * g) - mean * mean).clamp_min(0)
-        x = (g - mean) * self.torch.rsqrt(variance + FLOOR**2)
+        x = (g - mean) * torch.rsqrt(variance + FLOOR**2)
         return functional.pad(x, (0, -x.shape[3] % 16, 0, -x.shape[2] % 16))
 
     def levels(self, grey: Any) -> list[Any]:
         """For each size: answers (C, h, w) at the best 800 peaks and where they are."""
-        torch, functional = self.torch, self.torch.nn.functional
+        functional = torch.nn.functional
         g, out = grey[None, None].float(), []
         while True:
-            x = self.contrast(g).to(self.dtype).contiguous(memory_format=torch.channels_last)
+            x = self.contrast(g).half().contiguous(memory_format=torch.channels_last)
             maps = self.network(x)[0].float()
             best = maps[:2].amax(0)
             peak = functional.max_pool2d(best[None], 3, 1, 1)[0]
@@ -172,34 +165,18 @@ class TorchFinder:
             g = functional.interpolate(g, size=half, mode="area").round()
 
     def capture(self, shape: tuple[int, int]) -> Any:
-        torch = self.torch
         host = torch.zeros(shape, dtype=torch.uint8).pin_memory()
         grey = host.cuda()
-        with torch.inference_mode():
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.levels(grey)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                grey.copy_(host, non_blocking=True)
-                told = self.levels(grey)
-        pinned = [one.cpu().pin_memory() for one in told]
-        return graph, host, told, pinned
+        graph = Graph(lambda: self.levels(grey.copy_(host, non_blocking=True)))
+        return graph, host, [one.cpu().pin_memory() for one in graph.result]
 
     def raw(self, grey: np.ndarray) -> list[np.ndarray]:
-        torch = self.torch
-        if self.device == "cpu":
-            with torch.inference_mode():
-                return [one.numpy() for one in self.levels(torch.from_numpy(grey))]
         if grey.shape not in self._graphs:
             self._graphs[grey.shape] = self.capture(grey.shape)
-        graph, host, told, pinned = self._graphs[grey.shape]
+        graph, host, pinned = self._graphs[grey.shape]
         host.numpy()[...] = grey
         graph.replay()
-        for to, one in zip(pinned, told, strict=True):
+        for to, one in zip(pinned, graph.result, strict=True):
             to.copy_(one, non_blocking=True)
         torch.cuda.synchronize()
         return [one.numpy() for one in pinned]
@@ -229,9 +206,9 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
     return decode(row, settings, finest=finest, coarsest=coarsest)
 
 
-def rows_of(args: argparse.Namespace) -> list[Row]:
+def rows_of(args: argparse.Namespace) -> None:
     settings, model = FinderSettings(), load_finder(args.finder)
-    on_gpu, reference = open_finder(model, device="cuda"), open_finder(model)
+    on_gpu, reference, opencv = open_finder(model, device="cuda"), open_finder(model), OpenCV(model)
     torch_finder, rows = TorchFinder(model, settings), []
 
     def add(name: str, way: str, work: Callable[[np.ndarray], Finding], **more: Any) -> None:
@@ -260,18 +237,14 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
             add(
                 name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)
             )
-        add(name, f"OpenCV, {cores()} threads", lambda g: find(g, OPENCV[0], settings))
+        add(name, f"OpenCV, {cores()} threads", lambda g: find(g, opencv, settings))
     write(args, rows)
     if args.compile:
         torch_finder._graphs.clear()
-        torch_finder.network = torch_finder.torch.compile(torch_finder.answers, dynamic=True)
+        torch_finder.network = torch.compile(torch_finder.answers, dynamic=True)
         for name in SIZES:
             add(name, "torch.compile fp16", lambda g: torch_finder.find(g, settings))
         write(args, rows)
-    return rows
-
-
-OPENCV: list[OpenCV] = []
 
 
 def write(args: argparse.Namespace, rows: list[Row]) -> None:
@@ -285,11 +258,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     args = parser.parse_args()
-    OPENCV.append(OpenCV(load_finder(args.finder)))
-    rows = rows_of(args)
-    for row in rows:
-        print("  ".join(str(row.get(key, "")) for key in ("picture", "way", "median", "p95",
-              "device", "marks", "missed", "added", "score", "box", "error")))  # fmt: skip
+    rows_of(args)
 
 
 if __name__ == "__main__":

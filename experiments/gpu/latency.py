@@ -1,22 +1,19 @@
 """How the kernels of a pass had better follow one another, by batch and precision.
 
-    python -m experiments.gpu.latency DIGITS [--model neocog-small] [--precisions fp16]
-        [--batches 1 8]
+    python -m experiments.gpu.latency DIGITS [--model neocog-small]
 
 A kernel may begin while the one in front of it runs (programmatic launches), and lets the next one
 begin as soon as it runs itself, or, where it is late, when it ends. Each row: microseconds of a
 pass without programmatic launches, with all of them early, with all late, and with those stages
-late that were found best (``plans.json`` ships these). Then, with --stages, the time of each stage.
+late that were found best (``plans.json`` ships these).
 """
 
 import argparse
 import itertools
 from pathlib import Path
 
-import numpy as np
-
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.measure import Launchings, stage_times
+from neocog.cuda.measure import Launchings
 from neocog.cuda.plan import STAGES
 from neocog.cuda.runner import Runner
 from neocog.learning.datasets import open_digits
@@ -25,18 +22,14 @@ from neocog.network.registry import find_model
 
 
 def main() -> None:
-    """Time the ways to launch and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("digits", type=Path)
     parser.add_argument("--model", default="neocog-small")
-    parser.add_argument("--precisions", nargs="+", default=["fp16"])
-    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 256])
-    parser.add_argument("--stages", action="store_true")
     arguments = parser.parse_args()
     model = load_model(find_model(arguments.model))
     images = open_digits(arguments.digits, split="train").images
     plain, early = Gpu(0, programmatic=False), Gpu(0)
-    for precision, batch in itertools.product(arguments.precisions, arguments.batches):
+    for precision, batch in itertools.product(("fp16", "fp32"), (1, 8, 64, 256)):
         runners = [Runner(gpu, model, precision, None) for gpu in (plain, early)]
         without, ways = (Launchings(r, r.plan, images[:batch]) for r in runners)
         late = ways.best()
@@ -48,10 +41,6 @@ def main() -> None:
         }
         words = "  ".join(f"{name} {1e3 * ms:.2f}" for name, ms in figures.items())
         print(f"{model.id} {precision} batch {batch}: {words}  late: {list(late)}", flush=True)
-        if arguments.stages:
-            times = stage_times(runners[1], images[:batch], repeats=9)
-            row = "  ".join(f"{name} {np.median(ms) * 1e3:.1f}" for name, ms in times.items())
-            print(f"    {row}", flush=True)
 
 
 if __name__ == "__main__":

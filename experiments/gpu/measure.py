@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -28,6 +29,8 @@ from experiments.gpu.steps import Run, c_layers, errors, failed, s_versions
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import commit, without_places, write_results
 from experiments.network.gpu import PEERS, compare_on_gpu
+from neocog.cuda.engine import CudaEngine
+from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine
 from neocog.network.parallel import cores
 
@@ -49,82 +52,71 @@ FORMATS = dict.fromkeys(("neocog", "card", "torch", "compile", "ratio"), ".2f") 
 
 #: Digits of 10 000 whose decision may change in 16 bits or TF32.
 MAY_CHANGE = 5
-Rows = list[dict[str, Any]]
 
 
 def decisions(run: Run) -> Iterator[dict[str, Any]]:
     """Decisions of all test digits, those of the CPU engine beside them."""
-    from neocog.cuda.engine import CudaEngine
-    from neocog.learning.datasets import open_digits
-
     test = open_digits(run.args.data / "mnist", split="test")
     for name, model in run.models.items():
         cpu = Engine(model).recognise(test.images, batch=64 * cores())
         run.say(f"{name}: {len(test)} digits on {cores()} cores")
-        for precision in run.args.precisions:
-            for plan in run.args.plans:
-                engine = CudaEngine(model, device="cuda:0", precision=precision, plan=plan)
-                got = engine.recognise(test.images)
-                changed = np.flatnonzero(got.label != cpu.label)
-                most = 0 if precision == "fp32" else MAY_CHANGE
-                yield {
-                    "model": model.id,
-                    "precision": precision,
-                    "plan": plan,
-                    "digits": len(test),
-                    "same": len(test) - len(changed),
-                    "accuracy": float((got.label == test.labels).mean()),
-                    "score_difference": float(np.abs(got.score - cpu.score).max()),
-                    "largest_margin_changed": float(cpu.margin[changed].max(initial=0.0)),
-                    "passed": len(changed) <= most,
-                }
+        for precision, plan in product(run.args.precisions, run.args.plans):
+            engine = CudaEngine(model, device="cuda:0", precision=precision, plan=plan)
+            got = engine.recognise(test.images)
+            changed = np.flatnonzero(got.label != cpu.label)
+            yield {
+                "model": model.id,
+                "precision": precision,
+                "plan": plan,
+                "digits": len(test),
+                "same": len(test) - len(changed),
+                "accuracy": float((got.label == test.labels).mean()),
+                "score_difference": float(np.abs(got.score - cpu.score).max()),
+                "largest_margin_changed": float(cpu.margin[changed].max(initial=0.0)),
+                "passed": len(changed) <= (0 if precision == "fp32" else MAY_CHANGE),
+            }
 
 
 def speed(run: Run) -> Iterator[dict[str, Any]]:
     """Whole passes by batch, precision and plan, PyTorch beside them."""
-    for batch in run.args.batches:
-        for precision in run.args.precisions:
-            peers = list(run.args.peers)
-            if run.late:
-                peers = [peer for peer in peers if PEERS[peer] is None]
-            try:
-                found = compare_on_gpu(
-                    run.main,
-                    batch=batch,
-                    precision=precision,
-                    plans=run.args.plans,
-                    peers=peers,
-                    rounds=run.args.rounds,
-                    host=batch <= 8,
-                    digits=None if run.args.made else run.digits,
-                    log=run.say,
-                )
-            except Exception as failure:
-                traceback.print_exc()
-                yield failed(failure, run.main, precision, "pass", f"batch {batch}")
-                continue
-            for line in found.lines():
-                run.say("  " + line)
-            facts = found.to_dict()
-            ours = {k: v for k, v in facts["us_per_digit"].items() if k.startswith("neocog")}
-            others = {k: v for k, v in facts["us_per_digit"].items() if k not in ours}
-            best = min(ours, key=lambda name: ours[name], default=None)
-            row = {
-                "model": facts["model"],
-                "batch": batch,
-                "precision": precision,
-                "neocog": ours.get(best),
-                "card": ours.get("neocog card"),
-                **others,
-                "ratio": min(facts["ratio"].values(), default=None),
-                "plan": best,
-                "difference": facts["difference"].get(best),
-                "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
-                "digits": "made" if run.args.made else "MNIST, test",
-                "ratios": facts["ratio"],
-                "differences": facts["difference"],
-            }
-            yield {**row, **{key: value for key, value in facts.items() if key not in row}}
+    for batch, precision in product(run.args.batches, run.args.precisions):
+        try:
+            found = compare_on_gpu(
+                run.main,
+                batch=batch,
+                precision=precision,
+                plans=run.args.plans,
+                peers=["torch"] if run.late else PEERS,
+                rounds=run.args.rounds,
+                host=batch <= 8,
+                digits=run.digits,
+            )
+        except Exception as failure:
+            traceback.print_exc()
+            yield failed(failure, run.main, precision, "pass", f"batch {batch}")
+            continue
+        for line in found.lines():
+            run.say("  " + line)
+        facts = found.to_dict()
+        us = facts["us_per_digit"]
+        ours = {name: time for name, time in us.items() if name.startswith("neocog")}
+        best = min(ours, key=lambda name: ours[name], default=None)
+        row = {
+            "model": facts["model"],
+            "batch": batch,
+            "precision": precision,
+            "neocog": ours.get(best),
+            "card": ours.get("neocog card"),
+            **{name: time for name, time in us.items() if name not in ours},
+            "ratio": min(facts["ratio"].values(), default=None),
+            "plan": best,
+            "difference": facts["difference"].get(best),
+            "planes": "/".join(map(str, (run.main.spec.orientations, *run.main.planes))),
+            "digits": "MNIST, test",
+            "ratios": facts["ratio"],
+            "differences": facts["difference"],
+        }
+        yield {**row, **{key: value for key, value in facts.items() if key not in row}}
 
 
 _FIRST = """
@@ -172,28 +164,7 @@ SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
 }
 
 
-def show(name: str, rows: Rows) -> None:
-    """Print a section's rows as a table, numbers short."""
-    print(f"\n== {name}: {len(rows)} rows")
-    for row in rows:
-        cells = (f"{key} {_short(value)}" for key, value in row.items() if _wanted(key))
-        print("  " + "  ".join(cells))
-
-
-def _wanted(key: str) -> bool:
-    return key not in {"model", "us", "us_p95", "us_per_digit", "notes", "differences", "digits"}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
-    return str(value)
-
-
 def parse() -> argparse.Namespace:
-    """Parse the command line."""
     parser = data_and_output(__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument(
@@ -206,16 +177,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--plans", nargs="+", default=["default", "card"], help="the first is shown beside others"
     )
-    parser.add_argument("--peers", nargs="*", default=["torch", "compile"], choices=list(PEERS))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument(
         "--compile-until", type=float, default=300.0,
         help="seconds after which torch.compile takes no further part",
-    )  # fmt: skip
-    parser.add_argument(
-        "--made", action="store_true",
-        help="speed of made digits instead of MNIST's (PyTorch errs too much on those with some "
-        "models in fp16)",
     )  # fmt: skip
     args = parser.parse_args()
     unknown = set(args.sections) - set(SECTIONS)
@@ -232,43 +197,31 @@ def main() -> None:
     found: dict[str, Any] = {}
     if args.output.is_file():  # sections of earlier runs stay until they are run again
         found = json.loads(args.output.read_text()).get("sections", {})
-    done: dict[str, Rows] = {}
     failures: dict[str, str] = {}
+    wrong = 0
 
     def write() -> None:
-        write_results(
-            args.output,
-            found.get("speed", {}).get("rows", []),
-            columns=COLUMNS,
-            formats=FORMATS,
-            gpu=True,
-            sections=found,
-            failures=failures,
-        )
+        rows = found.get("speed", {}).get("rows", [])
+        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=True,
+                      sections=found, failures=failures)  # fmt: skip
 
     for name in args.sections or SECTIONS:
         run.say(f"section {name}")
-        rows: Rows = []
-        done[name] = rows
+        rows: list[dict[str, Any]] = []
         found[name] = {"commit": commit(), "options": words, "rows": rows}
         try:
             for row in SECTIONS[name](run):
                 rows.append(row)
-                run.say(json.dumps({k: v for k, v in row.items() if _wanted(k)}, default=str))
+                run.say(json.dumps(row, default=str))
                 write()
         except Exception as error:
             traceback.print_exc()
             failures[name] = f"{type(error).__name__}: {error}"
         write()
-    for name, rows in done.items():
-        show(name, rows)
+        wrong += sum(row.get("passed") is False or "failed" in row for row in rows)
     for name, failure in failures.items():
         print(f"section {name} FAILED: {failure}")
-    wrong = [r for rows in done.values() for r in rows if r.get("passed") is False or "failed" in r]
-    if wrong or failures:
-        print(f"{len(wrong)} checks and {len(failures)} sections failed")
-    else:
-        print("all checks passed")
+    print(f"{wrong} checks and {len(failures)} sections failed")
     sys.exit(1 if wrong or failures else 0)
 
 

@@ -21,7 +21,6 @@ from neocog.network.u0 import u0_from_digits
 
 
 def main() -> None:
-    """Print the shares of cells, layer by layer, in the first training digits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("digits", type=Path)
     parser.add_argument("--model", default="neocog-small")

@@ -1,14 +1,21 @@
-"""The sections of ``gpu.py`` that run single steps of the pass, fed with the reference's maps."""
+"""The sections of ``measure.py`` that run single steps, fed with the reference's maps."""
 
 import argparse
 import time
 from collections.abc import Iterator
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from experiments.harness.run import told
+from experiments.network.ours import StepRun
+from experiments.network.peers import layer_times
 from experiments.slayer.gpu import limit
+from neocog.cuda.engine import CudaEngine
+from neocog.cuda.launcher import gpu
+from neocog.cuda.plan import Shelf
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
 from neocog.network.model import Model, load_model
@@ -19,8 +26,6 @@ ERROR_DIGITS = 16
 
 
 class Run:
-    """What was asked for."""
-
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.start = time.perf_counter()
@@ -29,7 +34,6 @@ class Run:
 
     @cached_property
     def digits(self) -> np.ndarray:
-        """MNIST's test digits, (N, 28, 28)."""
         return open_digits(self.args.data / "mnist", split="test").images
 
     def say(self, line: str) -> None:
@@ -37,7 +41,6 @@ class Run:
 
     @property
     def late(self) -> bool:
-        """Whether the time for compiling peers is over."""
         return time.perf_counter() - self.start > self.args.compile_until
 
 
@@ -62,34 +65,18 @@ class Repeated(dict[str, Any]):
 
 
 def failed(error: Exception, model: Model, precision: str, *what: str) -> dict[str, Any]:
-    line = (str(error).splitlines() or [""])[0]
-    return {
-        "model": model.id,
-        "precision": precision,
-        "layer": what[0],
-        "version": what[1],
-        "failed": f"{type(error).__name__}: {line}",
-    }
-
-
-def shelf_of(model: Model, precision: Any) -> Any:
-    from neocog.cuda.launcher import gpu
-    from neocog.cuda.plan import Shelf
-
-    return Shelf(gpu(0), model, precision)
+    return {"model": model.id, "precision": precision, "layer": what[0], "version": what[1],
+            "failed": told(error)}  # fmt: skip
 
 
 def errors(run: Run) -> Iterator[dict[str, Any]]:
     """Each version of each step fed with the reference's maps; the whole pass."""
-    from experiments.network.ours import StepRun
-    from neocog.cuda.engine import CudaEngine
-
     for name, model in run.models.items():
         want = maps_of(run, name)
         for precision in run.args.precisions:
             engine = CudaEngine(model, device="cuda:0", precision=precision)
             runner = engine.runner(0)
-            shelf = runner.shelf
+            shelf, about = runner.shelf, {"model": model.id, "precision": precision}
             planned = {s.writes: s.version for s in shelf.choose(runner.plan, ERROR_DIGITS)}
             for stage in LAYERS:
                 all_of_them = shelf.usable(stage, ERROR_DIGITS)
@@ -100,68 +87,49 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
                         yield failed(failure, model, precision, stage, version)
                         continue
                     largest = limit(precision, version)
-                    yield {
-                        "model": model.id,
-                        "precision": precision,
-                        "layer": stage,
-                        "version": version,
-                        "error": error,
-                        "limit": largest,
-                        "passed": error <= largest,
-                    }
+                    yield {**about, "layer": stage, "version": version, "error": error,
+                           "limit": largest, "passed": error <= largest}  # fmt: skip
             got = engine.maps(want["U0"].astype(np.float32))
             for stage in ("US4", "UC4"):
-                scale = np.abs(want[stage]).max()
-                yield {
-                    "model": model.id,
-                    "precision": precision,
-                    "layer": stage,
-                    "version": "whole pass",
-                    "error": float(np.abs(got[stage] - want[stage]).max() / scale),
-                }
+                error = float(np.abs(got[stage] - want[stage]).max() / np.abs(want[stage]).max())
+                yield {**about, "layer": stage, "version": "whole pass", "error": error}
 
 
 def s_versions(run: Run) -> Iterator[dict[str, Any]]:
     """S-layers: every version's time and error, which one the plan takes; PyTorch's beside."""
-    from experiments.network.ours import StepRun
-    from experiments.network.peers import layer_times
-    from neocog.cuda.engine import CudaEngine
-
-    want = maps_of(run, run.args.models[0])
+    want, batches = maps_of(run, run.args.models[0]), run.args.step_batches
     for precision in run.args.precisions:
         engine = CudaEngine(run.main, device="cuda:0", precision=precision, plan=run.args.plans[0])
         runner = engine.runner(0)
+        shelf = runner.shelf
         for stage in ("US1", "US2", "US3", "US4"):
-            for version in runner.shelf.usable(stage, 8):
-                times, taken = {}, []
+            before = {batch: Repeated(run, run.args.models[0], batch) for batch in batches}
+            planned = {batch: {s.writes: s.version for s in shelf.choose(runner.plan, batch)}
+                       for batch in batches}  # fmt: skip
+            for version in shelf.usable(stage, 8):
+                row: dict[str, Any] = {"precision": precision, "layer": stage, "version": version}
                 try:
-                    step = StepRun(runner.shelf, stage, version, want)
+                    step = StepRun(shelf, stage, version, want)
                     error = step.error(want)
-                    for batch in run.args.step_batches:
-                        before = Repeated(run, run.args.models[0], batch)
-                        one = StepRun(runner.shelf, stage, version, before)
-                        times[batch] = one.microseconds()
-                        chosen = {s.writes: s for s in runner.shelf.choose(runner.plan, batch)}
-                        if stage in chosen and chosen[stage].version == version:
-                            taken.append(batch)
+                    us = {batch: StepRun(shelf, stage, version, before[batch]).microseconds()
+                          for batch in batches}  # fmt: skip
                 except Exception as failure:
                     yield failed(failure, run.main, precision, stage, version)
                     continue
-                work = step.step.work()
-                yield {
-                    "precision": precision,
-                    "layer": stage,
-                    "version": version,
+                flops = step.step.work().flops
+                yield row | {
                     "error": error,
-                    "us_step": times,
-                    "tflops": {b: 1e-6 * work.flops * b / us for b, us in times.items()},
-                    "taken_at": taken,
+                    "us_step": us,
+                    "tflops": {batch: 1e-6 * flops * batch / time for batch, time in us.items()},
+                    "taken_at": [b for b in batches if planned[b].get(stage) == version],
                 }
-            times = {}
-            for batch in run.args.step_batches:
-                seen = Repeated(run, run.args.models[0], batch)[_before(stage)]
-                times[batch] = min(layer_times(run.main, stage, seen, precision).values())
-            yield {"precision": precision, "layer": stage, "version": "PyTorch", "us_step": times}
+            us = {batch: min(theirs(run, stage, before[batch], precision).values())
+                  for batch in batches}  # fmt: skip
+            yield {"precision": precision, "layer": stage, "version": "PyTorch", "us_step": us}
+
+
+def theirs(run: Run, stage: str, maps: Repeated, precision: str) -> dict[str, float]:
+    return layer_times(run.main, stage, maps[_before(stage)], precision)
 
 
 def _before(stage: str) -> str:
@@ -170,27 +138,23 @@ def _before(stage: str) -> str:
 
 def c_layers(run: Run) -> Iterator[dict[str, Any]]:
     """C-layers: our direct sum in one kernel, and the ways PyTorch has."""
-    from experiments.network.ours import StepRun
-    from experiments.network.peers import layer_times
-
     for precision in run.args.precisions:
-        shelf = shelf_of(run.main, precision)
+        shelf = Shelf(gpu(0), run.main, precision)
         width = 4 if precision in ("fp32", "tf32") else 2
-        for stage in ("UC1", "UC2", "UC3"):
-            for batch in run.args.step_batches:
-                before = Repeated(run, run.args.models[0], batch)
-                moved = width * (before[_before(stage)].size + before[stage].size)
-                row = {"precision": precision, "layer": stage, "batch": batch, "bytes": moved}
-                for version in shelf.usable(stage, batch):
-                    try:
-                        us = StepRun(shelf, stage, version, before).microseconds()
-                    except Exception as failure:
-                        yield failed(failure, run.main, precision, stage, version)
-                        continue
-                    row[f"neocog {version}"] = us
-                theirs = layer_times(run.main, stage, before[_before(stage)], precision)
-                row |= {f"torch {form}": us for form, us in theirs.items()}
-                ours = min((v for k, v in row.items() if k.startswith("neocog")), default=None)
-                row["gb_per_s"] = ours and 1e-3 * moved / ours
-                row["ratio"] = ours and min(theirs.values()) / ours
-                yield row
+        for stage, batch in product(("UC1", "UC2", "UC3"), run.args.step_batches):
+            maps = Repeated(run, run.args.models[0], batch)
+            moved = width * (maps[_before(stage)].size + maps[stage].size)
+            us: dict[str, float] = {}
+            for version in shelf.usable(stage, batch):
+                try:
+                    us[f"neocog {version}"] = StepRun(shelf, stage, version, maps).microseconds()
+                except Exception as failure:
+                    yield failed(failure, run.main, precision, stage, version)
+            torch = theirs(run, stage, maps, precision)
+            ours = min(us.values(), default=None)
+            yield {
+                **{"precision": precision, "layer": stage, "batch": batch, "bytes": moved, **us},
+                **{f"torch {form}": time for form, time in torch.items()},
+                "gb_per_s": ours and 1e-3 * moved / ours,
+                "ratio": ours and min(torch.values()) / ours,
+            }

@@ -10,33 +10,27 @@ of each into ``experiments/gpu/results/tilings.json``. What is in OUT.json stays
 """
 
 import argparse
-import datetime
 import itertools
 import json
-import multiprocessing
-import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import numpy as np
-
-from experiments.harness.machine import commit
+from experiments.harness.builds import build_all
+from experiments.harness.record import commit, today
+from experiments.network.ours import stored
 from neocog.cuda import tuned
-from neocog.cuda.kernel import Kernel, Launch, Layout
-from neocog.cuda.s_tensor import TensorS, bf16
+from neocog.cuda.kernel import Kernel, Layout
+from neocog.cuda.lanes import Timed
+from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import layouts
 from neocog.cuda.tilings import TUNED, Shape, Tiling, candidates, estimate
 from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model, load_model
-from neocog.network.parallel import cores
 from neocog.network.registry import find_model
 from neocog.network.u0 import u0_from_digits
 
@@ -44,18 +38,6 @@ _TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 2e-3, "bf16": 2e-2}
 _LAUNCHES = 20
 RESULTS = Path(__file__).with_name("results") / "tilings.json"
 _ALIKE = 3  # tilings tried that differ in depth and compactness alone
-
-
-def stored(maps: dict[str, Any], step: TensorS, batch: int, xp: Any) -> Any:
-    """Return the layer's real maps as the step reads them, with their silent border."""
-    layout = step.source
-    u = np.zeros(layout.shape(batch), dtype=np.float32)
-    inner = slice(layout.border, layout.border + layout.size)
-    real = maps[step.reads][:batch].transpose(0, 2, 3, 1)
-    u[:, inner, inner, : layout.planes] = real
-    if layout.dtype == "bfloat16":
-        return xp.asarray(bf16(u))
-    return xp.asarray(u.astype(layout.storage))
 
 
 def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
@@ -74,37 +56,9 @@ def expected(model: Model, layer: int, maps: Any, out: int, xp: Any) -> Any:
     return xp.maximum(0, e - theta * v) / (v + silence)
 
 
-def timed(launch: Launch, machine: Any) -> float:
-    """Return the microseconds of one launch in a graph of many."""
-    cupy = machine.xp
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        machine.launch(launch)
-        stream.synchronize()
-        stream.begin_capture()
-        for _ in range(_LAUNCHES):
-            machine.launch(launch)
-        graph = stream.end_capture()
-        times = []
-        for _ in range(7):
-            start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-            start.record(stream)
-            graph.launch(stream)
-            stop.record(stream)
-            stop.synchronize()
-            times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3 / _LAUNCHES)
-    return float(np.median(times[2:]))
-
-
 def model_layouts(model: Model, precision: Any) -> dict[str, Layout]:
-    """Return the layouts of a model's maps."""
     k2, k3, k4 = (len(s.reference) for s in model.s[1:])
     return layouts(model.spec, (k2, k3, k4), precision)
-
-
-def shape_of(machine: Any, model: Model, layer: int, precision: Any) -> Shape:
-    """Return what a layer asks of the kernel."""
-    return TensorS(machine, model, layer, model_layouts(model, precision), precision).shape
 
 
 def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling]:
@@ -129,13 +83,13 @@ def promising(machine: Any, step: TensorS, batch: int, best: int) -> list[Tiling
 def tune(
     machine: Any, model: Model, layer: int, precision: Any, batch: int, best: int, real: Any
 ) -> Any:
-    """Return the tilings tried with their microseconds, quickest first; ``real`` are maps."""
+    """Return the layer's shape and the tilings tried, quickest first; ``real`` are maps."""
     xp = machine.xp
     lay = model_layouts(model, precision)
     rows = []
     step = TensorS(machine, model, layer, lay, precision)
     shape = step.shape
-    maps = stored(real, step, batch, xp)
+    maps = xp.asarray(stored(real[step.reads][:batch], step.source))
     target = lay[step.writes]
     # more digits than a block has, from both ends
     picked = xp.asarray(sorted({*range(min(batch, 21)), *range(max(0, batch - 10), batch)}))
@@ -155,29 +109,11 @@ def tune(
             got = out[picked][..., : target.planes].astype(xp.float64)
             row["error"] = float(xp.abs(got - truth).max() / truth.max())
             if row["error"] < _TOLERANCE[precision] and bool((out[-1] != 7).any()):
-                row["us"] = round(timed(launch, machine), 3)
+                timed = Timed(machine, partial(machine.launch, launch), _LAUNCHES)
+                row["us"] = round(1e3 * timed.median(5), 3)
         except Exception as error:  # one that fails must not lose the others
             row["failed"] = str(error)[:200]
-    return sorted(rows, key=lambda r: r.get("us", 1e9))
-
-
-def precompile(kernels: list[Kernel], arch: int) -> None:
-    """Compile into the cache on all cores."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(cores(), mp_context=context) as pool:
-        for failure in pool.map(partial(_attempt, arch=arch), kernels, chunksize=4):
-            if failure:
-                print(failure, file=sys.stderr)
-
-
-def _attempt(kernel: Kernel, arch: int) -> str | None:
-    from neocog.cuda.compiler import build
-
-    try:
-        built = build(kernel, arch)
-    except Exception as error:  # the others go on
-        return str(error)[:300]
-    return f"{kernel}: {built.spills} bytes spilled" if built.spills else None
+    return shape, sorted(rows, key=lambda r: r.get("us", 1e9))
 
 
 def ship(rows: list[Any]) -> None:
@@ -207,22 +143,20 @@ def keep(rows: list[Any]) -> None:
         held["rows"] = [other for other in held["rows"] if place(other) != place(row)] + best
         held["tried"] += row.get("count", len(row["tried"]))
     held["rows"].sort(key=place)
-    held |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit()}
+    held |= {"date": today(), "commit": commit()}
     lines = ",\n  ".join(json.dumps(row) for row in held.pop("rows"))
     head = json.dumps(held, indent=1).removesuffix("\n}")
     RESULTS.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n')
 
 
 def main() -> None:
-    """Tune what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--digits", type=Path, default=Path("mnist"), help="folder of digits")
     parser.add_argument("--models", nargs="+", default=["neocog-small"])
     parser.add_argument("--batches", nargs="+", type=int, default=[8, 128])
     parser.add_argument("--precisions", nargs="+", default=["fp16", "tf32", "fp32"])
-    parser.add_argument("--layers", nargs="+", type=int, default=[0, 1, 2, 3])
-    parser.add_argument("--best", type=int, default=24)
+    parser.add_argument("--best", type=int, default=24, help="tilings tried of each")
     parser.add_argument("--ship", action="store_true")
     arguments = parser.parse_args()
     if arguments.ship:
@@ -232,21 +166,21 @@ def main() -> None:
 
     machine = Gpu(0, programmatic=False)
     models = [load_model(find_model(name)) for name in arguments.models]
-    jobs = list(
-        itertools.product(models, arguments.precisions, arguments.batches, arguments.layers)
-    )
+    jobs = list(itertools.product(models, arguments.precisions, arguments.batches, range(4)))
     kernels: list[Kernel] = []
     for model, precision, batch, layer in jobs:
         step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
         kernels += [step.kernel(t) for t in promising(machine, step, batch, arguments.best)]
-    precompile(list(dict.fromkeys(kernels)), machine.arch)
+    build_all(machine, list(dict.fromkeys(kernels)))
     digits = open_digits(arguments.digits, split="train").images[: max(arguments.batches)]
     maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
     rows: list[Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
     for model, precision, batch, layer in jobs:
-        tried = tune(machine, model, layer, precision, batch, arguments.best, maps[model.name])
+        shape, tried = tune(
+            machine, model, layer, precision, batch, arguments.best, maps[model.name]
+        )
         rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
-        rows[-1]["shape"] = astuple(shape_of(machine, model, layer, precision))
+        rows[-1]["shape"] = astuple(shape)
         rows[-1]["tried"] = tried
         print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
         arguments.out.write_text(json.dumps(rows))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Result
-from experiments.harness.run import of
+from experiments.harness.run import Result, of
 from neocog.errors import UsageError
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -25,21 +24,17 @@ Column = str | Callable[[Any], Any]
 
 
 def table(columns: Mapping[str, Column], records: Iterable[Any]) -> Table:
-    """Return a table with a row for each record."""
     return [list(columns), *([_cell(c, record) for c in columns.values()] for record in records)]
 
 
 def _cell(column: Column, record: Any) -> str:
     if callable(column):
-        value, form = column(record), ""
-    else:
-        key, _, form = column.partition("|")
-        value = record.get(key)
-    return show(value, form)
+        return show(column(record))
+    key, _, form = column.partition("|")
+    return show(record.get(key), form)
 
 
 def show(value: Any, form: str = "") -> str:
-    """Return a cell."""
     return NONE if value is None else format(value, form)
 
 
@@ -60,25 +55,18 @@ def markdown(rows: Table) -> str:
 
 def tables_of(name: str, result: Result) -> dict[str, Table]:
     """Return an experiment's tables; of a broken result or one of older code only what it lacks."""
+    head = ("what", "why")
     if "failed" in result:
-        found: dict[str, Table] = {"missing": [("what", "why"), (name, result["failed"])]}
-        return found
+        return {"missing": [head, (name, result["failed"])]}
+    left = [(what, "no time was left") for what in result.get("not_run", ())]
+    left += [(f"section {what}", why) for what, why in (result.get("failures") or {}).items()]
     try:
-        found = of(name).tables(result)
-        found["missing"] = [("what", "why"), *_left(result), *found.get("missing", [])]
+        found: dict[str, Table] = of(name).tables(result)
     except (KeyError, TypeError, AttributeError, IndexError) as failure:
         why = f"this result cannot be shown ({type(failure).__name__}: {failure})"
-        return {"missing": [("what", "why"), (name, why)]}
+        return {"missing": [head, (name, why)]}
+    found["missing"] = [head, *left, *found.get("missing", [])]
     return {key: rows for key, rows in found.items() if len(rows) > 1}
-
-
-def _left(result: Result) -> list[tuple[str, str]]:
-    """Return what an experiment did not measure, and why."""
-    return [
-        *((what, "no time was left") for what in result.get("not_run", ())),
-        *((what, f"it broke off: {why}") for what, why in result.get("broken", {}).items()),
-        *((f"section {what}", why) for what, why in (result.get("failures") or {}).items()),
-    ]
 
 
 def measured(facts: Mapping[str, Any], *names: str, what: str = "all") -> Row:
@@ -99,33 +87,26 @@ def text(name: str, result: Result) -> str:
     return "\n\n".join(f"{key}:\n\n{markdown(rows)}" for key, rows in found.items())
 
 
-def fill(page: str, tables: Mapping[str, Table]) -> str:
-    """Return a page with its tables made anew."""
+def fill(page: str, made: Callable[[str], str]) -> str:
+    """Return a page with its tables made anew; ``made`` returns one by its name."""
+    return _PART.sub(lambda found: f"{found[1]}{made(found[2])}\n{found[3]}", page)
 
-    def part(match: re.Match[str]) -> str:
-        opening, name, end = match.groups()
-        rows = tables.get(name)
-        return opening + (markdown(rows) if rows else "Nothing.") + "\n" + end
 
-    return _PART.sub(part, page)
+def page_of(name: str, result: Result) -> str:
+    tables = tables_of(name, result)
+    page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    return fill(page, lambda key: markdown(tables[key]) if key in tables else "Nothing.")
 
 
 def write_pages(results: Mapping[str, Result], path: Path) -> list[Path]:
-    """Write the page of all experiments, each one's own page beside it, and the plots; return all.
-
-    Pages are those of this folder, with the tables of these results in them.
-    """
-    overview = (FOLDER / "README.md").read_text(encoding="utf-8")
-    files = [path]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(overview, encoding="utf-8")
-    for name, result in results.items():
-        template = (FOLDER / name / "README.md").read_text(encoding="utf-8")
-        page = path.parent / name / "README.md"
-        page.parent.mkdir(exist_ok=True)
-        page.write_text(fill(template, tables_of(name, result)), encoding="utf-8")
-        files += [page, *draw(name, result, page.parent / "figures")]
-    return files
+    """Write the overview, each experiment's page beside it, and the plots; return the files."""
+    pages = {path: (FOLDER / "README.md").read_text(encoding="utf-8")}
+    pages |= {path.parent / name / "README.md": page_of(name, r) for name, r in results.items()}
+    for file, page in pages.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page, encoding="utf-8")
+    plots = (draw(name, r, path.parent / name / "figures") for name, r in results.items())
+    return [*pages, *(file for files in plots for file in files)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,6 @@ def size_of(pid: int) -> float:
 
 
 def end_one(title: bytes) -> int:
-    """End a process of this title, and return it."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if place.read_bytes().startswith(title):

@@ -1,16 +1,21 @@
-"""Writes a result file: rows, and the machine, versions, date and commit they are of."""
+"""Writes a result file: rows, and the command, machine, versions, date and commit they are of."""
 
 import datetime
+import importlib.metadata
 import json
+import os
+import platform
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.machine import commit, machine, versions
+from neocog.network.parallel import cores
 
-__all__ = ["commit", "machine", "versions", "without_places", "write_results"]
+PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "opencv-python", "opencv-python-headless",
+            "onnxruntime", "torch")  # fmt: skip
 
 
 def write_results(
@@ -26,7 +31,7 @@ def write_results(
     result = {
         "command": " ".join([_script(), *without_places(sys.argv[1:])]),
         "machine": machine(gpu),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": today(),
         "commit": commit(),
         "versions": versions(),
         **more,
@@ -37,6 +42,67 @@ def write_results(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows", file=sys.stderr)
+
+
+def about(command: str, *, gpu: bool, number: int = 0) -> dict[str, Any]:
+    """Return what a result of ``neocog bench`` tells of its making."""
+    facts = {"command": command, "machine": machine(gpu, number), "cpu": machine(False)}
+    if gpu:
+        facts["driver"] = driver()
+    return {**facts, "date": today(), "commit": commit(), "versions": versions()}
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def machine(gpu: bool, number: int = 0) -> str:
+    """Return the GPU's name, or the processor and the cores that may be used."""
+    if gpu:
+        import cupy
+
+        name: str = cupy.cuda.runtime.getDeviceProperties(number)["name"].decode()
+        return name
+    return f"{cores()} cores of {processor()}"
+
+
+def processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def driver() -> str:
+    return asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+
+
+def commit() -> str:
+    """Return the commit the code is of; NEOCOG_COMMIT names it where there is no repository."""
+    here = str(Path(__file__).parent)
+    return os.environ.get("NEOCOG_COMMIT") or \
+        asked("git", "-C", here, "rev-parse", "--short", "HEAD") or "unknown"  # fmt: skip
+
+
+def asked(*command: str) -> str:
+    """Return what a program prints; "" where it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    out = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            out[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return out
 
 
 def _script() -> str:

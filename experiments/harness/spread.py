@@ -12,11 +12,7 @@ Result = TypeVar("Result")
 
 
 def spread(work: Callable[[Part], Result], parts: Iterable[Part], jobs: int) -> Iterator[Result]:
-    """Do ``work`` on each part, on ``jobs`` processes; with one job: here.
-
-    Work and parts are pickled: functions of a module, or `functools.partial` of them. OpenCV has
-    one thread in each process.
-    """
+    """Do ``work`` (picklable) on each part, on ``jobs`` processes; with one job: here."""
     parts = list(parts)
     if jobs == 1 or len(parts) == 1:
         yield from map(work, parts)

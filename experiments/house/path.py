@@ -75,14 +75,12 @@ def of_frames(path: Path) -> dict[str, Files]:
 
 
 def show(name: str, files: Files, *, listed: bool) -> None:
-    """Print one count, the files with most functions first."""
     print(f"{name}: {sum(map(len, files.values()))} functions in {len(files)} files")
     for file, functions in sorted(files.items(), key=lambda item: (-len(item[1]), item[0])):
         print(f"  {len(functions):3}  {file}" + f"  {', '.join(sorted(functions))}" * listed)
 
 
 def main() -> None:
-    """Parse, count, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("photo", type=Path)
     parser.add_argument("--frames", type=Path)

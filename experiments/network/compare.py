@@ -21,7 +21,6 @@ from neocog.network.made import made_digits
 from neocog.network.model import Model
 
 TOLERANCE = 2e-4  # of a whole float32 pass, relative to the strongest response
-PEERS = ("onnxruntime", "torch")
 PAUSE = 0.02  # seconds before a turn: onnxruntime's threads spin on for a while after theirs
 TURN = 4  # passes that count in a turn
 COMPARED = 64  # digits that the outputs are compared on
@@ -32,11 +31,7 @@ Side = Callable[[Digits], Answers]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Times of the sides: milliseconds of each pass of ``batch`` digits.
-
-    ``difference``: the largest of a score of any side from ours, relative to the strongest score;
-    None with one side.
-    """
+    """Milliseconds of each pass by side; ``difference``: of scores, by the strongest."""
 
     model: str
     batch: int
@@ -45,7 +40,6 @@ class Comparison:
     difference: float | None
 
     def per_digit(self, side: str, percentile: float = 50.0) -> float:
-        """Milliseconds of a digit."""
         return float(np.percentile(self.passes[side], percentile)) / self.batch
 
     def ratios(self) -> dict[str, float]:
@@ -53,13 +47,8 @@ class Comparison:
         ours = self.per_digit("neocog")
         return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
 
-    @property
-    def ratio(self) -> float | None:
-        """Time of onnxruntime by neocog's."""
-        return self.ratios().get("onnxruntime")
-
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog bench network --json`` prints it."""
+        ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
         return {
             "model": self.model,
             "batch": self.batch,
@@ -67,13 +56,12 @@ class Comparison:
             "passes": len(self.passes["neocog"]),
             "ms_per_digit": {side: round(self.per_digit(side), 4) for side in self.passes},
             "ms_per_digit_p95": {side: round(self.per_digit(side, 95), 4) for side in self.passes},
-            "ratio": self.ratio and round(self.ratio, 3),
-            "ratios": {side: round(ratio, 3) for side, ratio in self.ratios().items()},
+            "ratio": ratios.get("onnxruntime"),
+            "ratios": ratios,
             "difference": self.difference,
         }
 
     def lines(self) -> Iterator[str]:
-        """As ``neocog bench network`` prints it."""
         yield f"{self.model}, batch {self.batch}, {self.threads} threads, digits to answers"
         if self.difference is not None:
             yield f"scores differ by {self.difference:.1e} of the strongest"
@@ -84,24 +72,21 @@ class Comparison:
             yield f"neocog is {ratio:.2f} times as fast as {side}"
 
 
-def compare(
-    model: Model, *, batch: int, rounds: int, onnx: bool = False, peers: Sequence[str] = ()
-) -> Comparison:
-    """Time neocog, and the same network in ``peers``, onnxruntime or torch.
+def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
+    """Time neocog, and the same network in ``peers``, in turns of `TURN` passes.
 
-    Each of ``rounds`` is a turn of every side, of `TURN` passes of ``batch`` digits; ``onnx`` is
-    short for ``peers=("onnxruntime",)``. A UsageError says if a peer is unknown or not installed, a
-    NeocogError if two do not compute the same; then nothing is timed.
+    A NeocogError says if two do not compute the same; then nothing is timed.
     """
     engine = Engine(model)
     sides: dict[str, Side] = {"neocog": lambda digits: engine.recognise(digits, batch=batch)}
-    difference = None
-    for peer in dict.fromkeys(("onnxruntime", *peers) if onnx else peers):
+    compared = made_digits(COMPARED)
+    differences: list[float] = []
+    for peer in dict.fromkeys(peers):
         if peer not in PEERS:
             raise UsageError(f"no peer {peer!r} on the CPU; choose {', '.join(PEERS)}")
-        make = _onnxruntime if peer == "onnxruntime" else _torch
-        sides[peer] = make(model, engine.threads)
-        difference = max(difference or 0.0, _difference(peer, sides["neocog"], sides[peer]))
+        sides[peer] = PEERS[peer](model, engine.threads)
+        got, want = (side(compared).score for side in (sides[peer], sides["neocog"]))
+        differences.append(difference(peer, got, want, TOLERANCE))
     digits = made_digits(batch)
     for side in sides.values():
         for _ in range(WARM_UP):
@@ -116,24 +101,27 @@ def compare(
                 side(digits)
                 passes[name].append(1e3 * (time.perf_counter() - start))
     measured = {name: np.array(times) for name, times in passes.items()}
-    return Comparison(model.id, batch, engine.threads, measured, difference)
+    return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
 
 
-def _onnxruntime(model: Model, threads: int) -> Side:
+def session(onnx: bytes, threads: int) -> Any:
+    """Return an onnxruntime session on the CPU."""
     try:
         import onnxruntime
     except ImportError:
         raise UsageError("onnxruntime is not installed; install neocog[onnx]") from None
-    from neocog.network.export import model_to_onnx
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model_to_onnx(model), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
+
+
+def _onnxruntime(model: Model, threads: int) -> Side:
+    from neocog.network.export import model_to_onnx
+
+    run = session(model_to_onnx(model), threads).run
 
     def answer(digits: Digits) -> Answers:
-        score = session.run(["scores"], {"digits": digits})[0]
+        score = run(["scores"], {"digits": digits})[0]
         return answers(score, temperature=model.temperature)
 
     return answer
@@ -157,13 +145,17 @@ def _torch(model: Model, threads: int) -> Side:
     return answer
 
 
-def _difference(peer: str, ours: Side, theirs: Side) -> float:
-    digits = made_digits(COMPARED)
-    want = ours(digits).score
-    difference = float(np.abs(theirs(digits).score - want).max() / max(float(want.max()), 1e-30))
-    if not difference <= TOLERANCE:
+PEERS = {"onnxruntime": _onnxruntime, "torch": _torch}
+
+
+def difference(
+    name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float
+) -> float:
+    """Return the largest difference of a score by the strongest; a NeocogError if too large."""
+    found = float(np.abs(got - want).max() / max(float(want.max()), 1e-30))
+    if not found <= tolerance:
         raise NeocogError(
-            f"{peer} computes other scores: they differ by {difference:.1e} of the strongest, "
-            f"where {TOLERANCE:.0e} is allowed; nothing was timed"
+            f"{name} computes other scores: they differ by {found:.1e} of the strongest, "
+            f"where {tolerance:.0e} is allowed; nothing was timed"
         )
-    return difference
+    return found

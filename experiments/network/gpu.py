@@ -13,19 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.run import progress
-from neocog.errors import NeocogError, UsageError
+from experiments.harness.run import progress, told
+from experiments.network.compare import difference
+from neocog.errors import UsageError
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
 
-Log = Callable[[str], None]
 Digits = NDArray[np.uint8]
 
 #: Largest difference of a score that is allowed to be rounding, relative to the strongest score.
 TOLERANCES = {"fp32": 2e-4, "tf32": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
-#: Peers by name, and the mode of torch.compile that each is made with.
-PEERS = {"torch": None, "compile": "default", "autotune": "max-autotune-no-cudagraphs"}
+PEERS = ("torch", "compile")
 _TURN_MS = 3.0  # what one turn of a side takes, about
 _MOST_REPEATS = 200  # passes of a turn: more would not fit a stream's queue of launches
 _INPUT_SETS = 4
@@ -50,11 +49,9 @@ class Side(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GpuComparison:
-    """Times of the sides at one batch size and precision.
+    """Milliseconds of passes, and of trips from host to host, by side, one for each round.
 
-    ``passes``, ``trips``: milliseconds on the GPU, and from host to host where asked for, one for
-    each round. ``differences``: the largest of a score from the CPU engine's, relative to the
-    strongest. ``notes``: how a peer was run, and which did not run.
+    ``differences``: of scores from the CPU engine's, by the strongest; ``notes``: how a peer ran.
     """
 
     model: str
@@ -66,7 +63,6 @@ class GpuComparison:
     notes: dict[str, str] = field(default_factory=dict)
 
     def us(self, side: str) -> float:
-        """Microseconds of a pass, the median."""
         return 1e3 * float(np.median(self.passes[side]))
 
     def ratios(self) -> dict[str, float]:
@@ -76,7 +72,6 @@ class GpuComparison:
         return {name: self.us(name) / best for name in self.passes if ours and name not in ours}
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``neocog bench network --device cuda --json`` prints it."""
         us = {side: self.us(side) for side in self.passes}
         slow = {side: 1e3 * float(np.percentile(ms, 95)) for side, ms in self.passes.items()}
         trips = {side: 1e3 * float(np.median(ms)) for side, ms in self.trips.items()}
@@ -94,7 +89,6 @@ class GpuComparison:
         }
 
     def lines(self) -> Iterator[str]:
-        """As ``neocog bench network --device cuda`` prints it."""
         yield f"{self.model}, batch {self.batch}, {self.precision}, one CUDA graph a pass"
         yield f"{'':22s}{'us a pass':>12}{'us a digit':>12}{'difference':>12}"
         for side in self.passes:
@@ -119,51 +113,30 @@ def compare_on_gpu(
     host: bool = False,
     number: int = 0,
     digits: Digits | None = None,
-    log: Log = progress,
 ) -> GpuComparison:
-    """Time our passes and the peers' on this machine's GPU.
+    """Time our passes by some ``plans`` and the peers' on this machine's GPU.
 
-    Parameters
-    ----------
-    batch : int
-        Digits per pass.
-    precision : {"fp32", "tf32", "fp16", "bf16"}, optional
-        By default the device's, as :class:`neocog.cuda.engine.CudaEngine` takes it.
-    plans : sequence of str
-        Plans of our engine; each is a side.
-    peers : sequence of {"torch", "compile", "autotune"}
-        PyTorch as it is, by torch.compile, and by torch.compile that tries more, which takes
-        minutes; all in CUDA graphs.
-    rounds : int
-        Turns of each side.
-    host : bool
-        Also time from host to host.
-    number : int
-        Which GPU.
-    digits : (N, 28, 28) ndarray of uint8, optional
-        What is read, some hundred digits; made ones if not given. How much of the network is
-        silent, and so the time, depends on it.
-
-    Raises
-    ------
-    DeviceError
-        If there is no GPU.
-    UsageError
-        If precision, plan or peer are unknown, or torch is missing or finds no such GPU.
-    NeocogError
-        If a side computes something else; then nothing is timed.
+    ``host``: from host to host too. ``digits``: what is read, made ones if not given; how much is
+    silent, and so the time, depends on it. A NeocogError says if a side computes something else.
     """
     _check_peers(peers, number)
     precision = _precision(precision, number)
+    sets = _sets(batch, digits)
     sides: dict[str, Side] = {}
     notes: dict[str, str] = {}
-    for plan in plans:
-        make = partial(_ours, model, batch, precision, plan, number)
-        failure = _add(sides, notes, f"neocog {plan}", make)
-        if failure is not None and len(plans) == 1:
-            raise failure
-    sets = _sets(batch, digits)
-    _add_peers(sides, notes, model, sets[0], precision, peers, number, log)
+    makers: dict[str, Callable[[], Side]]
+    makers = {f"neocog {plan}": partial(_ours, model, batch, precision, plan, number)
+              for plan in plans}  # fmt: skip
+    if peers:
+        makers |= _peers(notes, model, sets[0], precision, peers, number)
+    for name, make in makers.items():
+        progress(f"{name} {precision} batch {batch}")
+        try:
+            sides[name] = make()
+        except Exception as error:  # a side that fails must not cost the run of the others
+            if name.startswith("neocog") and len(plans) == 1:
+                raise
+            notes[name] = f"did not run: {told(error)}"
     differences = differences_from_cpu(model, sides, sets[0], TOLERANCES[precision])
     passes = race(sides, sets, rounds=rounds)
     times = trips(sides, sets, rounds=rounds) if host else {}
@@ -173,11 +146,7 @@ def compare_on_gpu(
 def race(
     sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Return milliseconds of a pass, one for each round, by side.
-
-    The sides take turns, so that a clock that slows down slows all of them; each turn takes the
-    next input set.
-    """
+    """Return milliseconds of a pass by side, one a round; a clock that slows down slows all."""
     repeats = {}
     for name, side in sides.items():
         side.load(sets[0])
@@ -194,7 +163,6 @@ def race(
 def trips(
     sides: Mapping[str, Side], sets: Sequence[Digits], *, rounds: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Return milliseconds from digits on the host to scores on the host, by the host's clock."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():
@@ -209,37 +177,23 @@ def trips(
 def differences_from_cpu(
     model: Model, sides: dict[str, Side], digits: Digits, tolerance: float
 ) -> dict[str, float]:
-    """Return how far each side's scores are from the CPU engine's, relative to the strongest.
-
-    A NeocogError says if one differs by more than ``tolerance``.
-    """
+    """Return how far each side's scores are from the CPU engine's, by the strongest."""
     few = digits[:_COMPARED]
     want = Engine(model).recognise(few).score
+    whole = want[np.arange(len(digits)) % len(few)]
     found: dict[str, float] = {}
     for name, side in sides.items():
         side.load(digits)
-        scores = side.scores()
-        whole = want[np.arange(len(digits)) % len(few)]
-        found[name] = float(np.abs(scores - whole).max() / max(float(want.max()), 1e-30))
-        if not found[name] <= tolerance:
-            raise NeocogError(
-                f"{name} computes other scores: they differ by {found[name]:.1e} of the strongest, "
-                f"where {tolerance:.0e} is allowed; nothing was timed"
-            )
+        found[name] = difference(name, side.scores(), whole, tolerance)
     return found
 
 
 def _sets(batch: int, digits: Digits | None) -> list[Digits]:
-    """Input sets for a batch; a batch of more than the compared digits repeats them."""
     few = min(batch, _COMPARED)
     if digits is None:
         sets = [made_digits(few, seed=seed) for seed in range(_INPUT_SETS)]
     else:
-        sets = [
-            digits[i * few : (i + 1) * few] for i in range(min(_INPUT_SETS, len(digits) // few))
-        ]
-        if not sets:
-            raise UsageError(f"got {len(digits)} digits, expected {few} or more")
+        sets = [digits[i * few : (i + 1) * few] for i in range(_INPUT_SETS)]
     return [some[np.arange(batch) % few] for some in sets]
 
 
@@ -247,18 +201,6 @@ def _ours(model: Model, batch: int, precision: str, plan: str, number: int) -> S
     from experiments.network.ours import OurSide
 
     return OurSide(model, batch, precision=precision, plan=plan, number=number)
-
-
-def _add(
-    sides: dict[str, Side], notes: dict[str, str], name: str, make: Callable[[], Side]
-) -> Exception | None:
-    """Add a side; return and note why it does not run."""
-    try:
-        sides[name] = make()
-    except Exception as error:  # a side that fails must not cost the run of the others
-        notes[name] = f"did not run: {(str(error) or type(error).__name__).splitlines()[0]}"
-        return error
-    return None
 
 
 def _precision(wanted: str | None, number: int) -> str:
@@ -291,30 +233,25 @@ def _check_peers(peers: Sequence[str], number: int) -> None:
         )
 
 
-def _add_peers(
-    sides: dict[str, Side],
+def _peers(
     notes: dict[str, str],
     model: Model,
     digits: Digits,
     precision: str,
     peers: Sequence[str],
     number: int,
-    log: Log,
-) -> None:
-    if not peers:
-        return
+) -> dict[str, Callable[[], Side]]:
+    """Return what makes each peer; ``notes`` take how it runs."""
     import torch
 
     from experiments.network.peers import choices, quickest
 
     torch.cuda.set_device(number)
-    found = choices(model, digits, precision, log)
+    found = choices(model, digits, precision)
 
     def side(peer: str) -> Side:
-        best, choice = quickest(model, digits, precision, found, PEERS[peer])
+        best, choice = quickest(model, digits, precision, found, compiled=peer == "compile")
         notes[peer] = choice.words()
         return best
 
-    for peer in peers:
-        log(f"{peer} {precision} batch {len(digits)}")
-        _add(sides, notes, peer, partial(side, peer))
+    return {peer: partial(side, peer) for peer in peers}

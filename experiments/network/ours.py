@@ -22,10 +22,7 @@ Maps = Mapping[str, NDArray[np.floating[Any]]]
 
 
 class OurSide:
-    """``batch`` digits a pass of our engine; a :class:`experiments.network.gpu.Side`.
-
-    A batch beyond the plan's chunk goes through the pass in chunks, as the engine does it.
-    """
+    """``batch`` digits a pass of our engine, in chunks as it does it; a Side of ``gpu.py``."""
 
     def __init__(
         self,
@@ -41,10 +38,8 @@ class OurSide:
         runner = self._engine.runner(number)
         self._gpu = gpu = runner.gpu
         with gpu.current():
-            chunk = min(batch, runner.chunk)
-            self.chunk = chunk
+            chunk = self.chunk = min(batch, runner.chunk)
             steps = runner.shelf.choose(runner.plan, chunk)
-            self.versions = {step.writes: step.version for step in steps}
             layouts, part, late = runner.shelf.layouts, runner.plan.part, runner.plan.late_at(chunk)
             self._pass = Pass(gpu, steps, layouts, chunk, part, late)
             self._digits, self._answers = (self._ends(name) for name in ("digits", "answers"))
@@ -78,34 +73,26 @@ class OurSide:
         )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
-        """Put a batch of digits on the GPU."""
         with self._gpu.current():
             self._digits[...] = self._gpu.xp.asarray(digits)
             self._gpu.xp.cuda.get_current_stream().synchronize()
 
     def elapsed(self, repeats: int) -> float:
-        """Return milliseconds of one pass."""
         return self._timed.elapsed(repeats)
 
     def scores(self) -> NDArray[np.float32]:
-        """Return the scores of the digits last loaded."""
         self._timed.replay()
         self._timed.stream.synchronize()
         found: NDArray[np.float32] = to_numpy(self._answers)[:, :LABELS]
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return scores of digits on the host."""
         found: NDArray[np.float32] = self._engine.recognise(digits, batch=self._batch).score
         return found
 
 
 class StepRun:
-    """One step of the pass, e.g. ``"US2"``, version ``"winograd"``, fed with what it may read.
-
-    ``before`` has ``"digits"`` uint8 (B, 28, 28), ``"U0"`` (B, 65, 65), or maps (B, K, H, W) by
-    layer.
-    """
+    """One step of the pass, fed with what it may read: digits, U0 or maps (B, K, H, W)."""
 
     def __init__(
         self, shelf: Shelf, stage: str, version: str, before: Mapping[str, NDArray[Any]]
@@ -124,19 +111,16 @@ class StepRun:
             gpu.prepare(launch.kernel for launch in self._pass.launches)
 
     def maps(self) -> NDArray[np.float32]:
-        """Return what the step writes, (B, K, H, W)."""
         with self._gpu.current():
             self._pass.run()
             found: NDArray[np.float32] = to_numpy(self._pass.maps(self.step.writes))
             return found
 
     def error(self, want: Maps) -> float:
-        """Return the largest error relative to the strongest response."""
         r = want[self.step.writes]
         return float(np.abs(self.maps() - r).max() / np.abs(r).max())
 
     def microseconds(self, *, repeats: int = 10, rounds: int = 7) -> float:
-        """Return the time of the step alone, ``repeats`` of them in a graph: the median."""
         work = partial(enqueue, self._gpu, tuple(self._pass.launches))
         with self._gpu.current():
             return 1e3 * Timed(self._gpu, work, repeats).median(rounds)

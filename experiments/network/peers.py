@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.harness.run import progress
 from experiments.network.torch_network import Network
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
 
 Tensor = Any
-Log = Callable[[str], None]
 
 TYPES = {
     "fp32": torch.float32,
@@ -37,10 +37,7 @@ _HOLD = 20_000  # cycles for each pass that the GPU waits, so that launches queu
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time.
-
-    Its time.
-    """
+    """How PyTorch runs a batch fastest: memory format, form by layer, digits at a time."""
 
     channels_last: bool
     forms: dict[str, str] = field(default_factory=dict)
@@ -48,7 +45,6 @@ class Choice:
     ms: float = 0.0
 
     def words(self) -> str:
-        """Say it in one line."""
         layout = "channels last" if self.channels_last else "channels first"
         forms = ", ".join(f"{name} {form}" for name, form in self.forms.items())
         return f"{layout}, {self.chunk} digits at a time, {forms}"
@@ -78,7 +74,6 @@ class Graph:
             self.result = function()
 
     def replay(self) -> None:
-        """Enqueue it once."""
         self._graph.replay()
 
     def elapsed(self, repeats: int) -> float:
@@ -93,6 +88,9 @@ class Graph:
         end.synchronize()
         ms: float = start.elapsed_time(end) / repeats
         return ms
+
+    def median(self, rounds: int, repeats: int) -> float:
+        return float(np.median([self.elapsed(repeats) for _ in range(rounds)]))
 
 
 def kernels_of(run: Callable[[], Tensor]) -> list[str]:
@@ -119,21 +117,15 @@ def kernels_of(run: Callable[[], Tensor]) -> list[str]:
 
 
 class TorchSide:
-    """A network as a captured pass of ``batch`` digits; a :class:`experiments.network.gpu.Side`.
+    """A network as a captured pass, ``chunk`` digits at a time; a Side of ``gpu.py``."""
 
-    ``chunk`` digits go through the layers at a time; ``compiled`` is a mode of torch.compile, None
-    runs eager PyTorch.
-    """
-
-    def __init__(
-        self, network: Network, batch: int, *, chunk: int, compiled: str | None = None
-    ) -> None:
+    def __init__(self, network: Network, batch: int, *, chunk: int, compiled: bool = False) -> None:
         self._network = network
         # kept for the life of the graph: it launches the kernels that belong to it
         self._run = network
-        if compiled is not None:
+        if compiled:
             torch._dynamo.config.recompile_limit = _RECOMPILE
-            self._run = torch.compile(network, dynamic=False, mode=compiled)
+            self._run = torch.compile(network, dynamic=False)
         self._host = torch.empty((batch, 28, 28), dtype=torch.uint8, pin_memory=True)
         classes = network.decide.classes
         self._answer = torch.empty((batch, classes), dtype=torch.float32, pin_memory=True)
@@ -148,21 +140,20 @@ class TorchSide:
         )
 
     def load(self, digits: NDArray[np.uint8]) -> None:
-        """Put a batch of digits on the GPU."""
         self._digits.copy_(torch.from_numpy(digits))
 
     def elapsed(self, repeats: int) -> float:
-        """Return milliseconds of one pass."""
         return self._graph.elapsed(repeats)
 
+    def median(self) -> float:
+        return self._graph.median(5, 3)
+
     def scores(self) -> NDArray[np.float32]:
-        """Return the scores of the digits last loaded."""
         self._graph.replay()
         found: NDArray[np.float32] = self._graph.result[:, :LABELS].cpu().numpy()
         return found
 
     def trip(self, digits: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return scores of digits on the host."""
         self._host.copy_(torch.from_numpy(digits))
         self._digits.copy_(self._host, non_blocking=True)
         self._graph.replay()
@@ -173,7 +164,6 @@ class TorchSide:
 
 
 def make_network(model: Model, precision: str, choice: Choice) -> Network:
-    """Return the network on the GPU as it was chosen."""
     set_precision(precision)
     network = Network(model)
     network.to("cuda")
@@ -182,12 +172,8 @@ def make_network(model: Model, precision: str, choice: Choice) -> Network:
     return network
 
 
-def choices(model: Model, digits: NDArray[np.uint8], precision: str, log: Log) -> list[Choice]:
-    """Find how eager PyTorch in a CUDA graph runs a batch fastest in each memory format.
-
-    Each layer's forms are timed on what the layer sees; then whole passes in both memory formats,
-    and in chunks where the batch is large. The fastest comes first.
-    """
+def choices(model: Model, digits: NDArray[np.uint8], precision: str) -> list[Choice]:
+    """Find the fastest forms and chunks of eager PyTorch in each memory format, fastest first."""
     batch = len(digits)
     best: list[Choice] = []
     for channels_last in (False, True):
@@ -199,13 +185,12 @@ def choices(model: Model, digits: NDArray[np.uint8], precision: str, log: Log) -
         for chunk in sorted({min(c, batch) for c in (*CHUNKS, batch)}):
             side = TorchSide(network, batch, chunk=chunk)
             side.load(digits)
-            ms = float(np.median([side.elapsed(3) for _ in range(5)]))
-            found.append(Choice(channels_last, forms, chunk, ms))
+            found.append(Choice(channels_last, forms, chunk, side.median()))
             del side
         torch.cuda.empty_cache()
         best.append(min(found, key=lambda choice: choice.ms))
     best.sort(key=lambda choice: choice.ms)
-    log(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
+    progress(f"torch {precision} batch {batch}: {best[0].words()}, {1e3 * best[0].ms:.1f} us")
     return best
 
 
@@ -214,18 +199,12 @@ def quickest(
     digits: NDArray[np.uint8],
     precision: str,
     found: Sequence[Choice],
-    compiled: str | None,
+    *,
+    compiled: bool,
 ) -> tuple[TorchSide, Choice]:
-    """Return the side that is quickest, and how it runs the batch.
-
-    Eager PyTorch takes the first choice; what is compiled is tried in both memory formats, and
-    with the whole batch at once, since a compiler may prefer another than the eager kernels do.
-    """
-    tried = list(found[:1])
-    if compiled is not None and (whole := replace(found[0], chunk=len(digits))) not in found:
-        tried = [*found, whole]
-    elif compiled is not None:
-        tried = list(found)
+    """Return the quickest side and how it runs; what is compiled is tried in every choice."""
+    whole = replace(found[0], chunk=len(digits))
+    tried = [*found, *[whole] * (whole not in found)] if compiled else list(found[:1])
     sides = [
         TorchSide(make_network(model, precision, c), len(digits), chunk=c.chunk, compiled=compiled)
         for c in tried
@@ -233,7 +212,7 @@ def quickest(
     times = []
     for side in sides:
         side.load(digits)
-        times.append(float(np.median([side.elapsed(3) for _ in range(5)])))
+        times.append(side.median())
     best = int(np.argmin(times))
     return sides[best], replace(tried[best], ms=times[best])
 
@@ -241,10 +220,7 @@ def quickest(
 def layer_times(
     model: Model, layer: str, before: NDArray[np.float32], precision: str, *, repeats: int = 10
 ) -> dict[str, float]:
-    """Return microseconds of one layer by form and memory format, ``repeats`` runs in a graph.
-
-    ``before``: maps (B, K, H, W) of the layer before ``"US1"`` .. ``"US4"``, float32.
-    """
+    """Return microseconds of a layer fed with maps (B, K, H, W) by form and memory format."""
     times: dict[str, float] = {}
     for channels_last in (False, True):
         network = make_network(model, precision, Choice(channels_last))
@@ -263,7 +239,7 @@ def _form_times(part: Any, run: Callable[[], Tensor], repeats: int) -> dict[str,
         part.form = form
         try:
             graph = Graph(lambda: [run() for _ in range(repeats)][-1])
-            times[form] = float(np.median([graph.elapsed(3) for _ in range(3)])) / repeats
+            times[form] = graph.median(3, 3) / repeats
         except RuntimeError:  # this size is beyond what the library's kernel takes
             torch.cuda.synchronize()
     return times

@@ -45,7 +45,6 @@ def processor_time(model: Model, batch: int, *, passes: int) -> float:
 
 
 def main() -> None:
-    """Parse, time, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=60)
@@ -57,7 +56,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for model, of_model in zip(models, spent, strict=True):
         for batch, processor in zip(BATCHES, of_model, strict=True):
-            found = compare(model, batch=batch, rounds=args.rounds, onnx=True)
+            found = compare(model, batch=batch, rounds=args.rounds, peers=["onnxruntime"])
             rows.append(
                 {
                     "model": model.id,
@@ -67,7 +66,7 @@ def main() -> None:
                     **{side: found.per_digit(side) for side in found.passes},
                     "p95": {side: found.per_digit(side, 95) for side in found.passes},
                     "processor": processor,
-                    "ratio": found.ratio,
+                    "ratio": found.ratios()["onnxruntime"],
                     "difference": found.difference,
                 }
             )

@@ -19,7 +19,7 @@ from neocog.errors import UsageError
 from neocog.learning.trainable import silence_of
 from neocog.network.decision import PAIR_PLANES
 from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.layers import banded
+from neocog.network.layers import banded, s_constants
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi, SSpec
 from neocog.network.u0 import enlarging_matrix
@@ -33,11 +33,7 @@ _SAME = 1e-6
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
-    """Digits (B, 28, 28) uint8 -> U0 -> UG (B, 2, 71, 71) float32.
-
-    Form ``conv`` enlarges the digits and correlates them with a_G; ``products`` writes both as
-    products with banded matrices.
-    """
+    """Digits (B, 28, 28) uint8 -> UG (B, 2, 71, 71), by convolution or banded matrices."""
 
     forms = ("conv", "products")
 
@@ -57,7 +53,6 @@ class Contrast(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, digits: Tensor) -> Tensor:
-        """Respond to digits, ink 255 on paper 0."""
         ink = digits.float()
         if self.form == "conv":
             u0 = self.enlarge @ ink @ self.enlarge.T
@@ -70,58 +65,44 @@ class Contrast(nn.Module):  # type: ignore[misc]
 
 
 class SLayer(nn.Module):  # type: ignore[misc]
-    """S-cells (Ikeda eq. 1), as max(0, sum a' u - theta' v) / (v + s).
+    """S-cells (Ikeda eq. 1), max(0, sum a' u - theta' v) / (v + s), by cuDNN or copied windows."""
 
-    :meth:`freeze` computes a' and s once; before that every pass computes them.
-
-    Form ``conv`` leaves the windows to cuDNN; ``windows`` copies them out for one matrix product.
-    """
+    a: Tensor
+    silence: Tensor
+    c: Tensor
 
     def __init__(self, spec: SSpec, weights: SWeights) -> None:
         super().__init__()
         self.form, self.forms = "conv", ("conv", "windows") if spec.padding == 0 else ("conv",)
-        self.padding, self.theta, self.q = spec.padding, weights.threshold, weights.q
-        self.silent_below = silence_of(weights)
-        self.reference = nn.Parameter(_float(weights.reference))
-        self.c: Tensor
+        self.padding, self.silent_below = spec.padding, silence_of(weights)
+        a, theta, silence = s_constants(weights)
+        self.theta = float(theta)
+        self.register_buffer("a", _float(a))
+        self.register_buffer("silence", _float(silence)[None, :, None, None])
         self.register_buffer("c", _float(weights.c[None, None]))
-        self.frozen: tuple[Tensor, Tensor] | None = None
-
-    def constants(self) -> tuple[Tensor, Tensor]:
-        """Return a' (K, K', kernel, kernel) and s (1, K, 1, 1), as ``s_constants`` does."""
-        energy = (self.c.double() * self.reference.double() ** 2).sum(dim=(1, 2, 3))
-        heard = energy > 0
-        norm = torch.where(heard, energy, 1.0).sqrt()
-        scale = torch.where(heard, 1 / ((1 - self.theta) * norm), 0.0).float()
-        silence = torch.where(heard, 1 / (self.theta * self.q * norm), 1e30).float()
-        a = self.reference * self.c * scale[:, None, None, None]
-        return a, silence[None, :, None, None]
 
     def freeze(self, dtype: Any, memory_format: Any) -> None:
-        """Keep a', s and c as they are now, in the given type and memory format."""
-        with torch.no_grad():
-            a, silence = self.constants()
+        """Keep the constants in the given type and memory format."""
+        self.a = self.a.to(dtype).contiguous(memory_format=memory_format)
         # in fp16 an s of 0 would make 0/0 where all is silent
-        silence = silence.clamp(min=torch.finfo(dtype).tiny).to(dtype)
-        self.frozen = (a.to(dtype).contiguous(memory_format=memory_format), silence)
+        self.silence = self.silence.clamp(min=torch.finfo(dtype).tiny).to(dtype)
         self.c = self.c.to(dtype)
 
     def forward(self, u: Tensor) -> Tensor:
         """Respond to the layer before, (B, K', H, W) -> (B, K, H', W')."""
-        a, silence = self.frozen or self.constants()
         energy = (u * u).sum(dim=1, keepdim=True)
         v = functional.conv2d(energy, self.c, padding=self.padding).sqrt()
-        above = functional.relu(self._excite(u, a) - self.theta / (1 - self.theta) * v)
+        above = functional.relu(self._excite(u) - self.theta * v)
         # fast convolutions leave rounding noise where all is silent, and s is tiny there
-        return above / (v + silence) * (v > self.silent_below)
+        return above / (v + self.silence) * (v > self.silent_below)
 
-    def _excite(self, u: Tensor, a: Tensor) -> Tensor:
+    def _excite(self, u: Tensor) -> Tensor:
         if self.form == "conv":
-            return functional.conv2d(u, a, padding=self.padding)
-        k = a.shape[-1]
+            return functional.conv2d(u, self.a, padding=self.padding)
+        k = self.a.shape[-1]
         seen = u.permute(0, 2, 3, 1).unfold(1, k, 1).unfold(2, k, 1)  # (B, H', W', K', ky, kx)
         n, height, width = seen.shape[:3]
-        e = seen.reshape(n * height * width, -1) @ a.reshape(len(a), -1).T
+        e = seen.reshape(n * height * width, -1) @ self.a.reshape(len(self.a), -1).T
         return e.view(n, height, width, -1).permute(0, 3, 1, 2)
 
 
@@ -150,12 +131,10 @@ class CLayer(nn.Module):  # type: ignore[misc]
         self.register_buffer("across", _float(np.concatenate([s.T for s in across])))
 
     def freeze(self, dtype: Any, memory_format: Any) -> None:
-        """Keep the weights in the given type."""
         for name in ("kernel", "blur", "down", "across"):
             setattr(self, name, getattr(self, name).to(dtype))
 
     def forward(self, u: Tensor) -> Tensor:
-        """Respond to the layer before."""
         y = functional.relu(getattr(self, f"_{self.form}")(u))
         return y.sqrt() if self.psi == "sqrt" else y / (1 + y)
 
@@ -187,15 +166,7 @@ class CLayer(nn.Module):  # type: ignore[misc]
 
 
 class Scores(nn.Module):  # type: ignore[misc]
-    """Score of each label from US4, (B, K4, 5, 5) -> (B, 10), by the model's rule.
-
-    With planes that reject, an eleventh column is theirs.
-
-    Raises
-    ------
-    UsageError
-        For the rule ``triples``.
-    """
+    """Score of each label from US4, (B, K4, 5, 5) -> (B, classes), by the model's rule."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -222,7 +193,6 @@ class Scores(nn.Module):  # type: ignore[misc]
             self.register_buffer("apart", _float(apart))
 
     def forward(self, us4: Tensor) -> Tensor:
-        """Score responses of US4."""
         us4 = us4.float()
         if self.rule == "strongest":
             return (us4.amax(dim=(2, 3))[:, self.index] * self.present).amax(dim=2)
@@ -252,13 +222,7 @@ class Scores(nn.Module):  # type: ignore[misc]
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32.
-
-    Parameters
-    ----------
-    model : Model
-        Its weights; reference vectors become the module's parameters.
-    """
+    """A model as a PyTorch module: digits (B, 28, 28) uint8 -> scores (B, 10) float32."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -286,31 +250,25 @@ class Network(nn.Module):  # type: ignore[misc]
         return self
 
     def parts(self) -> list[tuple[str, Any]]:
-        """Return UG .. US4 in order, by name."""
         return [("UG", self.contrast), *zip(self.names, self.layers, strict=True)]
 
     def forms(self) -> dict[str, str]:
-        """Return the form of each layer that has several, by the layer's name."""
         return {name: part.form for name, part in self.parts() if len(part.forms) > 1}
 
     def take(self, forms: dict[str, str]) -> None:
-        """Give layers the forms named."""
         for name, part in self.parts():
             part.form = forms.get(name, part.form)
 
     def ug(self, digits: Tensor) -> Tensor:
-        """Return UG as the layers take it."""
         return self.contrast(digits).to(self.dtype).contiguous(memory_format=self.memory_format)
 
     def forward(self, digits: Tensor) -> Tensor:
-        """Score digits, ink 255 on paper 0."""
         u = self.ug(digits)
         for layer in self.layers:
             u = layer(u)
         return self.decide(u)
 
     def maps(self, digits: Tensor) -> dict[str, Tensor]:
-        """Return the maps of UG .. US4 by name."""
         u = self.ug(digits)
         out = {"UG": u}
         for name, layer in zip(self.names, self.layers, strict=True):

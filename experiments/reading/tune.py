@@ -15,9 +15,9 @@ the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds i
 network's answer decides anything. Of all ``told`` for which at most one page in twenty
 without digits gives one (or as few as can be), that wins at which most pictures of the others are
 read exactly. With
-``--vary`` each of `VARIED`, of `neocog.vision.settings.SearchSettings`, is made a fifth smaller and
+``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
 larger, one after the other, and what comes of it is listed. What is printed goes into
-`neocog.vision.weigh` and `neocog.vision.settings`.
+`neocog.vision.weigh`.
 """
 
 import argparse
@@ -44,14 +44,12 @@ from neocog.learning.pages.page import make_page
 from neocog.learning.teacher.bank import Bank, build_bank, load_bank
 from neocog.learning.teacher.page import any_style, draw_page
 from neocog.network.cache import AnswerCache
-from neocog.vision.chain import link_features, links
 from neocog.vision.decode import decode, to_grey
 from neocog.vision.finder import LONG_SIDE, FinderSettings, overlaps
-from neocog.vision.lines import into_lines
+from neocog.vision.lines import into_lines, link_features, links
 from neocog.vision.page import lay_out
-from neocog.vision.search import Hypothesis, Search
-from neocog.vision.settings import SearchSettings
-from neocog.vision.weigh import AROUND, NETWORK, OWN, Weights, log_odds
+from neocog.vision.search import Mark, Search
+from neocog.vision.weigh import AROUND, NETWORK, OWN, SearchSettings, Weights, log_odds
 
 SEED = 77
 TOLD = (0.3, 0.4, 0.5, 0.6)
@@ -167,7 +165,7 @@ def places(reader: Reader, sample: Sample) -> Places | None:
     return Places(*(part[known] for part in whole))
 
 
-def standing(marks: list[Hypothesis], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def standing(marks: list[Mark], there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which digit stands at each place, -1 for none; and whether that is known."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
     union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))
@@ -258,13 +256,13 @@ def lattices(reader: Reader, sample: Sample, share: float) -> Iterator[Lattice]:
             yield Lattice(share / len(groups), x, link, may, spells)
 
 
-def around(reader: Reader, mark: Hypothesis) -> np.ndarray:
+def around(reader: Reader, mark: Mark) -> np.ndarray:
     """The features of a mark that `AROUND` names."""
     own = np.concatenate([reader.weights.own, reader.weights.network])
     return np.array([1.0, mark.features[: len(own)] @ own, *mark.features[len(own) :]])
 
 
-def spelling(marks: list[Hypothesis], there: np.ndarray) -> tuple[list[Hypothesis], np.ndarray]:
+def spelling(marks: list[Mark], there: np.ndarray) -> tuple[list[Mark], np.ndarray]:
     """Marks of a line that are known to be right or wrong; which digit each is, 0 or -inf."""
     boxes = np.concatenate([there[:, 1:3] - there[:, 3:5] / 2, there[:, 3:5]], axis=1)
     union, inner, _ = overlaps(np.stack([m.box for m in marks]), boxes.astype(np.float32))

@@ -8,7 +8,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ METRICS = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("1000 turns of shared memory", 1e-3),
     "dram__bytes.sum": ("kB of memory", 1e-3),
 }
+#: Stage and version of each kernel as :func:`main` launches them.
+ORDER = tuple(product(STAGES, VERSIONS))
 _NCU = ("ncu", "/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 _SECONDS = 75
 _ROOT = str(Path(__file__).parents[2])
@@ -44,11 +47,7 @@ def counters(
     *,
     number: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return the counters of one launch of each rung on each stage; T1's inhibition left out.
-
-    ``places``: places a block by stage and version, as the trial found. Empty, with a line that
-    says so, where ncu is not installed or gives nothing.
-    """
+    """Return the counters of one launch of each rung on each stage; none where ncu gives none."""
     program = next((path for name in _NCU if (path := shutil.which(name))), None)
     if program is None:
         progress("counters: ncu is not installed")
@@ -63,24 +62,17 @@ def counters(
                "regex:^s_paper", "--metrics", ",".join(METRICS), *python(
                    "-c", _LAUNCH, to_json(wanted))]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
-    rows = list(read(done.stdout, list(launched())))
+    rows = list(read(done.stdout))
     if not rows:
         tail = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         progress(f"counters: ncu gives none ({' '.join(tail)})")
     return [{"planes": size, **row} for row in rows]
 
 
-def launched() -> Iterator[tuple[str, str]]:
-    """Yield stage and version of each kernel in the order of :func:`main`."""
-    for stage in STAGES:
-        for version in VERSIONS:
-            yield stage, version
-
-
-def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+def read(text: str) -> Iterator[dict[str, Any]]:
     """Yield a row for each launch of what ncu printed as CSV; T1's inhibition is no rung."""
     own = ncu.launches(text, "s_paper_", but="s_paper_v")
-    for (stage, version), row in zip(order, own, strict=False):
+    for (stage, version), row in zip(ORDER, own, strict=False):
         found: dict[str, Any] = {"stage": stage, "system": version}
         yield found | {
             name: row[metric] * factor
@@ -90,7 +82,6 @@ def read(text: str, order: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]
 
 
 def main() -> None:
-    """Launch what the argument names."""
     from experiments.network.ours import StepRun
     from experiments.slayer.ladder import Ladder
     from neocog.cuda.launcher import gpu
@@ -102,5 +93,5 @@ def main() -> None:
     device = gpu(wanted.get("number", 0))
     with device.current():
         shelf = Ladder(device, fed.model, places)
-        for stage, version in launched():
+        for stage, version in ORDER:
             StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()

@@ -1,7 +1,6 @@
 """The GPU paper's CPU rivals S, F and G, built from C on first use, beside our CPU engine."""
 
 import ctypes
-import hashlib
 import os
 import shutil
 import subprocess
@@ -14,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.machine import processor
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
-from neocog.cuda import cache as builds
 from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
 from neocog.network.engine import Engine
@@ -25,7 +22,6 @@ from neocog.network.layers import s_constants
 from neocog.network.model import Model
 from neocog.network.u0 import u0_from_digits
 
-_SOURCE = "cpu/s_layer.c"
 _FLAGS = ("-std=c11", "-O3", "-march=native", "-fPIC", "-shared")
 _KINDS = ("read u", "read u for v", "read a", "read c", "read v", "read us", "write v", "write us",
           "operations")  # fmt: skip
@@ -46,45 +42,25 @@ class _Shape(ctypes.Structure):
 
 
 @cache
-def compiler() -> tuple[str, str]:
-    """Return the C compiler and its version; a DeviceError says that there is none."""
-    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
-        path = shutil.which(name) if name else None
-        if path is not None:
-            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-            return path, done.stdout.partition("\n")[0]
-    raise DeviceError(
-        "no C compiler is found, and the CPU rivals S, F and G are built with one: install gcc, "
-        "or name one in CC"
-    )
-
-
-@cache
 def built(counting: bool = False) -> ctypes.CDLL:
-    """Return the rivals' library, built on first use and kept in the cache folder.
-
-    With ``counting`` reads, writes and operations are counted, and nothing can be timed. A
-    DeviceError says if there is no C compiler or it fails.
-    """
-    path, version = compiler()
-    source = kernel_folder() / _SOURCE
-    flags = (*_FLAGS, *(["-DCOUNT"] if counting else []))
-    digest = hashlib.sha256(source.read_bytes())
-    digest.update("\n".join((version, processor(), *flags)).encode())
-    name = f"s-layer-{digest.hexdigest()[:24]}.so"
-    content = builds.load(name)
+    """Return the rivals' library; with ``counting`` it counts accesses instead of being quick."""
+    names = (os.environ.get("CC"), "cc", "gcc", "clang")
+    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
+    if compiler is None:
+        raise DeviceError(
+            "no C compiler is found, and the CPU rivals S, F and G are built with one: install "
+            "gcc, or name one in CC"
+        )
+    source = kernel_folder() / "cpu" / "s_layer.c"
     with tempfile.TemporaryDirectory() as folder:  # loaded, a library needs its file no more
         target = Path(folder) / "s_layer.so"
-        if content is None:
-            command = [path, *flags, str(source), "-o", str(target), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = done.stderr.splitlines()
-                first = next((line for line in lines if "error" in line), "no message")
-                raise DeviceError(f"{source.name} does not build: {first.strip()}")
-            builds.store(name, target.read_bytes())
-        else:
-            target.write_bytes(content)
+        flags = (*_FLAGS, *["-DCOUNT"] * counting)
+        command = [compiler, *flags, str(source), "-o", str(target), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.splitlines()
+            first = next((line for line in lines if "error" in line), "no message")
+            raise DeviceError(f"{source.name} does not build: {first.strip()}")
         return ctypes.CDLL(str(target))
 
 
@@ -120,7 +96,6 @@ class Rival:
 
     @property
     def responses(self) -> NDArray[np.float32]:
-        """What was computed last, (K, H, W)."""
         return self._us
 
     def counts(self, way: str, u: NDArray[np.float32]) -> dict[str, int]:
@@ -137,15 +112,7 @@ def _address(array: NDArray[np.float32]) -> ctypes.c_void_p:
 
 
 def rivals(fed: Fed, *, quick: bool = False) -> list[dict[str, Any]]:
-    """Check, time and count every way on every stage; a row for each.
-
-    Returns
-    -------
-    list of dict
-        ``system``, ``stage``, ``ms``, ``error``, ``passed``; of S, F and G also ``counts`` of one
-        character (mean), ``mb_s`` and ``mflops``: counted bytes and operations by the time taken
-        (the paper's Table 6).
-    """
+    """Check, time and count every way on every stage: a row for each, counts of a character."""
     return [
         {"stage": stage, **row, "passed": row["error"] <= ALLOWED}
         for stage, layer in STAGES.items()
@@ -208,10 +175,7 @@ def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float)
 
 
 def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
-    """Time our CPU engine's S-layers, one character at a time on one thread: a row for each.
-
-    The engine's clock counts other programs too, so each digit's least of some passes is taken.
-    """
+    """Time our CPU engine's S-layers on one thread: the least of some passes, a mean of digits."""
     engine = Engine(fed.model, threads=1)
     count = min(len(fed.digits), DIGITS["F"])
     spent: dict[str, list[float]] = {stage: [] for stage in STAGES}

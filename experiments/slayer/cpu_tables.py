@@ -13,13 +13,11 @@ SHORT = {stage: f"S{stage[-1]}" for stage in STAGES}
 
 
 def slashed(values: Iterable[float | None], form: str = ".0f") -> str:
-    """Return known values side by side."""
     known = [value for value in values if value is not None]
     return " / ".join(format(value, form) for value in known) or NONE
 
 
 def each(rows: Iterable[Row], key: str) -> dict[Any, list[Row]]:
-    """Return rows by the value of a key, in order."""
     found: dict[Any, list[Row]] = {}
     for row in rows:
         found.setdefault(row[key], []).append(row)

@@ -7,28 +7,26 @@ before it is timed; a section that fails is noted, and the next begins.
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Result, Save, Watch, synchronise
-from experiments.harness.run import Request, progress
+from experiments.harness.run import Request, Result, Save, progress
 from experiments.slayer import cpu as slayer_cpu
 from experiments.slayer import future
 from experiments.slayer.counters import counters
 from experiments.slayer.gpu import Bench, best_places
 from experiments.slayer.inputs import PAPER_DIGITS, SIZES, Fed, find_digits, networks
-from experiments.slayer.plots import plots
 from experiments.slayer.silence import silence
-from experiments.slayer.tables import tables
+from experiments.slayer.tables import plots, tables
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.launcher import Gpu, gpu
-from neocog.errors import DeviceError, UsageError
+from neocog.errors import UsageError
 from neocog.network.model import Model, load_model
 from neocog.network.registry import list_models
 
-__all__ = ["asked", "faults", "measure", "plots", "tables"]
+__all__ = ["faults", "measure", "plots", "tables"]
 
 Row = dict[str, Any]
 
@@ -38,54 +36,32 @@ _FED = 32
 _BATCHES = (1, 256)
 
 
-#: Seconds until everything is ended, whatever it does.
-_MOST_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options(Request):
-    """What to measure; ``sections``: which, empty for all that the device can do."""
-
-    seconds: float = _MOST_SECONDS
-    model: str = "neocog-small"
-    precision: str = "fp16"
-    sizes: tuple[str, ...] = tuple(SIZES)
-    sections: tuple[str, ...] = ()
-
-
-def asked(request: Request) -> Options:
-    """Return what is asked of this experiment where all are run."""
-    own = {field.name: getattr(request, field.name) for field in fields(request)}
-    return Options(**{**own, "seconds": _MOST_SECONDS})
-
-
 class Sections:
     """The sections, a method each, and what they share."""
 
-    def __init__(self, options: Options, watch: Watch) -> None:
-        self.options, self.watch = options, watch
+    def __init__(self, request: Request) -> None:
+        self.request = request
         #: Takes the rows of the section at work, before it is through.
         self.so_far: Callable[[Any], None] = lambda rows: None
-        self.quick = quick = options.quick
-        self.digits, self.source = find_digits(options.data, _FED if quick else PAPER_DIGITS)
+        self.quick = quick = request.quick
+        self.digits, self.source = find_digits(request.data, _FED if quick else PAPER_DIGITS)
         some = self.digits[: 8 if quick else _FED]
-        self.fed = {size: Fed(model, some) for size, model in networks(options.sizes).items()}
+        sizes = request.sizes or tuple(SIZES)
+        self.fed = {size: Fed(model, some) for size, model in networks(sizes).items()}
         self.tried: list[Row] = []
 
     @cached_property
     def gpu(self) -> Gpu:
-        """The GPU that single kernels run on."""
-        return gpu(self.options.number)
+        return gpu(self.request.number)
 
     @cached_property
     def model(self) -> Model:
         """Whose whole passes are timed."""
-        return load_model(self.options.model)
+        return load_model(self.request.model)
 
     @cached_property
     def engine(self) -> CudaEngine:
-        """The engine on all GPUs that were asked for."""
-        return CudaEngine(self.model, device=self.options.device, precision=self.options.precision)
+        return CudaEngine(self.model, device=self.request.device, precision=self.request.precision)
 
     def silence(self) -> list[Row]:
         """Table 8: how much of each S-layer's input is silent, in models that ship or are named."""
@@ -125,8 +101,7 @@ class Sections:
             self.so_far(found)
 
         for size, fed in self.fed.items():
-            self.watch.doing(f"kernels of {size}", _BUILDING)
-            bench = Bench(self.gpu, fed, self.watch)
+            bench = Bench(self.gpu, fed)
             bench.prepare(batches)
             tried = bench.trial(quick=self.quick)
             keep("trial", size, tried)
@@ -138,7 +113,7 @@ class Sections:
         """Hardware counters of the ladder, the block sizes those that the trial found."""
         size = next(iter(self.fed))
         places = best_places([row for row in self.tried if row["planes"] == size])
-        return counters(size, places, self.options.data, number=self.options.number)
+        return counters(size, places, self.request.data, number=self.request.number)
 
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
@@ -146,105 +121,70 @@ class Sections:
         return [
             {"planes": size, **row}
             for size, fed in self.fed.items()
-            for row in Bench(self.gpu, fed, self.watch).compact(batches)
+            for row in Bench(self.gpu, fed).compact(batches)
         ]
 
     def character(self) -> list[Row]:
         """One whole character and a frame's eight, transfers apart."""
-        precision, number = self.options.precision, self.options.number
+        precision, number = self.request.precision, self.request.number
         return future.character(self.model, self.digits, precision, number)
 
     def in_flight(self) -> list[Row]:
-        """Characters in flight through the stages."""
         counts = (1, 2) if self.quick else (1, 2, 4, 8, 16)
         return future.in_flight(self.engine.runners[0], self.digits, counts)
 
     def overlap(self) -> list[Row]:
-        """Transfers beside work."""
         return future.overlap(self.engine.runners[0], self.digits, 4 if self.quick else 64)
 
     def devices(self) -> list[Row]:
-        """Several GPUs."""
         each, repeats, seconds = (64, 2, 0.2) if self.quick else (4096, 128, 4.0)
         return future.devices(self.engine, self.digits, each, repeats, seconds)
 
     def energy(self) -> list[Row]:
-        """Power and energy."""
         seconds = 0.4 if self.quick else 4.0
-        return future.energy(self.engine, self.digits, seconds, self.options.number)
+        return future.energy(self.engine, self.digits, seconds, self.request.number)
 
 
-#: Seconds without a word that building, a section of the GPU's and one of the CPU's may take.
-_BUILDING, _ON_GPU, _ON_CPU = 180.0, 120.0, 900.0
-QUICK_SECONDS, START_SECONDS = _MOST_SECONDS, _ON_CPU
 #: Sections that need no GPU, and those that do, in order.
 ON_CPU = ("silence", "accesses", "cpu", "cpu_frame")
 ON_GPU = ("ladder", "counters", "compact", "character", "in_flight", "overlap", "devices", "energy")
 
 
-def measure(
-    options: Options,
-    *,
-    watch: Watch,
-    earlier: Result,
-    seconds: float,
-    save: Save,
-) -> Result:
-    """Run the sections, whatever time they take; those that ``earlier`` has are done.
-
-    ``save`` takes the result after each section and, of long ones, before they are through
-    (``partial`` names such a section). The result has ``experiment``, where and when, ``digits``,
-    ``sections`` by name, ``failures``.
-    """
-    names = options.sections or (ON_CPU + ON_GPU if options.on_gpu else ON_CPU)
-    check_sections(names, options.on_gpu)
-    watch.doing("digits and their maps", _ON_CPU)
-    bench = Sections(options, watch)
-    result: dict[str, Any] = {
+def measure(request: Request, save: Save) -> Result:
+    """Run the sections; ``save`` takes the result after each and, of long ones, before the end."""
+    names = request.sections or (ON_CPU + ON_GPU if request.on_gpu else ON_CPU)
+    check_sections(names, request.on_gpu)
+    bench = Sections(request)
+    result: Result = {
         "experiment": "slayer",
-        **replace(options, command=_command(options)).about(),
+        **replace(request, command=_command(request)).about(),
         "model": bench.model.id,
-        "precision": options.precision,
+        "precision": request.precision,
         "digits": bench.source,
         "networks": {size: fed.model.name for size, fed in bench.fed.items()},
         "sections": {},
         "failures": {},
-        **earlier,
     }
-    done = {*result["sections"], *result["failures"]} - {result.pop("partial", None)}
-    ladder = result["sections"].get("ladder", {})
-    bench.tried = list(ladder.get("trial", ()))
     for name in names:
-        if name in done:
-            continue
         progress(f"section {name}")
 
         def so_far(rows: Any, name: str = name) -> None:
             result["sections"][name] = rows
-            save({**result, "partial": name})
+            save(result)
 
         bench.so_far = so_far
-        why = watch.why_not(f"section {name}")
-        watch.doing(f"section {name}", _ON_GPU if name in ON_GPU else _ON_CPU)
         try:
-            if why is not None:
-                raise DeviceError(why)
             with bench.gpu.current() if name in ON_GPU else nullcontext():
                 result["sections"][name] = getattr(bench, name)()
         except Exception as failure:  # the other sections still run; it is told at the end
             traceback.print_exc()
             result["failures"][name] = f"{type(failure).__name__}: {failure}"
-            if name in ON_GPU and why is None:
-                watch.check(f"section {name}", partial(synchronise, bench.gpu))
         save(result)
     return result
 
 
 def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with the sections of an earlier one that it does not have.
-
-    ``from`` tells of each section what made it: command, machine, commit, model and the like.
-    """
+    """Return a result with an earlier one's other sections; ``from`` tells what made each."""
     keys = ("command", "machine", "cpu", "date", "commit", "digits", "model", "precision")
     own = {key: result.get(key) for key in keys}
     made = dict.fromkeys(result["sections"], own)
@@ -252,9 +192,8 @@ def merged(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     before = {key: earlier.get(key) for key in keys}
     origins = {name: earlier.get("from", {}).get(name, before) for name in older}
     first = earlier if earlier.get("machine") and len(older) > len(made) else result
-    of_one_run = ("partial", "broken")
     return {
-        **{key: value for key, value in earlier.items() if key not in of_one_run},
+        **earlier,
         **result,
         **{key: first.get(key) for key in keys},
         "sections": {**older, **result["sections"]},
@@ -273,7 +212,6 @@ def check_sections(names: Sequence[str], on_gpu: bool) -> None:
 
 
 def faults(result: dict[str, Any]) -> list[str]:
-    """Return a line for every section that failed and every row that is wrong."""
     lines = [f"section {name}: {text}" for name, text in result.get("failures", {}).items()]
     for name, section in result.get("sections", {}).items():
         rows = [row for rows in section.values() for row in rows] if isinstance(section, dict) \
@@ -285,13 +223,13 @@ def faults(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _command(options: Options) -> str:
-    words = ["neocog bench slayer", f"--device {options.device}"]
-    if options.data is not None:
+def _command(request: Request) -> str:
+    words = ["neocog bench slayer", f"--device {request.device}"]
+    if request.data is not None:
         words.append("--data DATA")
-    if options.sections:
-        words.append(f"--sections {','.join(options.sections)}")
-    if options.sizes != tuple(SIZES):
-        names = (size if size[0].isdigit() else Path(size).name for size in options.sizes)
+    if request.sections:
+        words.append(f"--sections {','.join(request.sections)}")
+    if request.sizes:
+        names = (size if size[0].isdigit() else Path(size).name for size in request.sizes)
         words.append(f"--sizes {','.join(names)}")
-    return " ".join(words + ["--quick"] * options.quick)
+    return " ".join(words + ["--quick"] * request.quick)

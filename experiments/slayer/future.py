@@ -1,6 +1,5 @@
 """The GPU paper's future work: characters in flight, transfers overlapped, several GPUs, energy."""
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.harness.record import asked
 from experiments.harness.run import progress
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
@@ -32,15 +32,7 @@ _TRIPS = 100
 
 
 def character(model: Model, digits: Digits, precision: str, number: int) -> list[Row]:
-    """Time one character and a frame's eight on GPU ``number``: the pass, and from host to host.
-
-    Returns
-    -------
-    list of dict
-        ``batch``, ``pass_us`` on the GPU, ``in_all_us`` from digits on the host to answers there,
-        ``transfers_us`` (the difference: transfers, launch, waiting), ``share_of_gpu`` at 30
-        frames a second, for eight.
-    """
+    """Time one character and a frame's eight: the pass, and from host to host."""
     rows = []
     for batch in (1, DIGITS):
         side = OurSide(model, batch, precision=precision, number=number)
@@ -63,11 +55,9 @@ def character(model: Model, digits: Digits, precision: str, number: int) -> list
 
 
 def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row]:
-    """Time single characters that go through the stages at the same time, a stream for each.
+    """Time single characters in flight, all of them in one CUDA graph.
 
-    The stages of several characters are under way together; each character waits for its own
-    stages alone. All are one CUDA graph, so that the host plays no part. Beside them as many
-    characters one after another, and a pipeline of four groups of stages, a stream for each.
+    Each on a stream of its own; one after another; as a pipeline of four groups of stages.
     """
     rows: list[Row] = []
     gpu = runner.gpu
@@ -111,7 +101,6 @@ def _together(gpu: Any, main: Any, streams: Sequence[Any], passes: Sequence[Pass
 
 
 def _pipeline(gpu: Any, main: Any, lines: Sequence[Any], passes: Sequence[Pass]) -> None:
-    """Enqueue each group of stages on its stream; a character enters it when it is free."""
     begin = main.record()
     for line in lines:
         line.wait_event(begin)
@@ -132,11 +121,7 @@ def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
 
 
 def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
-    """Time many characters from host to host with one, two and three lanes.
-
-    With one lane transfers and work alternate; with more, one lane's transfers go beside
-    another's work.
-    """
+    """Time many characters from host to host: with several lanes transfers go beside work."""
     gpu, batch = runner.gpu, runner.bucket(runner.chunk)
     rows: list[Row] = []
     with runner.lock, gpu.current():
@@ -158,7 +143,6 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
 def _dealt(
     lanes: Sequence[PassLane], digits: Digits, out: NDArray[np.float32], repeats: int
 ) -> float:
-    """Return the seconds that batches take, dealt to lanes in turn."""
     start = time.perf_counter()
     for turn in range(repeats):
         lane = lanes[turn % len(lanes)]
@@ -174,14 +158,7 @@ def devices(
 ) -> list[Row]:
     """Time batches of ``each`` characters per GPU on 1, 2 and 4 GPUs, from host to host.
 
-    Every GPU takes ``repeats`` batches, one after another, from a thread of its own; then batches
-    for so many ``seconds`` while the power of all of them is measured.
-
-    Returns
-    -------
-    list of dict
-        ``gpus, per_second, efficiency`` (beside as many times one GPU), ``same`` decisions on all,
-        ``watts`` of all and ``joules_per_1000`` characters where nvidia-smi can be asked.
+    Each takes ``repeats`` batches from a thread; then for some ``seconds`` their power is measured.
     """
     rows: list[Row] = []
     many = np.ascontiguousarray(digits[np.arange(each) % len(digits)])
@@ -193,19 +170,13 @@ def devices(
         runners = engine.runners[:count]
         outs = [np.empty((each, ANSWER_COLUMNS), np.float32) for _ in runners]
         with ThreadPoolExecutor(count) as pool:
-            best = 0.0
+            spent = []
             for turn in range(4):  # the first builds, loads and warms up
-                barrier = threading.Barrier(count + 1)
-                jobs = [
-                    pool.submit(_batches, runner, many, out, repeats if turn else 1, barrier)
-                    for runner, out in zip(runners, outs, strict=True)
-                ]
-                barrier.wait()
                 start = time.perf_counter()
-                for job in jobs:
-                    job.result()
-                if turn:
-                    best = max(best, count * each * repeats / (time.perf_counter() - start))
+                each_of = partial(_batches, many, repeats if turn else 1)
+                list(pool.map(each_of, runners, outs))
+                spent.append(time.perf_counter() - start)
+            best = count * each * repeats / min(spent[1:])
 
             def work(end: float, runners: Sequence[Runner] = runners, pool: Any = pool) -> int:
                 busy = partial(_kept_busy, digits=digits, batch=each, period=0.0, end=end)
@@ -226,27 +197,13 @@ def devices(
     return rows
 
 
-def _batches(
-    runner: Runner,
-    digits: Digits,
-    out: NDArray[np.float32],
-    repeats: int,
-    barrier: threading.Barrier,
-) -> None:
-    barrier.wait()
+def _batches(digits: Digits, repeats: int, runner: Runner, out: NDArray[np.float32]) -> None:
     for _ in range(repeats):
         runner.run(digits, out, runner.chunk)
 
 
 def energy(engine: CudaEngine, digits: Digits, seconds: float, number: int) -> list[Row]:
-    """Measure power while the GPU idles and while it recognises, by ``nvidia-smi``.
-
-    Returns
-    -------
-    list of dict
-        ``what``, ``watts``, ``per_second`` and ``joules_per_1000`` characters. Empty, with a line
-        that says so, where nvidia-smi cannot be asked.
-    """
+    """Measure power while the GPU idles and while it recognises; none without nvidia-smi."""
     runner = engine.runners[0]
     works: dict[str, tuple[int, float]] = {
         "idle": (0, 0.0),
@@ -288,10 +245,9 @@ def _kept_busy(runner: Runner, digits: Digits, batch: int, period: float, end: f
 def powered(
     work: Callable[[float], int], seconds: float, *numbers: int
 ) -> tuple[float | None, int, float]:
-    """Return the mean power of GPUs in watts while some work runs, what it did, and its seconds.
+    """Return the mean watts of GPUs while some work runs, what it did, and its seconds.
 
-    nvidia-smi is asked again and again; what it says in the first quarter of the time does not
-    count, since its own figure is a mean over the time before.
+    The first quarter does not count: nvidia-smi's figure is a mean over the time before.
     """
     found: list[tuple[float, float]] = []
     over = threading.Event()
@@ -318,10 +274,9 @@ def powered(
 
 def power(*numbers: int) -> float | None:
     """Return the watts that GPUs draw together, None where nvidia-smi does not tell."""
-    command = ["nvidia-smi", "-i", ",".join(map(str, numbers)), "--query-gpu=power.draw",
-               "--format=csv,noheader,nounits"]  # fmt: skip
+    told = asked("nvidia-smi", "-i", ",".join(map(str, numbers)), "--query-gpu=power.draw",
+                 "--format=csv,noheader,nounits")  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-        return sum(map(float, done.stdout.split())) or None
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return sum(map(float, told.split())) or None
+    except ValueError:
         return None

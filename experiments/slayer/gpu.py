@@ -1,6 +1,6 @@
 """The GPU paper's ladder beside our S-layers on a GPU: checked, tried by block size, timed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch, synchronise
 from experiments.harness.builds import build_all
-from experiments.harness.run import progress
+from experiments.harness.run import progress, synchronise, tried
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
 from experiments.slayer.inputs import STAGES, Fed, error
@@ -43,12 +42,10 @@ class OneStep(Shelf):
         self._one = step
 
     def step(self, stage: str, version: str) -> Step:
-        """Return the step."""
         return self._one
 
 
 def limit(precision: str, version: str) -> float:
-    """Return the largest error that counts as right."""
     return ALLOWED["winograd" in version] if precision == "fp32" else TOLERANCES[precision]
 
 
@@ -59,10 +56,7 @@ def checked(shelf: Shelf, stage: str, version: str, fed: Fed) -> float:
 
 
 def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float:
-    """Return microseconds of a character: in a batch, or the mean of single ones.
-
-    A batch holds the digits again and again.
-    """
+    """Return microseconds of a character: in a batch, or the mean of single ones."""
     if batch == 1:
         chosen = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
     else:
@@ -73,16 +67,11 @@ def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float
 
 
 class Bench:
-    """A network on a GPU, and who is told what comes next and leaves out what broke a process."""
+    def __init__(self, gpu: Gpu, fed: Fed) -> None:
+        self.gpu, self.fed = gpu, fed
 
-    def __init__(self, gpu: Gpu, fed: Fed, watch: Watch) -> None:
-        self.gpu, self.fed, self._watch = gpu, fed, watch
-
-    def _row(self, about: Row, run: Any) -> Row:
-        """Return a row: what ``run`` finds, or why it failed."""
-        names = ("stage", "system", "batch", "precision")
-        words = [self.fed.model.name, *(str(about[name]) for name in names if name in about)]
-        found = self._watch.attempt(", ".join(words), run, healthy=partial(synchronise, self.gpu))
+    def _row(self, about: Row, work: Callable[..., Row], *given: Any) -> Row:
+        found = tried(partial(work, *given), partial(synchronise, self.gpu))
         progress(f"{about}: {found}")
         return {**about, **found, **({"passed": False} if "failed" in found else {})}
 
@@ -106,19 +95,11 @@ class Bench:
             progress(f"{type(failure).__name__}: {failure}")
 
     def trial(self, *, quick: bool = False) -> list[Row]:
-        """Time every block size of every rung that has a choice (Fig. 6).
-
-        Rows have ``stage, system, places, threads, us``.
-        """
+        """Time every block size of every rung that has a choice (Fig. 6)."""
         rows: list[Row] = []
         for stage, version in product(STAGES, TRIED):
             about: Row = {"stage": stage, "system": version}
-            choices: list[int] = []
-
-            def choose(stage: str = stage, version: str = version) -> Row:
-                return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
-
-            found = self._row(about, choose)
+            found = self._row(about, self._choices, stage, version)
             if "failed" in found:
                 rows.append(found)
                 continue
@@ -126,9 +107,12 @@ class Bench:
             if quick:
                 choices = sorted({choices[0], choices[len(choices) // 2], choices[-1]})
             for places in choices:
-                tried = partial(self._tried, stage, version, places)
-                rows.append(self._row({**about, "places": places}, tried))
+                more = {**about, "places": places}
+                rows.append(self._row(more, self._tried, stage, version, places))
         return rows
+
+    def _choices(self, stage: str, version: str) -> Row:
+        return {"all": Ladder(self.gpu, self.fed.model).step(stage, version).choices()}
 
     def _tried(self, stage: str, version: str, places: int) -> Row:
         shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
@@ -138,17 +122,16 @@ class Bench:
     def ladder(self, places: dict[tuple[str, str], int], batches: Sequence[int]) -> list[Row]:
         """Check and time every rung on every stage; ``us`` is of a character, by batch."""
         shelf = Ladder(self.gpu, self.fed.model, places)
-        rows = []
-        for stage, version in product(STAGES, VERSIONS):
-            about: Row = {"stage": stage, "system": version, "precision": "fp32"}
 
-            def run(stage: str = stage, version: str = version) -> Row:
-                step = shelf.step(stage, version)
-                found = {"threads": step.threads, "places": step.places}
-                return found | self._timed(shelf, stage, version, batches)
+        def run(stage: str, version: str) -> Row:
+            step = shelf.step(stage, version)
+            found = {"threads": step.threads, "places": step.places}
+            return found | self._timed(shelf, stage, version, batches)
 
-            rows.append(self._row(about, run))
-        return rows
+        return [
+            self._row({"stage": s, "system": version, "precision": "fp32"}, run, s, version)
+            for s, version in product(STAGES, VERSIONS)
+        ]
 
     def _timed(self, shelf: Shelf, stage: str, version: str, batches: Sequence[int]) -> Row:
         wrong = checked(shelf, stage, version, self.fed)
@@ -156,11 +139,7 @@ class Bench:
         return {"error": wrong, "passed": wrong <= limit(shelf.precision, version), "us": us}
 
     def ours(self, batches: Sequence[int]) -> list[Row]:
-        """Check and time every version of our S-layers; say which the plans take.
-
-        ``auto`` is the quickest right one of each batch, as ``--plan auto`` finds it; ``card``
-        what the plan of that name takes.
-        """
+        """Check and time every version of our S-layers; say which plans, auto and card, take it."""
         rows: list[Row] = []
         card = parse_plan("card") or Plan()
         for precision, stage in product(PRECISIONS, STAGES):
@@ -168,7 +147,7 @@ class Bench:
             found = [
                 self._row(
                     {"stage": stage, "system": f"ours {version}", "precision": precision},
-                    partial(self._timed, shelf, stage, version, batches),
+                    *(self._timed, shelf, stage, version, batches),
                 )
                 for version in shelf.usable(stage, 1)
             ]
@@ -184,14 +163,11 @@ class Bench:
         return rows
 
     def compact(self, batches: Sequence[int]) -> list[Row]:
-        """Time our tensor-core S-kernel with silent cells left out and with all cells computed.
-
-        The tiling is that of the plan; the other way takes the same one, the list put in or out.
-        """
+        """Time our tensor-core S-kernel by the plan's tiling, silent cells left out and not."""
         return [
             self._row(
                 {"stage": stage, "batch": batch, "precision": "fp16"},
-                partial(self._compact, stage, batch),
+                *(self._compact, stage, batch),
             )
             for stage, batch in product(("US1", "US2", "US3"), batches)
         ]

@@ -27,11 +27,7 @@ PAPER_DIGITS = 400
 
 
 def sized(model: Model, planes: Sequence[int]) -> Model:
-    """Return a network with K2, K3, K4 planes in US2, US3, US4, made of a model's own.
-
-    Planes are taken evenly from the model's (those of US4 that answer to digits first), again and
-    again where more are wanted.
-    """
+    """Return a network of K2, K3, K4 planes, taken evenly from a model's, repeated if too few."""
     layers, before = [model.s[0]], np.arange(len(model.s[0].reference))
     labels = model.labels
     for i, (layer, count) in enumerate(zip(model.s[1:], planes, strict=True), start=1):
@@ -52,10 +48,7 @@ def sized(model: Model, planes: Sequence[int]) -> Model:
 
 
 def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
-    """Return the networks of the papers' sizes, by ``"K2/K3/K4"``; a model or its file as it is.
-
-    A UsageError if one is neither.
-    """
+    """Return networks by ``"K2/K3/K4"``, and models, by name or file, as they are."""
     found = {}
     for size in sizes:
         if not re.fullmatch(r"[1-9]\d*(/[1-9]\d*){2}", size):
@@ -73,10 +66,7 @@ def networks(sizes: Sequence[str] = tuple(SIZES)) -> dict[str, Model]:
 
 
 def find_digits(data: Path | None, count: int) -> tuple[NDArray[np.uint8], str]:
-    """Return digits (N, 28, 28) and what they are: MNIST's first training digits, else made ones.
-
-    ``data`` is a folder that holds ``mnist``; None: where it was fetched to.
-    """
+    """Return digits (N, 28, 28) and what they are: MNIST's first, else made ones."""
     from neocog.learning.datasets import open_digits
 
     try:
@@ -102,7 +92,6 @@ class Fed:
         return Engine(self.model).maps(u0_from_digits(self.digits))
 
     def before(self, stage: str, digits: slice | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return the maps that a stage reads, of some digits."""
         name = STAGES[stage]
         return {name: np.ascontiguousarray(self.maps[name][digits])}
 
@@ -123,5 +112,4 @@ class Fed:
 
 
 def error(got: NDArray[Any], want: NDArray[np.float64]) -> float:
-    """Return the largest difference relative to the strongest response."""
     return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))

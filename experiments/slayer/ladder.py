@@ -10,7 +10,7 @@ import numpy as np
 
 from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
 from neocog.cuda.plan import Shelf
-from neocog.cuda.steps import Forms, LayerStep, Precision
+from neocog.cuda.steps import Forms, LayerStep
 from neocog.errors import UsageError
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
@@ -36,15 +36,9 @@ def paper_layouts(spec: NetworkSpec, planes: tuple[int, int, int]) -> dict[str, 
 
 
 class PaperS(LayerStep):
-    """US1 .. US4 by one rung of the paper's ladder, in float32 alone.
-
-    ``places`` are the neighbouring cells of a row that a block computes, where the rung has a
-    choice. A UsageError says that they do not fit, or that the layer has more planes than a block
-    has threads.
-    """
+    """US1 .. US4 by one rung; ``places`` are the neighbouring cells that a block computes."""
 
     kind = "S"
-    about: ClassVar[str]
     rung: ClassVar[int]
     kernel_name: ClassVar[str]
     #: Whether planes are padded to whole warps.
@@ -56,13 +50,10 @@ class PaperS(LayerStep):
         model: Model,
         layer: int,
         layouts: dict[str, Layout],
-        precision: Precision = "fp32",
         *,
         places: int | None = None,
     ) -> None:
-        if precision != "fp32":
-            raise UsageError(f"S version {self.version!r} computes in fp32, not in {precision}")
-        super().__init__(machine, model, layer, layouts, precision)
+        super().__init__(machine, model, layer, layouts, "fp32")
         self._kernel = model.spec.s[layer].kernel
         a, self._theta, silence = s_constants(model.s[layer])
         self._c = np.ascontiguousarray(model.s[layer].c, dtype=np.float32)
@@ -86,17 +77,14 @@ class PaperS(LayerStep):
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return self.places * self.stride
 
     def choices(self) -> list[int]:
-        """Return how many places a block may compute here."""
         limit = getattr(self.machine, "shared", 48 * 1024)
         most = min(self.target.size, _MOST_THREADS // self.stride)
         return [n for n in range(1, most + 1) if self._shared(n) <= limit]
 
     def _shared(self, places: int) -> int:
-        """Bytes of shared memory of a block."""
         return 0
 
     def _grid(self, batch: int) -> tuple[int, int, int]:
@@ -122,37 +110,31 @@ class PaperS(LayerStep):
         )
 
     def kernel(self) -> Kernel:
-        """Return the kernel that makes the responses."""
         return self._built(self.kernel_name, self.threads, self._shared(self.places))
 
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
-        """One launch."""
         args = (source, self._weights, self._c_there, self._silence, target, self._theta)
         return [Launch(self.kernel(), self._grid(batch), args)]
 
     @property
     def taps(self) -> int:
-        """Taps of the window."""
         return self._kernel
 
 
 class T1(PaperS):
-    """One thread gathers one cell; v by a kernel of its own."""
+    """One thread gathers one cell."""
 
-    version: ClassVar[str] = "T1"
-    rung: ClassVar[int] = 1
-    kernel_name: ClassVar[str] = "s_paper_t1"
-    about = "one thread gathers one cell"
+    version = "T1"
+    rung = 1
+    kernel_name = "s_paper_t1"
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
         return 256
 
     def scratch(self, batch: int) -> Forms:
-        """Return the room for v."""
         return {"v": ((batch * self.target.size**2,), np.float32)}
 
     def choices(self) -> list[int]:
@@ -162,7 +144,6 @@ class T1(PaperS):
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
-        """Two launches: v, then the cells."""
         cells = self.target.size**2
         v = scratch["v"]
         inhibition = self._built("s_paper_v", self.threads)
@@ -173,39 +154,32 @@ class T1(PaperS):
 
 
 class T3(PaperS):
-    """A block for all planes of a place."""
+    """A block is all planes of one place, inhibition with excitation."""
 
-    version: ClassVar[str] = "T3"
-    rung: ClassVar[int] = 3
-    kernel_name: ClassVar[str] = "s_paper_t3"
-    about = "a block is all planes of one place, inhibition with excitation"
+    version = "T3"
+    rung = 3
+    kernel_name = "s_paper_t3"
 
     def choices(self) -> list[int]:
-        """One place a block."""
         return [1]
-
-    def __init__(self, *args: Any, places: int | None = None, **more: Any) -> None:
-        super().__init__(*args, places=1, **more)
 
 
 class T4(PaperS):
     """Neighbouring places share their input in shared memory."""
 
-    version: ClassVar[str] = "T4"
-    rung: ClassVar[int] = 4
-    kernel_name: ClassVar[str] = "s_paper_shared"
-    about = "neighbouring places share their input in shared memory"
+    version = "T4"
+    rung = 4
+    kernel_name = "s_paper_shared"
 
     def _shared(self, places: int) -> int:
         return 4 * (places + self._kernel - 1) * self._kernel * self.source.planes
 
 
 class T5(T4):
-    """The inputs of a cell are listed in constant memory."""
+    """The list of a cell's inputs in constant memory."""
 
-    version: ClassVar[str] = "T5"
-    rung: ClassVar[int] = 5
-    about = "the list of a cell's inputs in constant memory"
+    version = "T5"
+    rung = 5
 
     def kernel(self) -> Kernel:
         """Return the kernel, the list in its source."""
@@ -221,36 +195,28 @@ class T5(T4):
 
 
 class T5Heard(T5):
-    """As T5, silent inputs passed over, which the paper leaves open."""
+    """As T5, silent inputs passed over."""
 
-    version: ClassVar[str] = "T5, u > 0"
-    about = "as T5, silent inputs passed over"
+    version = "T5, u > 0"
 
     def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
         return super()._built(name, threads, shared, ZERO_TEST=1, **more)
 
 
 class B(T5):
-    """As T5, threads of a place padded to whole warps."""
+    """As T5, planes padded to a multiple of 32 threads."""
 
-    version: ClassVar[str] = "B"
-    padded: ClassVar[bool] = True
-    about = "as T5, planes padded to a multiple of 32 threads"
+    version = "B"
+    padded = True
 
 
 class Skip(PaperS):
-    """Silent inputs cost nothing."""
+    """Ours: inputs that are heard are listed, silent ones cost nothing."""
 
-    version: ClassVar[str] = "skip"
-    rung: ClassVar[int] = 6
-    kernel_name: ClassVar[str] = "s_paper_skip"
-    padded: ClassVar[bool] = True
-    about = "ours: inputs that are heard are listed, silent ones cost nothing"
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        if self._kernel**2 * self.source.planes >= 2**16:
-            raise UsageError(f"S version 'skip': {self.source.planes} input planes; wanted fewer")
+    version = "skip"
+    rung = 6
+    kernel_name = "s_paper_skip"
+    padded = True
 
     def split(self, batch: int) -> int:
         """Return how many groups of threads share a place, so that few characters keep it busy."""
@@ -260,11 +226,9 @@ class Skip(PaperS):
 
     @property
     def threads(self) -> int:
-        """Threads of a block for one character."""
         return self.places * self.split(1) * self.stride
 
     def choices(self) -> list[int]:
-        """Return how many places a block may compute here, for one character."""
         most = _MOST_THREADS // (self.stride * self.split(1))
         return [places for places in super().choices() if places <= most]
 
@@ -279,7 +243,6 @@ class Skip(PaperS):
     def launches(
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
-        """One launch."""
         split = self.split(batch)
         kernel = self._built(
             self.kernel_name,
@@ -296,10 +259,7 @@ VERSIONS: dict[str, type[PaperS]] = {cls.version: cls for cls in (T1, T3, T4, T5
 
 
 def connecting_area(c: Any) -> int:
-    """Return DISC: the squared radius, in half cells, of the area in which c is above 0.
-
-    Where c is above 0 in another form than a disc every tap counts as connected.
-    """
+    """Return DISC: the squared radius, in half cells, of the disc where c > 0; all if no disc."""
     size = len(c)
     offset = 2 * np.arange(size) - (size - 1)
     distance = offset[:, None] ** 2 + offset**2
@@ -309,11 +269,7 @@ def connecting_area(c: Any) -> int:
 
 
 class Ladder(Shelf):
-    """The paper's S-layers of one model on one machine, as a shelf of steps.
-
-    ``places`` says how many places a block computes, by stage and version, where that is known.
-    T1 and T3 have no choice.
-    """
+    """The paper's S-layers as a shelf of steps; ``places`` a block by stage and version."""
 
     def __init__(
         self, machine: Machine, model: Model, places: dict[tuple[str, str], int] | None = None
@@ -326,6 +282,4 @@ class Ladder(Shelf):
         """Return a step, made anew each time: ``places`` may have changed."""
         layer = int(stage[-1]) - 1
         places = self.places.get((stage, version))
-        return VERSIONS[version](
-            self.machine, self.model, layer, self.layouts, "fp32", places=places
-        )
+        return VERSIONS[version](self.machine, self.model, layer, self.layouts, places=places)

@@ -17,14 +17,9 @@ _AT_ONCE = 8  # digits
 def silence(model: Model, digits: NDArray[np.uint8]) -> list[dict[str, Any]]:
     """Return the shares of what is heard: a row for each S-layer, and one for all.
 
-    Returns
-    -------
-    list of dict
-        ``heard``: inputs that are not silent, of all inputs (Table 8: loops L4 .. L6 that are not
-        left out). ``cells_silent``: cells whose whole window is silent. ``blocks``: products of 16
-        cells by 16 inputs in which anything is heard, cells in rows as they come;
-        ``blocks_of_heard_cells``: the same where silent cells are left out first, of all products
-        of all cells.
+    ``heard``: of all inputs (Table 8). ``cells_silent``: cells whose whole window is silent.
+    ``blocks``: products of 16 cells by 16 inputs in which anything is heard, cells in rows as they
+    come; ``blocks_of_heard_cells``: the same where silent cells are left out first.
     """
     found: dict[str, list[tuple[float, ...]]] = {stage: [] for stage in STAGES}
     inputs = {}

@@ -19,14 +19,12 @@ def made_on(result: Row, name: str) -> Row:
 
 
 def passes_of(result: Row, name: str) -> str:
-    """Return the model of a section's whole passes, and their precision on a GPU."""
     made = made_on(result, name)
     on_gpu = f", {made.get('precision')}" if name != "cpu_frame" else ""
     return f"{made.get('model') or result.get('model')}{on_gpu}"
 
 
 def number(value: float) -> str:
-    """Return a rate for people."""
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
 
 

@@ -7,6 +7,7 @@ from experiments.harness.pages import (
     MEASURED,
     NONE,
     Column,
+    Plot,
     Row,
     Table,
     measured,
@@ -42,7 +43,6 @@ _ON_GPU = {
 
 
 def tables(result: Row) -> dict[str, Table]:
-    """Return all tables by name."""
     sections = result["sections"]
     ladder, tried = (rows_of(result, "ladder", part) for part in ("rows", "trial"))
     cores, cpu = sections.get("cpu", ()), sections.get("cpu_frame", ())
@@ -73,7 +73,6 @@ def tables(result: Row) -> dict[str, Table]:
 
 
 def rows_of(result: Row, name: str, part: str) -> list[Row]:
-    """Return the timed rows of a part of a section, none if it was not run."""
     return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
 
 
@@ -117,7 +116,6 @@ _DEVICES: dict[str, Column] = {
 
 
 def _measured(result: Row) -> Table:
-    """Which command measured which sections, where."""
     by: dict[str, Row] = {}
     for name in result["sections"]:
         facts = made_on(result, name)
@@ -287,7 +285,6 @@ def _skipping(result: Row, gpu: Sequence[Row]) -> Table:
 
 # -- whole characters ------------------------------------------------------------------------------
 def _character(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
-    """One character and a frame's eight."""
     found: Table = [("", "one character", "eight", "eight, 30 times a second, take")]
     for row in cores:
         share = f"{row['share_of_cores']:.1%} of the time of {row['threads']} core(s)"
@@ -319,8 +316,40 @@ def _energy(rows: Sequence[Row], cores: Sequence[Row]) -> Table:
 
 
 def _missing(sections: Row) -> Table:
-    """What was not measured on a GPU."""
     absent = [words for name, words in _ON_GPU.items() if not sections.get(name)]
     counted = {row["gpus"] for row in sections.get("devices", ())}
     absent += [f"{count} GPUs" for count in (1, 2, 4) if counted and count not in counted]
     return [(what, "not measured") for what in absent]
+
+
+# -- plots -----------------------------------------------------------------------------------------
+def plots(result: Row) -> dict[str, Plot]:
+    found = {}
+    tried = rows_of(result, "ladder", "trial")
+    if tried:
+        lines = {}
+        for stage, name in SHORT.items():
+            key = (shown_size(row["planes"] for row in tried), stage, "T4")
+            own = [r for r in tried if (r["planes"], r["stage"], r["system"]) == key]
+            if own:
+                best = min(row["us"] for row in own)
+                points = sorted((row["threads"], row["us"] / best) for row in own)
+                lines[f"{name}, best {best:.0f} us"] = [p for p in points if p[1] <= 4]
+        title = "Time of T4 by threads per block"
+        found["threads"] = Plot(title, "threads per block", "time by the least", lines)
+    rows = rows_of(result, "ladder", "rows")
+    if rows:
+        size = shown_size(row["planes"] for row in rows)
+        systems = systems_of([row for row in rows if row["planes"] == size], "1")
+        first = systems.get("T1", {})
+        lines = {
+            name: [(i, first[stage]["us"]["1"] / cells[stage]["us"]["1"])
+                   for i, stage in enumerate(STAGES) if stage in cells and stage in first]
+            for name, cells in systems.items() if name in SHOWN[1:]
+        }  # fmt: skip
+        theirs = zip(paper.GPU_US["T1"], paper.GPU_US["T5"], strict=True)
+        lines["T5 on a GTX 280 (paper)"] = [(i, a / b) for i, (a, b) in enumerate(theirs)]
+        title, ticks = f"The ladder on {size}, one character at a time", list(SHORT.values())
+        y = "times as fast as T1"
+        found["ladder"] = Plot(title, "layer", y, lines, ticks, log2=True)
+    return found

@@ -6,15 +6,20 @@ convolution with filters that change; the four layers with fixed filters beside 
 
 import json
 import time
-from collections.abc import Callable
-from functools import partial
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.attended import Result, Save, Watch, need_device, synchronise, told
 from experiments.harness.builds import build_all
-from experiments.harness.run import Request, progress
+from experiments.harness.run import (
+    Request,
+    Result,
+    Save,
+    need_device,
+    progress,
+    synchronise,
+    told,
+    tried,
+)
 from experiments.winograd.lanes import (
     lane_kernels,
     lane_rows,
@@ -43,9 +48,7 @@ __all__ = ["faults", "measure", "plots", "run_launches", "tables", "with_profile
 _EMULATED_CHANNELS = 1
 
 
-QUICK_SECONDS, START_SECONDS = 60.0, 240.0
-#: Seconds that the lane census may take at most.
-_LANES = 90.0
+_QUICK_SECONDS, _QUICK_ROUNDS = 60.0, 3
 #: Share of the time that is kept for the names of cuDNN's kernels.
 _NAMING = 0.12
 
@@ -61,15 +64,10 @@ def facts(request: Request, gpu: Any = None) -> dict[str, Any]:
     return found
 
 
-def measure(
-    request: Request, *, watch: Watch, earlier: Result, seconds: float, save: Save
-) -> Result:
-    """Count, and on a GPU check and time everything; the lane census without one too.
-
-    ``--quick``: fewer ways, batch 1 and 16, three rounds; on the CPU batch 1 alone, no census.
-    """
+def measure(request: Request, save: Save) -> Result:
+    """Count, and on a GPU check and time everything; the lane census without one too."""
     if request.on_gpu:
-        return run_on_gpu(request, save=save, seconds=seconds, watch=watch, earlier=earlier)
+        return run_on_gpu(request, save)
     result: Result = {"facts": facts(request), "quick": request.quick, "device": "cpu"}
     result["counts"] = count_rows(BATCHES[:1] if request.quick else BATCHES)
     save(result)
@@ -84,85 +82,61 @@ def measure(
 
 def run_on_gpu(
     request: Request,
-    *,
     save: Save,
-    seconds: float,
-    watch: Watch,
-    earlier: Result,
+    *,
     gpu: Any = None,
     peers: bool = True,
     layers: tuple[Layer, ...] = LAYERS,
     batches: tuple[int, ...] = BATCHES,
     ways: tuple[Way, ...] | None = None,
 ) -> Result:
-    """Check and time everything on a GPU, as long as time is left.
-
-    As :func:`measure`; ``save`` takes the result after each layer and batch. ``gpu`` is the
-    request's if not given, ``peers`` says whether PyTorch runs beside, the rest what is run.
-    """
-    end = time.monotonic() + seconds
-    quick, gpu = request.quick, gpu or _device(request.number)
+    """Check and time everything on a GPU, as long as time is left."""
     from experiments.winograd.gpu import ROUNDS, Ours
 
-    watch.doing("building", START_SECONDS)
+    quick, gpu = request.quick, gpu or _device(request.number)
+    seconds = min(request.seconds, _QUICK_SECONDS) if quick else request.seconds
+    end = time.monotonic() + seconds
     batches = tuple(b for b in batches if not quick or b <= 16)
     ways = ways or (QUICK_WAYS if quick else WAYS)
-    rounds = 3 if quick else ROUNDS
+    rounds = _QUICK_ROUNDS if quick else ROUNDS
     result: Result = {"facts": facts(request, gpu), "quick": quick, "device": "cuda"}
     result |= {"counts": count_rows(batches), "layers": [], "changing": [], "filters": []}
     result["peers"] = _torch_facts(request.number) if peers else None
-    result |= earlier
 
-    done = {(row["layer"], row["batch"]) for row in result.get("summary", ())}
     progress("float64 references")
-    ours = [
-        Ours(gpu, Data(layer, batch, gpu.xp), watch, rounds=rounds)
-        for batch in batches
-        for layer in layers
-        if (layer.name, batch) not in done
-    ]
+    ours = [Ours(gpu, Data(layer, batch), rounds=rounds) for batch in batches for layer in layers]
     progress("building kernels")
     kernels = {k for one in ours for k in one.kernels(*_ways(one.data, ways))}
     try:
         build_all(gpu, kernels | lane_kernels())
     except Exception as error:  # each is built when it is launched, then
         progress(f"kernels are not built together: {told(error)}")
-    if "lanes" not in result:
-        lanes = watch.attempt(
-            "active lanes",
-            lambda: {"rows": list(lane_rows(gpu))},
-            healthy=partial(synchronise, gpu),
-            seconds=_LANES,
-        )
-        result["lanes"] = lanes.get("rows", [])
-        if "failed" in lanes:
-            result["wrong"] = [f"lanes: {lanes['failed']}"]
-        save(result)
+    lanes = tried(lambda: {"rows": list(lane_rows(gpu))}, lambda: synchronise(gpu))
+    result["lanes"] = lanes.get("rows", [])
+    if "failed" in lanes:
+        result["wrong"] = [f"lanes: {lanes['failed']}"]
+    save(result)
     timed: list[Data] = []
-    theirs = methodcaller("rows", ("fp32",) if quick else ("fp32", "tf32", "fp16"))
+    precisions = ("fp32",) if quick else ("fp32", "tf32", "fp16")
     while ours and time.monotonic() < end - _NAMING * seconds:
         one = ours.pop(0)
         timed.append(one.data)
         progress(f"{one.data.layer.name}, batch {one.data.batch}")
         every, changing = _ways(one.data, ways)
-        rows = list(one.rows(every, chosen_way(one.data.layer, one.data.batch)))
-        changed = list(one.changing(changing))
-        alone = list(one.filters(changing)) if one.data.batch == batches[0] else []
+        result["layers"] += one.rows(every, chosen_way(one.data.layer, one.data.batch))
+        result["changing"] += one.changing(changing)
+        result["filters"] += one.filters(changing) if one.data.batch == batches[0] else []
         one.free()
-        _free(gpu)
         if result["peers"]:
-            rows += _peers(one.data, watch, theirs, rounds=rounds) or []
-        for name, found in (("layers", rows), ("changing", changed), ("filters", alone)):
-            result[name] += found  # all of a layer and batch, or none
+            result["layers"] += _peers(one.data, rounds).rows(precisions)
         result["summary"] = summary(result["layers"])
         save(result)
     result["not_run"] = [f"{one.data.layer.name}, batch {one.data.batch}" for one in ours]
     save(result)
     for data in timed if result["peers"] else ():
-        if time.monotonic() > end:
-            break
-        _peers(data, watch, methodcaller("name", result["layers"]))
-        save(result)
+        if time.monotonic() < end:
+            _peers(data, rounds).name(result["layers"])
+            save(result)
     return result
 
 
@@ -195,25 +169,13 @@ def _torch_facts(number: int) -> dict[str, str] | None:
     return torch_facts()
 
 
-def _peers(data: Data, watch: Watch, use: Callable[[Any], Any], **more: int) -> Any:
-    """Return what is made of PyTorch's side; None if it cannot be had at all."""
+def _peers(data: Data, rounds: int) -> Any:
     import torch
 
     from experiments.winograd.peers import Peers
 
-    try:
-        found = use(Peers(data, watch, **more))
-        torch.cuda.empty_cache()
-    except Exception as error:  # ours are still timed
-        progress(f"PyTorch: {told(error)}")
-        return None
-    return found
-
-
-def _free(gpu: Any) -> None:
-    pool = getattr(gpu.xp, "get_default_memory_pool", None)
-    if pool is not None:
-        pool().free_all_blocks()
+    torch.cuda.empty_cache()
+    return Peers(data, rounds=rounds)
 
 
 def summary(rows: list[Result]) -> list[Result]:
@@ -242,7 +204,6 @@ def summary(rows: list[Result]) -> list[Result]:
 
 
 def faults(result: dict[str, Any]) -> list[str]:
-    """Return a line for everything of ours that failed or was wrong."""
     rows = [r for part in ("layers", "changing", "filters") for r in result.get(part, ())]
     failed = (row for row in rows if "failed" in row and "multiplications" in row)
     return [
@@ -252,10 +213,7 @@ def faults(result: dict[str, Any]) -> list[str]:
 
 
 def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
-    """Return an earlier result with a profiler's active lanes.
-
-    ``path`` is the result as ``-o`` wrote it, ``profile`` what the profiler printed.
-    """
+    """Return an earlier result (``path``) with a profiler's active lanes (``profile``)."""
     if path is None:
         raise UsageError("--profile adds to an earlier result: name it with --output")
     try:
@@ -271,5 +229,4 @@ def with_profile(path: Path | None, profile: Path) -> dict[str, Any]:
 
 
 def run_launches(device: Machine | None = None, *, number: int = 0) -> int:
-    """Launch every transform of Figs 4 and 5 once, for a profiler; returns how many."""
     return sum(1 for _ in profile_launches(device or _device(number)))

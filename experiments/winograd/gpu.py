@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.attended import Watch, synchronise
+from experiments.harness.run import synchronise, tried
 from experiments.winograd.layers import (
     BOTH_HALVES,
     CACHED_BYTES,
@@ -42,12 +42,10 @@ FILTER_TOLERANCE = 1e-5
 
 
 def copies_of(working: float) -> int:
-    """Return how many copies of so many bytes exceed the L2 cache."""
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
 
 
 def u_shape(plan: Convolution) -> tuple[int, int, int]:
-    """Return the shape of transformed filters as tensor cores take them."""
     return (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
 
 
@@ -57,11 +55,16 @@ def passes_of(copies: int, microseconds: float) -> int:
     return copies * math.ceil(least / copies)
 
 
+def turns(ms: float) -> int:
+    """Return how often work of so many milliseconds is repeated in one measurement."""
+    return max(1, min(50, round(_TURN / max(ms, 1e-3))))
+
+
 class Ours:
     """One layer at one batch size on a GPU; a time is the median of ``rounds``."""
 
-    def __init__(self, gpu: Gpu, data: Data, watch: Watch, *, rounds: int = ROUNDS) -> None:
-        self.gpu, self.data, self.rounds, self._watch = gpu, data, rounds, watch
+    def __init__(self, gpu: Gpu, data: Data, *, rounds: int = ROUNDS) -> None:
+        self.gpu, self.data, self.rounds = gpu, data, rounds
         self._inputs: dict[bool, Array] = {}
 
     def rows(self, ways: Sequence[Way], chosen: Way) -> Iterator[dict[str, Any]]:
@@ -70,7 +73,7 @@ class Ours:
             plan, batch = way.plan(self.data.layer), self.data.batch
             if way.cached and plan.images_at_a_time(batch, CACHED_BYTES) == batch:
                 continue  # one piece: the same as without
-            found = self._tried("fixed", self._fixed, way)
+            found = self._tried(self._fixed, way)
             yield {**self._about(way), "chosen": way == chosen, **found}
 
     def changing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
@@ -78,14 +81,14 @@ class Ours:
         for way in ways:
             shared = way.m in way.sizes  # tiles and parts of one size have no such order
             for order in (*ORDERS, *(() if shared else (BOTH_HALVES,))):
-                row = self._tried("changing", self._changing, way, order)
+                row = self._tried(self._changing, way, order)
                 yield {**self._about(way), "indexing": order, **row}
 
     def filters(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Yield rows of the transform of the filters alone, in each way that there is."""
         for way, (kernel, paper_layout) in product(ways, LAYOUTS.items()):
             for indexing in ORDERS:
-                row = self._tried("filters", self._split_alone, way, indexing, paper_layout)
+                row = self._tried(self._split_alone, way, indexing, paper_layout)
                 yield {**self._about(way), "kernel": kernel, "indexing": indexing, **row}
 
     def kernels(self, ways: Sequence[Way], changing: Sequence[Way]) -> set[Kernel]:
@@ -108,7 +111,6 @@ class Ours:
     def _launches(
         self, way: Way, x: Array, u: Array, y: Array, scratch: Any, *, thread_wise: bool = False
     ) -> list[Launch]:
-        """Return the launches of a way, its filters transformed."""
         plan = replace(way.plan(self.data.layer), thread_wise=thread_wise)
         most, processors = CACHED_BYTES if way.cached else DENSE_BYTES, self.gpu.processors
         return plan.launches(self.data.batch, x, u, y, scratch, processors, most=most)
@@ -123,13 +125,8 @@ class Ours:
             "multiplications": way.plan(layer).split.per_output(way.m, layer.size),
         }
 
-    def _tried(self, what: str, run: Any, way: Way, *more: Any) -> dict[str, Any]:
-        """The row's figures, or why there are none."""
-        kind = ", ".join(map(str, (what, way.name, way.precision, *more)))
-        words = f"{self.data.layer.name}, batch {self.data.batch}: {kind}"
-        healthy, work = partial(synchronise, self.gpu), partial(run, way, *more)
-        found = self._watch.attempt(words, work, kind=kind, healthy=healthy)
-        return {"us": None, **found}
+    def _tried(self, run: Any, way: Way, *more: Any) -> dict[str, Any]:
+        return {"us": None, **tried(partial(run, way, *more), partial(synchronise, self.gpu))}
 
     # -- arrays ------------------------------------------------------------------------------------
     def _maps(self, way: Way, copies: int) -> tuple[list[Array], Array]:
@@ -145,8 +142,10 @@ class Ours:
         return [x, *(x.copy() for _ in range(copies - 1))], y
 
     def free(self) -> None:
-        """Forget the arrays that all ways share."""
         self._inputs.clear()
+        pool = getattr(self.gpu.xp, "get_default_memory_pool", None)
+        if pool is not None:
+            pool().free_all_blocks()
 
     def _scratch(self, way: Way) -> dict[str, Array]:
         most = CACHED_BYTES if way.cached else DENSE_BYTES
@@ -160,15 +159,12 @@ class Ours:
         return error
 
     def _time(self, passes: Sequence[list[Launch]], count: int) -> float:
-        """Microseconds of a pass, the passes taken in turn."""
-
         def record() -> None:
             for i in range(count):
                 enqueue(self.gpu, passes[i % len(passes)])
 
         timed = Timed(self.gpu, record)
-        repeats = max(1, min(50, round(_TURN / max(timed.elapsed(), 1e-3))))
-        return 1e3 * timed.median(self.rounds, repeats) / count
+        return 1e3 * timed.median(self.rounds, turns(timed.elapsed())) / count
 
     # -- what is timed -----------------------------------------------------------------------------
     def _fixed(self, way: Way) -> dict[str, Any]:

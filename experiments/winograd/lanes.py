@@ -49,7 +49,6 @@ def paper_split(kernel: int) -> Split:
 
 
 def filter_plan(kernel: int, channels: int, planes: int) -> Convolution:
-    """Return the plan whose filter transform is the paper's."""
     return Convolution(
         Shape(kernel, kernel + TILE - 1, channels, planes), paper_split(kernel), TILE
     )
@@ -63,10 +62,7 @@ class Active(NamedTuple):
 
 
 def operations(split: Split, m: int) -> NDArray[np.int64]:
-    """Return the instructions of a transform by size: rows of size i, columns of size j at 2 i + j.
-
-    Loads, stores, and one for each number of G other than 0.
-    """
+    """Return instructions of transforms by size: rows of size i, columns of size j at 2 i + j."""
     out = np.zeros(4, np.int64)
     for i, y in enumerate(split.groups):
         for j, x in enumerate(split.groups):
@@ -124,10 +120,7 @@ def active(counts: NDArray[Any], split: Split, m: int = TILE) -> Active:
 def census(
     machine: Machine, kernel: int, planes: int, channels: int, indexing: Indexing
 ) -> NDArray[np.int64]:
-    """Run the transform with its census and return its counts (warps, 4).
-
-    A NeocogError says if the transformed filters are wrong.
-    """
+    """Run the transform with its census, checked; return its counts (warps, 4)."""
     xp, plan = machine.xp, filter_plan(kernel, channels, planes)
     w = np.random.default_rng(kernel).standard_normal((planes, channels, kernel, kernel))
     given = xp.asarray(w.astype(np.float32))
@@ -144,7 +137,6 @@ def census(
 
 
 def cases() -> Iterator[tuple[int, int, int]]:
-    """Yield figure, filter size and channels of Figs 4 and 5."""
     for kernel in FILTERS:
         yield 4, kernel, FIG_4_CHANNELS
     for channels in CHANNELS:
@@ -152,11 +144,7 @@ def cases() -> Iterator[tuple[int, int, int]]:
 
 
 def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[str, Any]]:
-    """Yield the rows of Figs 4 and 5: census and formula; a NeocogError if they differ anywhere.
-
-    The census runs with ``most_channels`` input channels at most: the emulator is slow, and lanes
-    hardly depend on them.
-    """
+    """Yield the rows of Figs 4 and 5; a NeocogError if the census differs from the formula."""
     for figure, kernel, channels in cases():
         split, few = paper_split(kernel), min(channels, most_channels)
         for indexing in INDEXINGS:
@@ -184,7 +172,6 @@ def lane_rows(machine: Machine, *, most_channels: int = 256) -> Iterator[dict[st
 
 
 def lane_kernels() -> set[Kernel]:
-    """Return the kernels of :func:`lane_rows` and :func:`profile_launches`."""
     return {
         filter_split_kernel(filter_plan(kernel, channels, channels), indexing, census=counted)
         for _, kernel, channels in cases()
@@ -194,10 +181,7 @@ def lane_kernels() -> set[Kernel]:
 
 
 def profile_launches(machine: Machine) -> Iterator[tuple[int, int, Indexing]]:
-    """Launch each transform of Figs 4 and 5 once, without census: for a profiler to watch.
-
-    Yields filter size, channels and indexing in the order of the launches.
-    """
+    """Launch each transform of Figs 4 and 5 once, without census, for a profiler."""
     for _, kernel, channels in cases():
         plan = filter_plan(kernel, channels, channels)
         w = machine.xp.asarray(np.ones((channels, channels, kernel, kernel), np.float32))
@@ -209,10 +193,7 @@ def profile_launches(machine: Machine) -> Iterator[tuple[int, int, Indexing]]:
 
 
 def read_profile(text: str, rows: list[dict[str, Any]]) -> None:
-    """Put a profiler's active lanes into the rows of :func:`lane_rows`, in order.
-
-    An InputError says if the table lacks the metric or has not as many launches as rows.
-    """
+    """Put a profiler's active lanes into the rows of :func:`lane_rows`, in order."""
     found = [row[METRIC] for row in ncu.launches(text, "filter_split") if METRIC in row]
     if not found:
         raise InputError(

@@ -1,6 +1,7 @@
 """The layers of Lee and Kwak's Table 2, and the ways that ``bench winograd`` runs them."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,6 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """As the tables show it."""
         return f"{self.size}x{self.size} {self.channels}->{self.planes}"
 
     def shape(self, *, half: bool = False) -> Shape:
@@ -51,10 +51,7 @@ LAYERS = (Layer(56, 96, 96), Layer(28, 96, 192), Layer(14, 192, 384), Layer(7, 3
 
 
 class Way(NamedTuple):
-    """A way to compute a layer: what it is, parts of the filters, tile and operands.
-
-    With ``cached`` as few images go together as leave V and W in the L2 cache.
-    """
+    """A way to compute a layer; ``cached``: so many images that V and W stay in the L2 cache."""
 
     what: str
     sizes: tuple[int, ...]
@@ -64,12 +61,10 @@ class Way(NamedTuple):
 
     @property
     def precision(self) -> str:
-        """Of the results."""
         return "fp32" if self.operand in ("tf32x3", "fp16x3") else self.operand
 
     @property
     def name(self) -> str:
-        """As the tables show it."""
         split = "+".join(map(str, self.sizes))
         cores = ", global on CUDA cores" if self.operand == "fp32" else ""
         if self.operand == "fp16x3":
@@ -126,13 +121,9 @@ def chosen_way(layer: Layer, batch: int) -> Way:
 
 
 class Data:
-    """A layer's input and filters at random, and what it should give for some images.
+    """A layer's input (with its border) and filters at random, and the output of some images."""
 
-    ``x`` (batch, size + 6, size + 6, channels) has its padding as a border of zeros, ``w`` is
-    (planes, channels, 7, 7), both float32; of the images ``checked`` the output is known.
-    """
-
-    def __init__(self, layer: Layer, batch: int, xp: Any = np) -> None:
+    def __init__(self, layer: Layer, batch: int) -> None:
         self.layer, self.batch = layer, batch
         rng = np.random.default_rng(layer.size)
         border, width = KERNEL // 2, layer.size + KERNEL - 1
@@ -143,43 +134,19 @@ class Data:
         w = rng.standard_normal((layer.planes, layer.channels, KERNEL, KERNEL), np.float32)
         self.w = w / np.float32(np.sqrt(layer.channels) * KERNEL)
         self.checked = sorted({0, batch // 2, batch - 1})
-        self._wanted = self._expected(xp)
-
-    def _expected(self, xp: Any) -> NDArray[np.float64]:
-        """The convolution in float64, tap by tap; on the GPU if ``xp`` is cupy, if it can."""
-        try:
-            return self._convolved(xp)
-        except (RuntimeError, ImportError, OSError):  # its library of products is not there, say
-            if xp is np:
-                raise
-            return self._convolved(np)
-
-    def _convolved(self, xp: Any) -> NDArray[np.float64]:
-        size = self.layer.size
-        w = xp.asarray(self.w.astype(np.float64))
-        x = xp.asarray(self.x[self.checked].astype(np.float64))
-        y: Any = 0.0
-        for i in range(KERNEL):
-            for j in range(KERNEL):
-                y = y + x[:, i : i + size, j : j + size] @ w[:, :, i, j].T
-        return np.asarray(y if xp is np else y.get())
+        x, w = self.x[self.checked].astype(np.float64), self.w.astype(np.float64)
+        n, taps = layer.size, product(range(KERNEL), repeat=2)
+        self._wanted = sum(x[:, i : i + n, j : j + n] @ w[:, :, i, j].T for i, j in taps)
 
     def error(self, y: NDArray[Any]) -> float:
-        """Return the largest error of the checked images' output, of the largest output.
-
-        NaN counts as infinite.
-        """
+        """Return the largest error of the checked images, of the largest; infinite for NaN."""
         gap = float(np.abs(y.astype(np.float64) - self._wanted).max())
         gap /= float(np.abs(self._wanted).max())
         return gap if np.isfinite(gap) else float("inf")
 
 
 def in_paper_layout(plan: Convolution, u: Any, planes: int, channels: int) -> Any:
-    """Return transformed filters as Algorithm 1 stores them, (C, K, n, n, sub-filters).
-
-    ``u`` is that of ``Convolution.filters``; n points along an axis are those of the largest part,
-    and smaller ones leave the rest 0.
-    """
+    """Return ``Convolution.filters`` as Algorithm 1 stores them, (C, K, n, n, sub-filters)."""
     split, m = plan.split, plan.m
     side, most = len(split.sizes), m + split.groups[0].size - 1
     if plan.on_tensor_cores:

@@ -8,23 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.harness.attended import Watch
+from experiments.harness.run import tried
 from experiments.network.peers import TYPES, Graph, kernels_of, set_precision
-from experiments.winograd.gpu import ROUNDS, copies_of, passes_of
+from experiments.winograd.gpu import ROUNDS, copies_of, passes_of, turns
 from experiments.winograd.layers import KERNEL, TOLERANCE, Data
 from neocog.errors import NeocogError
 
 Tensor = Any
-_TURN = 3.0  # milliseconds of one measurement, about
-_MOST_SECONDS = 120.0  # of one way: loading cuDNN and its trials of algorithms with it
+LAYOUTS = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}
 _MOST_SPECTRUM = 8 << 30  # bytes of spectra that are tried
 
 
 class Peers:
     """One layer at one batch size in PyTorch; a time is the median of ``rounds``."""
 
-    def __init__(self, data: Data, watch: Watch, *, rounds: int = ROUNDS) -> None:
-        self.data, self.rounds, self._watch = data, rounds, watch
+    def __init__(self, data: Data, *, rounds: int = ROUNDS) -> None:
+        self.data, self.rounds = data, rounds
         border, size = KERNEL // 2, data.layer.size
         inside = slice(border, border + size)
         x = np.ascontiguousarray(data.x[:, inside, inside].transpose(0, 3, 1, 2))
@@ -33,66 +32,42 @@ class Peers:
         set_precision("fp32")
 
     def rows(self, precisions: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Return a row for each precision of cuDNN, in its better memory format, and FFT's."""
-        runs: dict[Any, tuple[str, Callable[[], dict[str, Any]]]]
-        runs = {("cuDNN", p): (f"cuDNN {p}", partial(self._cudnn, p)) for p in precisions}
-        runs["FFT", "fp32"] = ("FFT", self._fft)
-        return [self._about(*about) | self._tried(*run) for about, run in runs.items()]
-
-    def _about(self, way: str, precision: str) -> dict[str, Any]:
-        about = {"layer": self.data.layer.name, "batch": self.data.batch}
-        return {**about, "way": way, "precision": precision}
-
-    def _tried(self, what: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        words = f"{self.data.layer.name}, batch {self.data.batch}: {what}"
-        found = self._watch.attempt(
-            words, run, healthy=torch.cuda.synchronize, seconds=_MOST_SECONDS
-        )
-        return {"us": None, **found}
+        runs: dict[tuple[str, str], Callable[[], dict[str, Any]]] = {
+            ("cuDNN", precision): partial(self._cudnn, precision) for precision in precisions
+        }
+        runs["FFT", "fp32"] = self._fft
+        return [
+            {"layer": self.data.layer.name, "batch": self.data.batch, "way": way,
+             "precision": precision, "us": None, **tried(run, torch.cuda.synchronize)}
+            for (way, precision), run in runs.items()
+        ]  # fmt: skip
 
     def _cudnn(self, precision: str) -> dict[str, Any]:
         set_precision(precision)
-        dtype, best = TYPES[precision], dict[str, Any](us=math.inf)
+        best = dict[str, Any](us=math.inf)
         item = 2 if precision == "fp16" else 4
         copies = copies_of((self._x.numel() + self._w.numel()) * item)
-        for layout in (torch.contiguous_format, torch.channels_last):
-            sets = [
-                tuple(
-                    t.to(dtype, copy=True).contiguous(memory_format=layout)
-                    for t in (self._x, self._w)
-                )
-                for _ in range(copies)
-            ]
-            convolve = partial(torch.nn.functional.conv2d, padding=KERNEL // 2)
-            us, error = self._time([partial(convolve, x, w) for x, w in sets], precision)
+        for layout in LAYOUTS:
+            calls = [self._call(precision, layout) for _ in range(copies)]
+            us, error = self._time(calls, precision)
             if us < best["us"]:
-                name = "channels last" if layout is torch.channels_last else "channels first"
-                best = {"us": us, "error": error, "layout": name}
-            del sets
+                best = {"us": us, "error": error, "layout": layout}
         return best
 
-    def name(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add the kernels that cuDNN chose to its rows of this layer and batch, by a profiler.
+    def _call(self, precision: str, layout: str) -> Callable[[], Tensor]:
+        form = LAYOUTS[layout]
+        x, w = (t.to(TYPES[precision], copy=True).contiguous(memory_format=form)
+                for t in (self._x, self._w))  # fmt: skip
+        return partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2)
 
-        This comes last: what a profiler leaves behind may slow down what is timed after it.
-        """
+    def name(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Name the kernels that cuDNN chose; last of all, as a profiler slows down what follows."""
+        here = (self.data.layer.name, self.data.batch, "cuDNN")
         for row in rows:
-            here = (row["layer"], row["batch"]) == (self.data.layer.name, self.data.batch)
-            what = f"{row['layer']}, batch {row['batch']}: names of cuDNN {row['precision']}"
-            if not here or row["way"] != "cuDNN" or not row.get("us") or "algorithm" in row:
-                continue
-            if self._watch.why_not(what):
-                continue
-            self._watch.doing(what, _MOST_SECONDS)
-            set_precision(row["precision"])
-            last = row["layout"] == "channels last"
-            layout = torch.channels_last if last else torch.contiguous_format
-            x, w = (
-                t.to(TYPES[row["precision"]]).contiguous(memory_format=layout)
-                for t in (self._x, self._w)
-            )
-            convolve = partial(torch.nn.functional.conv2d, x, w, padding=KERNEL // 2)
-            row["algorithm"] = "; ".join(sorted(kernels_of(convolve))) or "not told"
+            if (row["layer"], row["batch"], row["way"]) == here and row["us"]:
+                set_precision(row["precision"])
+                names = kernels_of(self._call(row["precision"], row["layout"]))
+                row["algorithm"] = "; ".join(sorted(names)) or "not told"
 
     def _fft(self) -> dict[str, Any]:
         """Spectra of whole maps; those of the filters are taken before, as they stay the same."""
@@ -126,17 +101,13 @@ class Peers:
             error = self.data.error(y.float().cpu().numpy())
         if not error < TOLERANCE[precision]:
             raise NeocogError(f"wrong by {error:.1e} of the largest output: not timed")
-        once = self._elapsed(calls, len(calls), 1)
+        once = self._graph(calls, len(calls)).elapsed(1)
         count = passes_of(len(calls), 1e3 * once / len(calls))
-        graph = Graph(lambda: [calls[i % len(calls)]() for i in range(count)][-1])
-        repeats = max(1, min(50, round(_TURN / max(graph.elapsed(1), 1e-3))))
-        ms = [graph.elapsed(repeats) for _ in range(self.rounds)]
-        return 1e3 * float(np.median(ms)) / count, error
+        graph = self._graph(calls, count)
+        return 1e3 * graph.median(self.rounds, turns(graph.elapsed(1))) / count, error
 
-    def _elapsed(self, calls: list[Callable[[], Tensor]], count: int, repeats: int) -> float:
-        graph = Graph(lambda: [calls[i % len(calls)]() for i in range(count)][-1])
-        graph.elapsed(repeats)
-        return graph.elapsed(repeats)
+    def _graph(self, calls: list[Callable[[], Tensor]], count: int) -> Graph:
+        return Graph(lambda: [calls[i % len(calls)]() for i in range(count)][-1])
 
 
 def good_size(least: int) -> int:
@@ -153,7 +124,6 @@ def good_size(least: int) -> int:
 
 
 def facts() -> dict[str, str]:
-    """Return the versions of PyTorch and of what it brings."""
     return {
         "torch": torch.__version__,
         "torch CUDA": str(torch.version.cuda),

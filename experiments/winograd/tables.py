@@ -32,16 +32,13 @@ class Orders(NamedTuple):
 
     @property
     def paper(self) -> bool:
-        """Whether the filters are split as the paper does it."""
         return str(self.thread["way"]) == PAPER_WAY.name
 
     def us(self, name: str) -> str:
-        """Return a cell: the time in an order of threads."""
         row = getattr(self, name)
         return show(row and row["us"], ".1f")
 
     def saved(self, own_banks: bool = False, key: str = "us") -> float:
-        """Percent of the time that channel-wise saves."""
         row = (self.own_banks if own_banks else None) or self.channel
         return 100 * (1 - float(row[key]) / float(self.thread[key]))
 
@@ -65,7 +62,6 @@ def changing(rows: Sequence[Row]) -> Iterator[Orders]:
 
 
 def tables(result: Row) -> dict[str, Table]:
-    """Return all tables by name."""
     peers = result.get("peers") or {}
     facts = {**result["facts"], **{k: peers[k] for k in ("torch", "cuDNN") if k in peers}}
     summary, layers = result.get("summary", ()), result.get("layers", ())
@@ -173,7 +169,6 @@ def tables(result: Row) -> dict[str, Table]:
 
 
 def _both_halves(pairs: Sequence[Orders]) -> dict[str, Any]:
-    """Columns of inputs transformed thread-wise too, where any were."""
     if not any(pair.both_halves for pair in pairs):
         return {}
 
@@ -198,7 +193,6 @@ def _kernels(told: str) -> str:
 
 
 def _lanes(rows: Sequence[Row]) -> Table:
-    """Figs 4 and 5: the active lanes of both orders."""
     pairs = [{"wise": wise, **thread} for wise, thread in zip(rows[::2], rows[1::2], strict=True)]
     return table(
         {
@@ -264,7 +258,6 @@ def traffic_of(row: Row, indexing: Indexing) -> Traffic | None:
 
 
 def _traffic(rows: Sequence[Row]) -> Table:
-    """What Algorithm 1 asks of memory, counted."""
     found: Table = [("way", "order", "us by layer", "sectors read", "of", "sectors written", "of",
                      "active lanes", "lanes at one bank", "kB that a block reads from",
                      "kB of shared memory")]  # fmt: skip

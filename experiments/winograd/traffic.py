@@ -29,20 +29,9 @@ _FILTERS = BLOCK_FAST * BLOCK_SLOW  # that a group of blocks takes
 class Traffic:
     """What the transform of one filter takes, on average.
 
-    Attributes
-    ----------
-    read, written : float
-        Sectors of 32 bytes of its loads and stores.
-    least_read, least_written : float
-        Sectors that the bytes fill.
-    lanes : float
-        Active lanes of a store or load.
-    banks : int
-        Lanes that wait for the same bank of shared memory.
-    spread : int
-        Bytes of filters that a block reads from.
-    shared : int
-        Bytes of shared memory of a block.
+    Sectors of 32 bytes ``read`` and ``written`` and the ``least`` that the bytes fill; active lanes
+    of an access; lanes that wait for one bank; bytes of filters that a block reads from
+    (``spread``) and of shared memory that it has.
     """
 
     read: float
@@ -57,10 +46,7 @@ class Traffic:
 
 @lru_cache(maxsize=64)
 def traffic(plan: Convolution, indexing: Indexing, *, paper_layout: bool = False) -> Traffic:
-    """Count the sectors of Algorithm 1, filters (K, C, k, k), where channels fill the blocks.
-
-    U has filters (K, C) or (C, K) fastest as the plan's operands say, or is the paper's own.
-    """
+    """Count the sectors of Algorithm 1, filters (K, C, k, k), where channels fill the blocks."""
     read = written = lanes = accesses = 0
     for load, times, sectors, active in _accesses(plan, indexing, paper_layout):
         read += times * sectors * load

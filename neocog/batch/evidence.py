@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import Answers
+from neocog.network.decision import Answers, all_scores
 from neocog.network.model import Model
-from neocog.network.prior import all_scores
 from neocog.vision.finder import SURE
 
 if TYPE_CHECKING:
-    from neocog.vision.page import Place
+    from neocog.vision.search import Mark
     from neocog.vision.weigh import Weights
 
 
@@ -45,7 +44,7 @@ def features(found: Answers, model: Model, guesses: NDArray[np.floating]) -> NDA
     ], axis=1)  # fmt: skip
 
 
-def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "Weights") -> Answers:
+def weighed(found: Answers, model: Model, places: "Sequence[Mark]", weights: "Weights") -> Answers:
     """Return answers whose label and probability count what the finder and the page say.
 
     Also where the network alone would have said that it is none, the label is that of the likeliest
@@ -56,7 +55,7 @@ def weighed(found: Answers, model: Model, places: "Sequence[Place]", weights: "W
     ----------
     found, model
         As `features` takes them.
-    places : sequence of Place, length B
+    places : sequence of Mark, length B
     weights : Weights
     """
     guesses = np.stack([place.guesses for place in places])

@@ -18,7 +18,7 @@ from neocog.batch.records import REJECTED, Box, DigitReading, PageReading, SignR
 from neocog.batch.words import into_words, one_each
 from neocog.errors import UsageError
 from neocog.network.cache import AnswerCache
-from neocog.network.prior import of_lone_digits
+from neocog.network.decision import of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from neocog.vision.decode import Page
     from neocog.vision.finder import FinderSettings, Finding
     from neocog.vision.finder_model import FinderModel
-    from neocog.vision.page import Layout, Line, Place
+    from neocog.vision.page import Layout, Line
+    from neocog.vision.search import Mark
 
 
 class Reader:
@@ -173,7 +174,7 @@ class Reader:
         answers: "Answers",
         boxes: "Sequence[Box]",
         *,
-        places: "Sequence[Place] | None" = None,
+        places: "Sequence[Mark] | None" = None,
     ) -> tuple[DigitReading, ...]:
         """What the network's answers come to: a digit, or a place rejected for a reason.
 
@@ -183,7 +184,7 @@ class Reader:
             Of the network, for B marks.
         boxes : sequence of tuple of int
             Where each stands in its picture.
-        places : sequence of Place, optional
+        places : sequence of Mark, optional
             What the finder said of them; without it they are digits that nobody searched for,
             each in a picture of its own.
         """
@@ -220,7 +221,7 @@ class Reader:
         one = cast(Picture, picture)
         return replace(next(self.read_pages(one)), picture=one)
 
-    def places(self, picture: Picture) -> "list[Place]":
+    def places(self, picture: Picture) -> "list[Mark]":
         """Return the digits of a picture's first page as the network gets them, in order.
 
         Raises
@@ -230,8 +231,7 @@ class Reader:
         """
         from neocog.vision.finder import LONG_SIDE
 
-        lines = self.find(next(pages_of(picture, LONG_SIDE)).grey).lines
-        return [place for line in lines for place in line.digits]
+        return self.find(next(pages_of(picture, LONG_SIDE)).grey).digits
 
     def read_pages(self, picture: Picture) -> Iterator[PageReading]:
         """Read page after page; a TIFF or PDF may hold several.

@@ -14,11 +14,11 @@ Finder = Annotated[
     str | None,
     typer.Option(
         "--finder",
-        metavar="plain|deep|wide|neocog",
+        metavar="plain|deep|wide",
         help="Train the digit finder instead, on synthetic pages written with the strokes and "
         "scans of --data (a folder with mnist and hands/free): a convolutional network of 69 000, "
-        "120 000 or 294 000 weights (shipped: wide), or one with the neocognitron's layers in "
-        "front. --start continues from the run.safetensors of another run.",
+        "120 000 or 294 000 weights (shipped: wide). --start continues from the run.safetensors "
+        "of another run.",
     ),
 ]
 Fonts = Annotated[

@@ -110,8 +110,7 @@ def answer_digits(
     progress: Progress | None = None,
 ) -> "Answers":
     """Return the answers to isolated digits (N, 28, 28), telling how far it is."""
-    from neocog.network.decision import Answers
-    from neocog.network.prior import of_lone_digits
+    from neocog.network.decision import Answers, of_lone_digits
 
     parts = []
     for first in range(0, len(images), _CHUNK):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import answers, labels_of
-from neocog.network.prior import of_lone_digits
+from neocog.network.decision import answers, labels_of, of_lone_digits
 
 if TYPE_CHECKING:
     from neocog.learning.mix import Mix

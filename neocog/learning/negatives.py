@@ -12,23 +12,13 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning.blocks import in_blocks
-from neocog.learning.marks import glyphs, remains, spots, strokes
 from neocog.learning.marks.held import HELD
-from neocog.learning.marks.source import AS_WRITTEN, Digits, Draw, Source, as_written
+from neocog.learning.marks.learned import KINDS
+from neocog.learning.marks.source import AS_WRITTEN, Digits, Source, as_written
 from neocog.vision.normalise import SIDE, normalise
 
 _BLOCK = 5000
 _LEAST = 25 * 255  # a picture with less ink is drawn again
-
-#: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
-KINDS: dict[Draw, float] = {
-    glyphs.letter: 7, glyphs.sign: 3.5, glyphs.word: 1.5,
-    remains.pair: 3, remains.part_of_next: 1, remains.piece: 1, remains.struck: 0.7,
-    strokes.scribble: 1.5, strokes.zigzag: 1, strokes.cross: 1.5, strokes.bar: 1,
-    strokes.polygon: 1.2, strokes.crossed_ring: 0.6, strokes.figure: 1.5,
-    strokes.arrow: 0.8, strokes.tick: 0.5, strokes.box: 0.8, strokes.face: 0.6, strokes.plant: 0.8,
-    spots.blot: 0.8, spots.specks: 0.8, spots.paper: 0.8, spots.noise: 0.6,
-}  # fmt: skip
 
 
 def negatives(

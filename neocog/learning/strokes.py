@@ -49,11 +49,14 @@ class Strokes:
     def __len__(self) -> int:
         return len(self.samples) - 1
 
+    def paths(self, which: int) -> list[NDArray[np.int16]]:
+        """Return the strokes of a digit as they are in the file, each (n, 2)."""
+        ends = self.strokes[self.samples[which] : self.samples[which + 1] + 1]
+        return [self.points[a:b] for a, b in pairwise(ends) if b > a]
+
     def lines(self, which: int) -> list[Line]:
         """Return the strokes of a digit, each (n, 2), its long side 1 and its middle at 0."""
-        ends = self.strokes[self.samples[which] : self.samples[which + 1] + 1]
-        parts = [self.points[a:b] / _LONG for a, b in pairwise(ends)]
-        return fitted([part for part in parts if len(part)])
+        return fitted([path / _LONG for path in self.paths(which)])
 
 
 def read_strokes(path: Path) -> Strokes:

@@ -224,11 +224,9 @@ class Engine:
         What all threads spend in a stage is shared out among them, so that the stages add up to
         ``total``, the pass, but for what threads wait.
         """
-        times: dict[str, list[float]] = {}
         with one_blas_thread():
-            for _ in range(repeats + 2):
-                self._timed_pass(digits, times)
-        return {name: np.array(t[2:]) for name, t in times.items()}
+            passes = [self._timed_pass(digits) for _ in range(repeats + 2)][2:]
+        return {name: np.array([times[name] for times in passes]) for name in passes[0]}
 
     def bounds(self, batch: int) -> dict[str, Bound]:
         """Return nothing: what a core can do at most is not measured."""
@@ -249,39 +247,28 @@ class Engine:
         count = min(len(digits), -(-count // self.threads) * self.threads)
         return np.array_split(digits, count), self._parallel if count == 1 else SEQUENTIAL
 
-    def _timed_pass(self, digits: NDArray[np.uint8], times: dict[str, list[float]]) -> None:
+    def _timed_pass(self, digits: NDArray[np.uint8]) -> dict[str, float]:
         parts, within = self._split(digits)
 
-        def through(part: NDArray[np.uint8]) -> tuple[Array, dict[str, float]]:
-            clock, spent = _Clock(), {}
+        def through(part: NDArray[np.uint8]) -> tuple[Array, NDArray[np.float64]]:
+            times = [time.perf_counter()]
             u: Any = u0_from_digits(part)
-            spent["U0"] = clock.lap()
+            times.append(time.perf_counter())
             for name, _ in self._layers.stages:
                 u = self._layers.respond(name, u, within)
-                spent[name] = clock.lap()
-            return u.full(), spent
+                times.append(time.perf_counter())
+            return u.full(), np.diff(times)
 
-        whole, last = _Clock(), _Clock()
+        begin = time.perf_counter()
         results = self._parallel(through, parts)
-        last.lap()
+        responded = time.perf_counter()
         self._decision(np.concatenate([us4 for us4, _ in results]))
+        end = time.perf_counter()
         share = min(self.threads, len(parts))
-        for name in results[0][1]:
-            total = sum(spent[name] for _, spent in results)
-            times.setdefault(name, []).append(total / share)
-        times.setdefault("UC4", []).append(last.lap())
-        times.setdefault("total", []).append(whole.lap())
-
-
-class _Clock:
-    """Milliseconds since it was asked last."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-
-    def lap(self) -> float:
-        before, self._last = self._last, time.perf_counter()
-        return (self._last - before) * 1e3
+        seconds = (np.sum([times for _, times in results], axis=0) / share).tolist()
+        names = ["U0", *(name for name, _ in self._layers.stages), "UC4", "total"]
+        every = [*seconds, end - responded, end - begin]
+        return {name: 1e3 * spent for name, spent in zip(names, every, strict=True)}
 
 
 def pictures(u0: ArrayLike) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.network.fields import contrast_kernel, pooled
-from neocog.network.patch import Patch, Span, Windows, extent
+from neocog.network.patch import Patch, Windows, extent, length
 from neocog.network.s_layer import SLayer, s_constants
 from neocog.network.spec import INPUT_SIZE, ContrastSpec, CSpec, Psi
 
@@ -57,10 +57,10 @@ class ContrastLayer:
         xp = self._xp
         ink = Patch.whole(xp.abs(u0)[..., None]).tight()
         rows, columns = (self._windows.reach(span).out for span in (ink.rows, ink.columns))
-        down = self._down[rows.slice, :, ink.rows.slice].reshape(-1, ink.rows.length)
-        across = self._across[:, ink.columns.slice, columns.slice].reshape(-1, columns.length)
-        half = down @ u0[:, ink.rows.slice, ink.columns.slice].astype(np.float64)
-        y = half.reshape(len(u0), rows.length, -1) @ across
+        down = self._down[rows, :, ink.rows].reshape(-1, length(ink.rows))
+        across = self._across[:, ink.columns, columns].reshape(-1, length(columns))
+        half = down @ u0[:, ink.rows, ink.columns].astype(np.float64)
+        y = half.reshape(len(u0), length(rows), -1) @ across
         y *= xp.abs(y) > self.spec.silence
         signed = y.astype(np.float32)
         out = xp.empty((*y.shape, 2), dtype=np.float32)
@@ -113,22 +113,22 @@ class CLayer:
             y /= 1 + y
         return Patch(y, rows, columns, self.out)
 
-    def _reach(self, seen: Span) -> Span:
+    def _reach(self, seen: slice) -> slice:
         """Cells of this layer that a positive weight connects with the cells seen."""
         p, stride = self.spec.padding, self.spec.stride
         first = -(-(seen.start + p - self._positive.stop + 1) // stride)
         last = (seen.stop - 1 + p - self._positive.start) // stride
         first = min(max(0, first), self.out - 1)  # one cell at least, though it stay silent
-        return Span(first, max(first + 1, min(self.out, last + 1)))
+        return slice(first, max(first + 1, min(self.out, last + 1)))
 
-    def _two_products(self, u: Patch, rows: Span, columns: Span) -> Array:
-        down = self._bands[0][rows.slice, u.rows.slice]
-        across = self._bands[1][columns.slice, u.columns.slice]
+    def _two_products(self, u: Patch, rows: slice, columns: slice) -> Array:
+        down = self._bands[0][rows, u.rows]
+        across = self._bands[1][columns, u.columns]
         n, h, w, k = u.values.shape
         half = down @ u.values.reshape(n, h, w * k)
         return across @ half.reshape(n, len(down), w, k)
 
-    def _rows(self, u: Patch, rows: Span, columns: Span) -> Array:
+    def _rows(self, u: Patch, rows: slice, columns: slice) -> Array:
         xp, kernel, stride = self._xp, self.spec.kernel, self.spec.stride
         n, _, w, k = u.values.shape
         count, height = len(self._bands), rows.stop - rows.start
@@ -143,6 +143,6 @@ class CLayer:
                 xp.add(lines[i], lines[kernel - 1 - i], out=seen[:, :, i])
             else:
                 seen[:, :, i] = lines[i]
-        bands = self._bands[:, columns.slice, u.columns.slice].transpose(1, 0, 2)
-        y = bands.reshape(columns.length, -1) @ seen.reshape(n, height, count * w, k)
+        bands = self._bands[:, columns, u.columns].transpose(1, 0, 2)
+        y = bands.reshape(length(columns), -1) @ seen.reshape(n, height, count * w, k)
         return xp.maximum(y, 0, out=y)  # a_C is below 0 in a surround

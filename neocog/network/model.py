@@ -49,60 +49,32 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SWeights:
-    """What one S-layer has learned.
+    """What one S-layer has learned."""
 
-    ``reference`` holds the reference vectors X (K, K', kernel, kernel) float32, not negative;
-    ``c`` the inhibitory weights (kernel, kernel) float32, not negative; ``threshold`` the
-    recognition threshold theta in (0, 1); ``q`` the gain.
-    """
-
-    reference: NDArray[np.float32]
-    c: NDArray[np.float32]
-    threshold: float
-    q: float
+    reference: NDArray[np.float32]  #: X (K, K', kernel, kernel), not negative
+    c: NDArray[np.float32]  #: weights of the inhibition (kernel, kernel), not negative
+    threshold: float  #: theta for recognition, in (0, 1)
+    q: float  #: gain
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A network that can read: an architecture and everything it has learned.
+    """A network that can read: an architecture and everything it has learned."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the model, e.g. ``"neocog"``.
-    spec : NetworkSpec
-        Its architecture.
-    s : tuple of 4 SWeights
-        US1 .. US4.
-    blurs : tuple of 3 ndarray of float32, shape (kernel-1, kernel-1)
-        Blurs of UC1 .. UC3, each followed by 2x2 averaging.
-    labels : ndarray of int64, shape (K4,)
-        Digit of each plane of US4; ``REJECT`` (10) for planes that respond to what is no digit.
-    psi : {"sqrt", "ratio"}
-        Saturation of the C-cells.
-    rule : {"strongest", "pairs", "triples", "linear"}
-        How UC4 is read.
-    gains : ndarray of float32, shape (K4,), optional
-        What each plane of US4 adds to its label under the rule ``linear``.
-    temperature : float
-        Scale that turns the scores of UC4 into probabilities (softmax(score / temperature)).
-    card : dict
-        Data, recipe, accuracy: JSON values.
-    version : str
-        First 8 hex digits of the SHA-256 of all that the file holds but the card; empty before
-        the model is saved.
-    """
-
-    name: str
+    name: str  #: such as ``"neocog"``
     spec: NetworkSpec
-    s: tuple[SWeights, SWeights, SWeights, SWeights]
+    s: tuple[SWeights, SWeights, SWeights, SWeights]  #: US1 .. US4
+    #: of UC1 .. UC3, (kernel-1, kernel-1), each followed by 2x2 averaging
     blurs: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+    #: digit of each plane of US4, (K4,); ``REJECT`` (10) for planes that answer to what is none
     labels: NDArray[np.int64]
-    psi: Psi = "sqrt"
-    rule: Rule = "strongest"
+    psi: Psi = "sqrt"  #: saturation of the C-cells
+    rule: Rule = "strongest"  #: how UC4 is read
+    #: what each plane of US4 adds to its label under the rule ``linear``, (K4,)
     gains: NDArray[np.float32] | None = None
-    temperature: float = 0.05
-    card: dict[str, Any] = field(default_factory=dict)
+    temperature: float = 0.05  #: probabilities are softmax(score / temperature)
+    card: dict[str, Any] = field(default_factory=dict)  #: data, recipe, accuracy: JSON values
+    #: first 8 hex digits of the SHA-256 of all that the file holds but the card, once it is saved
     version: str = ""
 
     def __repr__(self) -> str:

@@ -11,25 +11,14 @@ from neocog.network.arrays import array_module
 Array = Any  # a NumPy or CuPy array
 
 
-class Span(NamedTuple):
-    """Rows (or columns) ``start`` .. ``stop - 1`` of a layer."""
+def length(span: slice) -> int:
+    """Return how many rows (or columns) a span has."""
+    return int(span.stop - span.start)
 
-    start: int
-    stop: int
 
-    @property
-    def slice(self) -> slice:
-        """The span as a slice."""
-        return slice(self.start, self.stop)
-
-    @property
-    def length(self) -> int:
-        """How many rows (or columns) they are."""
-        return self.stop - self.start
-
-    def moved(self, by: int) -> "Span":
-        """Return the span ``by`` places on."""
-        return Span(self.start + by, self.stop + by)
+def moved(span: slice, by: int) -> slice:
+    """Return the span ``by`` places on."""
+    return slice(span.start + by, span.stop + by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +30,15 @@ class Patch:
     """
 
     values: Array
-    rows: Span
-    columns: Span
+    rows: slice
+    columns: slice
     size: int
 
     @classmethod
     def whole(cls, values: Array) -> "Patch":
         """Return maps (B, H, H, K) as a patch that covers the layer."""
         size = values.shape[1]
-        return cls(values, Span(0, size), Span(0, size), size)
+        return cls(values, slice(0, size), slice(0, size), size)
 
     def full(self) -> Array:
         """Return the whole maps, (B, H, H, K)."""
@@ -57,7 +46,7 @@ class Patch:
         if self.values.shape == shape:
             return self.values
         out = array_module(self.values).zeros(shape, dtype=np.float32)
-        out[:, self.rows.slice, self.columns.slice] = self.values
+        out[:, self.rows, self.columns] = self.values
         return out
 
     def apart(self) -> list["Patch"]:
@@ -77,14 +66,14 @@ class Patch:
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
-        rows = Span(min(p.rows.start for p in parts), max(p.rows.stop for p in parts))
-        columns = Span(min(p.columns.start for p in parts), max(p.columns.stop for p in parts))
+        rows = slice(min(p.rows.start for p in parts), max(p.rows.stop for p in parts))
+        columns = slice(min(p.columns.start for p in parts), max(p.columns.stop for p in parts))
         digits, planes = sum(len(p.values) for p in parts), first.values.shape[3]
-        values = np.zeros((digits, rows.length, columns.length, planes), dtype=np.float32)
+        values = np.zeros((digits, length(rows), length(columns), planes), dtype=np.float32)
         digit = 0
         for p in parts:
-            high, wide = p.rows.moved(-rows.start), p.columns.moved(-columns.start)
-            values[digit : digit + len(p.values), high.slice, wide.slice] = p.values
+            high, wide = moved(p.rows, -rows.start), moved(p.columns, -columns.start)
+            values[digit : digit + len(p.values), high, wide] = p.values
             digit += len(p.values)
         return cls(values, rows, columns, first.size)
 
@@ -95,20 +84,20 @@ class Patch:
         heard = self.values.max(axis=0).any(axis=2)
         return self._cut(self.values, extent(heard.any(axis=1)), extent(heard.any(axis=0)))
 
-    def _cut(self, values: Array, rows: Span, columns: Span) -> "Patch":
+    def _cut(self, values: Array, rows: slice, columns: slice) -> "Patch":
         """Return some digits' responses in a smaller rectangle, counted from this one's corner."""
         return Patch(
-            values[:, rows.slice, columns.slice],
-            rows.moved(self.rows.start),
-            columns.moved(self.columns.start),
+            values[:, rows, columns],
+            moved(rows, self.rows.start),
+            moved(columns, self.columns.start),
             self.size,
         )
 
 
-def extent(heard: NDArray[np.bool_]) -> Span:
+def extent(heard: NDArray[np.bool_]) -> slice:
     """Return the span from the first to the last place that is heard; (0, 1) if none is."""
     places = np.flatnonzero(heard)
-    return Span(int(places[0]), int(places[-1]) + 1) if len(places) else Span(0, 1)
+    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 1)
 
 
 class Reach(NamedTuple):
@@ -118,7 +107,7 @@ class Reach(NamedTuple):
     either side of the patch.
     """
 
-    out: Span
+    out: slice
     before: int
     behind: int
 
@@ -136,10 +125,10 @@ class Windows:
         """Rows and columns of cells."""
         return self.size + 2 * self.padding - self.kernel + 1
 
-    def reach(self, seen: Span) -> Reach:
+    def reach(self, seen: slice) -> Reach:
         """Return the cells that see any of the rows (or columns) ``seen``."""
         first = max(0, seen.start + self.padding - self.kernel + 1)
         last = min(self.out, seen.stop + self.padding)
         before = seen.start + self.padding - first
         behind = last + self.kernel - 1 - self.padding - seen.stop
-        return Reach(Span(first, last), before, behind)
+        return Reach(slice(first, last), before, behind)

@@ -108,30 +108,15 @@ class LayerShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NetworkSpec:
-    """An architecture of ten layers, U0, UG, US1, UC1 .. US4, UC4.
+    """An architecture of ten layers, U0, UG, US1, UC1 .. US4, UC4."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the preset.
-    contrast : ContrastSpec
-        UG.
-    s : tuple of 4 SSpec
-        US1 .. US4.
-    c : tuple of 3 CSpec
-        UC1 .. UC3 (UC4 takes the strongest plane of each label and has no weights).
-    psi : {"sqrt", "ratio"}
-        Saturation of the C-cells: sqrt(x) (Fukushima 2010) or x/(1+x) (2003).
-    orientations : int
-        Planes of US1.
-    """
-
-    name: str
-    contrast: ContrastSpec
-    s: tuple[SSpec, SSpec, SSpec, SSpec]
+    name: str  #: of the preset
+    contrast: ContrastSpec  #: UG
+    s: tuple[SSpec, SSpec, SSpec, SSpec]  #: US1 .. US4
+    #: UC1 .. UC3; UC4 takes the strongest plane of each label and has no weights
     c: tuple[CSpec, CSpec, CSpec]
-    psi: Psi
-    orientations: int = 16
+    psi: Psi  #: saturation of the C-cells: sqrt(x) (Fukushima 2010) or x/(1+x) (2003)
+    orientations: int = 16  #: planes of US1
 
     def layers(
         self, planes: tuple[int | None, int | None, int | None] = (None,) * 3

@@ -4,12 +4,11 @@ Pillow decodes. A page is turned upright by its EXIF orientation, transparent pl
 paper, deep and palette pictures become eight bits, and colour becomes the grey in which the ink
 stands out most. A JPEG is decoded at a reduced size when less than its full size is wanted.
 
-A page is refused by its header if it is too large or would take too much: see
-`neocog.vision.header`, which reads it before any decoder does.
+A page is refused before it is decoded if it is too large or would take too much: see
+`neocog.vision.header`.
 """
 
 import io
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,15 +21,12 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import MAX_PIXELS, Header, check_exif, headers, is_pdf
+from neocog.vision.header import MAX_PIXELS, damage, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Source = str | Path | bytes | IO[bytes]
-
-FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
-"""What is decoded, beside `neocog.vision.documents`. Pillow knows more; some start programs."""
 
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 _ORIENTATION = 0x0112  # a tag of EXIF
@@ -45,21 +41,11 @@ _CLEARER = 1.35  # a channel replaces the luma when the ink stands out so many t
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a picture file.
+    """One page of a picture file."""
 
-    Attributes
-    ----------
-    index : int
-        Number of the page in its file, from 0.
-    pixels : ndarray of uint8, shape (H, W) or (H, W, 3)
-        The upright page, grey or RGB.
-    scale : float
-        Pixels of the page per pixel of the upright picture (1.0 when it was not reduced).
-    """
-
-    index: int
-    pixels: NDArray[np.uint8]
-    scale: float
+    index: int  #: number of the page in its file, from 0
+    pixels: NDArray[np.uint8]  #: of the upright page, grey (H, W) or RGB (H, W, 3)
+    scale: float  #: pixels of the page per pixel of the upright picture, 1.0 if it is not reduced
 
     @cached_property
     def grey(self) -> NDArray[np.uint8]:
@@ -93,19 +79,14 @@ def decode(
     InputError
         If the file is missing, empty, no picture, cut short or too large.
     """
-    with _opened(source) as stream:
-        if is_pdf(stream):
+    with _stream(source) as stream:
+        if _is_pdf(stream):
             from neocog.vision.documents import pdf_pages
 
             yield from pdf_pages(stream, max_pixels, long_side)
             return
-        image = None
-        for index, header in enumerate(headers(stream)):
+        for index, (header, image) in enumerate(opened(stream)):
             header.check(max_pixels, long_side)
-            if image is None:
-                image = _open_image(stream, header)
-            elif not _turn_to(image, index):
-                return
             yield _page(image, index, long_side)
 
 
@@ -119,7 +100,7 @@ def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     max_pixels : int
         It may have so many, or InputError is raised.
     """
-    next(headers(io.BytesIO(data))).check(max_pixels, None)
+    next(opened(io.BytesIO(data)))[0].check(max_pixels, None)
 
 
 def is_light(source: Source) -> bool:
@@ -129,8 +110,8 @@ def is_light(source: Source) -> bool:
     light: it is refused by its header.
     """
     try:
-        with _opened(source) as stream:
-            return not is_pdf(stream) and next(headers(stream)).is_light
+        with _stream(source) as stream:
+            return not _is_pdf(stream) and next(opened(stream))[0].is_light
     except InputError:
         return True
 
@@ -170,7 +151,7 @@ def to_grey(picture: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[IO[bytes]]:
+def _stream(source: Source) -> Iterator[IO[bytes]]:
     """Open what was named; a file that was open already stays so."""
     if isinstance(source, bytes):
         yield io.BytesIO(source)
@@ -190,53 +171,9 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
             yield stream
 
 
-def _open_image(stream: IO[bytes], header: Header) -> "Image":
-    from PIL import Image
-
-    with damage("cannot be opened"):
-        image = Image.open(stream, formats=_formats(header.kind))
-        if image.width * image.height > header.pixels:
-            raise InputError("the picture states two different sizes; save it again")
-        if data := image.info.get("exif"):
-            check_exif(data)
-        if text := image.info.get("Raw profile type exif"):
-            check_exif(bytes.fromhex("".join(text.splitlines()[3:])))
-        return image
-
-
-def _formats(kind: str) -> tuple[str, ...]:
-    if kind not in ("AVIF", "HEIF"):
-        return FORMATS
-    from neocog.vision.documents import register
-
-    register(kind)
-    return (kind,)
-
-
-@contextmanager
-def damage(what: str) -> Iterator[None]:
-    """Say in one line whatever a decoder makes of a damaged picture: it may raise anything."""
-    try:
-        with warnings.catch_warnings():
-            # the size is judged by max_pixels, and odd metadata do not concern the pixels
-            warnings.simplefilter("ignore")
-            yield
-    except InputError:
-        raise
-    except MemoryError:
-        raise InputError(f"the picture {what}: it needs more memory than there is") from None
-    except Exception as error:
-        raise InputError(f"the picture {what}: {_first_line(error)}") from None
-
-
-def _turn_to(image: "Image", index: int) -> bool:
-    """Turn to a page; False where there are no more."""
-    with damage(f"has a page {index} that is damaged or cut short"):
-        try:
-            image.seek(index)
-        except EOFError:
-            return False
-    return True
+def _is_pdf(stream: IO[bytes]) -> bool:
+    stream.seek(0)
+    return stream.read(5) == b"%PDF-"
 
 
 def _page(image: "Image", index: int, long_side: int | None) -> Page:
@@ -368,8 +305,3 @@ def _detail(channel: NDArray[np.uint8]) -> float:
     side = max(3, max(channel.shape) // 12) | 1
     difference = cv2.absdiff(cv2.blur(channel, (3, 3)), cv2.blur(channel, (side, side)))
     return float(np.percentile(difference, 99.0))
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
-    return printable(text.splitlines()[0][:120])

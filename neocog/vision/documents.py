@@ -7,9 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from neocog.errors import InputError
-from neocog.vision.decode import Page, damage
-from neocog.vision.header import Header
-from neocog.vision.tiff import MAX_PAGES
+from neocog.vision.decode import Page
+from neocog.vision.header import MAX_PAGES, Header, damage
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -44,61 +44,29 @@ class FinderSettings:
 
     The sizes are those that the network is trained for; the others bound the work, and only order
     what is shown to the reader's search, which weighs all of it again.
-
-    Attributes
-    ----------
-    long_side : int
-        Larger pictures are reduced to it, in pixels.
-    step : float
-        Between two sizes that the picture is read at.
-    least : float
-        Score below which nothing is told.
-    score : float
-        Score from which a box is a digit.
-    smallest, largest : float
-        Longer sides of marks that one size is asked for, in pixels of that size.
-    overlap : float
-        Share of the union of two boxes from which they are one mark.
-    inside : float
-        Share of the smaller of two boxes from which they are one mark.
-    most : int
-        Boxes of one page that are looked at, the best: a page of noise takes no longer.
-    apart : bool
-        Whether a digit and a sign at one place are two marks.
     """
 
-    long_side: int = LONG_SIDE
-    step: float = 2.0
-    least: float = 0.1
-    score: float = 0.35
-    smallest: float = 9.0
+    long_side: int = LONG_SIDE  #: pixels; larger pictures are reduced to it
+    step: float = 2.0  #: between two sizes that the picture is read at
+    least: float = 0.1  #: score below which nothing is told
+    score: float = 0.35  #: score from which a box is a digit
+    smallest: float = 9.0  #: longer side of marks that one size is asked for, in its pixels
     largest: float = 76.0
-    overlap: float = 0.4
-    inside: float = 0.75
-    most: int = 800
-    apart: bool = False
+    overlap: float = 0.4  #: share of the union of two boxes from which they are one mark
+    inside: float = 0.75  #: share of the smaller of two boxes from which they are one mark
+    most: int = 800  #: boxes of one page that are looked at, the best: noise takes no longer
+    apart: bool = False  #: whether a digit and a sign at one place are two marks
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Marks that were found on a page, best first.
+    """Marks that were found on a page, best first."""
 
-    Attributes
-    ----------
-    boxes : ndarray of float32, shape (N, 4)
-        Left, top, width and height in pixels of the picture.
-    scores : ndarray of float32, shape (N,)
-        How surely it is a digit, or a sign, 0 .. 1.
-    kinds : ndarray of int64, shape (N,)
-        0 .. 9 for a digit (what the finder takes it for, a guess), 10 + k for the sign `SIGNS[k]`.
-    guesses : ndarray of float32, shape (N, 10)
-        Log probabilities of the ten digits, if it is one.
-    """
-
-    boxes: NDArray[np.float32]
-    scores: NDArray[np.float32]
+    boxes: NDArray[np.float32]  #: left, top, width, height in pixels of the picture, (N, 4)
+    scores: NDArray[np.float32]  #: how surely it is a digit, or a sign, 0 .. 1, (N,)
+    #: 0 .. 9 for a digit (a guess of the finder's), 10 + k for the sign `SIGNS[k]`, (N,)
     kinds: NDArray[np.int64]
-    guesses: NDArray[np.float32]
+    guesses: NDArray[np.float32]  #: log probabilities of the ten digits, if it is one, (N, 10)
 
     @classmethod
     def join(cls, parts: Sequence["Finding"]) -> "Finding":
@@ -112,19 +80,9 @@ class Finding:
     def __getitem__(self, index: Any) -> "Finding":
         return Finding(*(getattr(self, name)[index] for name in self.__slots__))
 
-    def row(self, index: int) -> tuple[NDArray[np.float32], float, int, NDArray[np.float32]]:
-        """Box, score, kind and guesses of one mark."""
-        score, kind = float(self.scores[index]), int(self.kinds[index])
-        return self.boxes[index], score, kind, self.guesses[index]
-
     def scaled(self, x: float, y: float) -> "Finding":
         """The same marks on a picture so many times as wide and high."""
         return replace(self, boxes=self.boxes * np.array([x, y, x, y], np.float32))
-
-    @property
-    def digits(self) -> NDArray[np.bool_]:
-        """Which marks are digits."""
-        return np.asarray(self.kinds < 10)
 
     @property
     def chars(self) -> str:
@@ -271,7 +229,7 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
     found = found[order]
     left, top = found.boxes[:, 0], found.boxes[:, 1]
     right, bottom = left + found.boxes[:, 2], top + found.boxes[:, 3]
-    area, digits = found.boxes[:, 2] * found.boxes[:, 3], found.digits
+    area, digits = found.boxes[:, 2] * found.boxes[:, 3], found.kinds < 10
     alive = np.ones(len(found), np.bool_)
     kept = []
     for i in range(len(found)):

@@ -35,24 +35,14 @@ _MOST = 400  # operations
 
 @dataclass(frozen=True, slots=True)
 class FinderModel:
-    """A learned finder.
+    """A learned finder."""
 
-    Attributes
-    ----------
-    nodes : list of dict
-        Operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``,
-        ``padding`` and ``dilation`` too, a Resize doubles rows and columns.
-    tensors : dict of ndarray of float32
-    card : dict
-        What it was learned from, by which command.
-    id : str
-        ``finder@`` and the first figures of the file's hash.
-    """
-
+    #: operations in order: ``op``, ``inputs``, ``output``; a Conv has ``stride``, ``groups``,
+    #: ``padding`` and ``dilation`` too, a Resize doubles rows and columns
     nodes: list[dict[str, Any]]
     tensors: dict[str, NDArray[np.float32]]
-    card: dict[str, Any]
-    id: str
+    card: dict[str, Any]  #: what it was learned from, by which command
+    id: str  #: ``finder@`` and the first figures of the file's hash
 
     def onnx(self) -> bytes:
         """The network as ONNX, from ``x`` (1, 1, H, W)."""
@@ -116,7 +106,7 @@ def load_finder(path: str | Path) -> FinderModel:
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         if metadata["format"] != FORMAT:
             raise ValueError(f"its format is {metadata['format']!r}")
-        tensors = {name: value.astype(np.float32) for name, value in load(data).items()}
+        tensors = {name: value.astype(np.float32) for name, value in sorted(load(data).items())}
         nodes, card = json.loads(metadata["nodes"]), json.loads(metadata["card"])
         _check(nodes, tensors)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:

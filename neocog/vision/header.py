@@ -1,17 +1,24 @@
-"""Headers of picture files: what a picture is and would cost, before any decoder is opened."""
+"""What decoding a picture would take, told before any pixel is decoded.
+
+Pillow opens a file without decoding it and tells the size. Blocks and tags that decoders would go
+through again and again are counted before Pillow sees the file.
+"""
 
 import io
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from neocog.errors import InputError
-from neocog.vision.heif import largest_picture
-from neocog.vision.tiff import Tiff
+from neocog.messages import printable
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MAX_PIXELS = 2**27
 """Pages with more pixels than this (134 million) are refused by their header alone."""
@@ -22,8 +29,14 @@ MAX_BYTES = 1_200_000_000
 MAX_SCANS = 64
 """Scans of a JPEG that are decoded: each goes over the whole picture; ten are usual."""
 
+MAX_PAGES = 2500
+"""Pages of a TIFF or PDF that are read; the record of the next one says so."""
+
 LIGHT_BYTES = 300_000_000
 """Memory of a picture that any process may decode; see `Header.is_light`."""
+
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
+"""What is decoded, beside `neocog.vision.documents`. Pillow knows more; some start programs."""
 
 _SIDE = 1024  # long side at which pictures are read
 _GREY = 2  # bytes a pixel that turning a page to grey takes besides
@@ -31,27 +44,31 @@ _WHOLE = 8  # and those for each pixel of the reduced page
 _MOST_BLOCKS = 2**13  # segments, chunks or blocks beside pixels: decoders keep them all as objects
 _MOST_EXIF = 2**18  # bytes; a JPEG's segment has at most 2**16
 _MOST_META = 2**26  # bytes before the pixels of a JPEG, which decoders may go through one by one
+_MOST_TAGS = 2**12  # of a TIFF's directory; a hundred are many
+_STRIP = 800  # bytes that decoders keep for each strip or tile of a TIFF
 
-
+_BEGINS = re.compile(
+    rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<TIFF>II[*+]\0|MM\0[*+])|"
+    rb"(?P<GIF>GIF8[79]a)|(?P<HEIF>.{4}ftyp(avi|hei|hev|mif|msf))|(?P<WEBP>RIFF.{4}WEBPVP8[ LX])|"
+    rb"(?P<other>BM|P[1-6f]\s|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n)",
+    re.DOTALL,
+)
+"""How a file begins."""
 _MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # of a JPEG's segment
+_TAG_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4,
+              16: 8}  # fmt: skip
+_ONCE = {256, 257, 258, 259, 273, 277, 278, 322, 323, 324}  # readers differ in which they believe
+_BELOW = (34665, 34853, 40965)  # tags of further directories that are read with a page's own
+_USUAL = {1, 2, 3, 4, 5, 8, 32773, 32946}  # packing of a TIFF: none, fax, LZW, deflate, PackBits
+_JPEG_IN_TIFF = (6, 7)  # unpacked to RGBA
 
 
 class _Kind(NamedTuple):
-    """What decoding takes, as measured.
+    """What decoding takes, as measured."""
 
-    Attributes
-    ----------
-    taken : int
-        Bytes a pixel, of the decoder and of the picture that comes from it.
-    most : int
-        Pixels, times the passes over them, that take 30 seconds or less.
-    light : int
-        And 0.3 seconds or so.
-    """
-
-    taken: int
-    most: int = MAX_PIXELS
-    light: int = 0
+    taken: int  #: bytes a pixel, of the decoder and of the picture that comes from it
+    most: int = MAX_PIXELS  #: pixels, times the passes over them, that take 30 seconds or less
+    light: int = 0  #: and 0.3 seconds or so
 
 
 _KINDS = {
@@ -75,25 +92,13 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header says of a page.
+    """What a header says of a page."""
 
-    Attributes
-    ----------
-    kind : str
-        Its format, and its variety where that decodes otherwise.
-    width, height : int
-        As the page lies in its file.
-    extra : int
-        Bytes that decoding takes besides those for the pixels.
-    passes : int
-        Times that the decoder goes over the pixels.
-    """
-
-    kind: str
-    width: int
+    kind: str  #: its format, and its variety where that decodes otherwise
+    width: int  #: as the page lies in its file
     height: int
-    extra: int = 0
-    passes: int = 1
+    extra: int = 0  #: bytes that decoding takes besides those for the pixels
+    passes: int = 1  #: times that the decoder goes over the pixels
 
     @property
     def pixels(self) -> int:
@@ -148,50 +153,127 @@ class Header:
             )
 
 
-def headers(stream: IO[bytes]) -> Iterator[Header]:
-    """Yield what the header of each page of a picture file says, by reading nothing else.
+def opened(stream: IO[bytes]) -> "Iterator[tuple[Header, Image]]":
+    """Open a picture file; yield what is said of each page, and the image turned to that page.
 
-    Parameters
-    ----------
-    stream : binary file
-        It is read wherever it stands, also between the pages.
+    Only a TIFF has further pages. Nothing is decoded.
 
     Raises
     ------
     InputError
         If it is no picture that can be decoded, or would cost decoders too much.
     """
-    size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    begin = stream.read(16)
+    begin = stream.read(64)
     if not begin:
         raise InputError("the file is empty, expected a picture")
-    read = next((read for form, read in _FORMATS if form.match(begin)), None)
-    if read is None:
+    if not (known := _BEGINS.match(begin)):
         raise InputError(
             "the file is not a picture that neocog can decode; "
             "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
         )
-    pages = 0
+    kind, image = str(known.lastgroup), None
+    if kind == "HEIF" and re.search(rb"avi[fs]", begin[: int.from_bytes(begin[:4])]):
+        kind = "AVIF"
     try:
-        for pages, header in enumerate(read(stream, size), 1):  # noqa: B007
-            yield header
+        for index, (extra, passes) in enumerate(_COUNTED.get(kind, _whole)(stream)):
+            if image is None:
+                image = _open(stream, kind)
+            elif not _turn_to(image, index):
+                return
+            with damage("cannot be opened"):
+                header = _header(image, extra, passes)
+            yield header, image
     except (struct.error, IndexError, ValueError, OverflowError):
         raise InputError("the picture cannot be opened: its header is cut short") from None
-    if not pages:
+    if image is None:
         raise InputError("the file has no page")
 
 
-def is_pdf(stream: IO[bytes]) -> bool:
-    """Whether a file begins as a PDF."""
-    stream.seek(0)
-    return stream.read(5) == b"%PDF-"
+@contextmanager
+def damage(what: str) -> Iterator[None]:
+    """Say in one line whatever a decoder makes of a damaged picture: it may raise anything."""
+    try:
+        with warnings.catch_warnings():
+            # the size is judged by `Header.check`, and odd metadata do not concern the pixels
+            warnings.simplefilter("ignore")
+            yield
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError(f"the picture {what}: it needs more memory than there is") from None
+    except Exception as error:
+        text = str(error) or type(error).__name__
+        if type(error).__name__ == "DecompressionBombError":  # Pillow's, of 2**27.4 pixels
+            pixels = int(text.split("(")[1].split()[0])
+            raise InputError(
+                f"the picture has {pixels:,} pixels, at most {MAX_PIXELS:,} are decoded; "
+                "make it smaller"
+            ) from None
+        if type(error).__name__ == "UnidentifiedImageError":
+            text = "its header is damaged or cut short"
+        raise InputError(f"the picture {what}: {printable(text.splitlines()[0][:120])}") from None
 
 
-def check_exif(data: bytes) -> None:
+def _open(stream: IO[bytes], kind: str) -> "Image":
+    from PIL import Image
+
+    formats: tuple[str, ...] = FORMATS
+    if kind in ("AVIF", "HEIF"):
+        from neocog.vision.documents import register
+
+        register(kind)
+        formats = (kind,)
+    with damage("cannot be opened"):
+        image = Image.open(stream, formats=formats)
+        if data := image.info.get("exif"):
+            _check_exif(data)
+        if text := image.info.get("Raw profile type exif"):
+            _check_exif(bytes.fromhex("".join(text.splitlines()[3:])))
+        return image
+
+
+def _turn_to(image: "Image", index: int) -> bool:
+    """Turn to a page; False where there are no more."""
+    with damage(f"has a page {index} that is damaged or cut short"):
+        try:
+            image.seek(index)
+        except EOFError:
+            return False
+    return True
+
+
+def _header(image: Any, extra: int, passes: int) -> Header:
+    """Say what decoding takes, given the bytes and passes that were counted in its file."""
+    width, height = image.size
+    codec = image.tile[0][0] if image.tile else ""
+    kind = {"MPO": "JPEG", "WEBP": "WebP", "JPEG2000": "JPEG 2000"}.get(image.format, image.format)
+    if kind == "JPEG" and extra:
+        kind = "JPEG of several scans"
+    elif codec in ("ppm", "ppm_plain"):
+        kind = "unusual PPM"
+    elif codec == "bmp_rle":
+        kind = "packed BMP"
+    elif kind == "TIFF":
+        tags = image.tag_v2
+        packing, across, down = tags.get(259, 1), width, min(tags.get(278, height), height)
+        if 324 in tags:
+            across, down = tags[322], tags[323]
+        if packing != 1:  # the piece that is being unpacked
+            depth = max(8, *tags.get(258, (1,))) * tags.get(277, 1) // 8
+            extra += across * down * (depth + (4 if packing in _JPEG_IN_TIFF else 0))
+        extra += _STRIP * len(tags.get(324, tags.get(273, ())))
+        pieces = (part for _, part, *_ in image.tile)
+        area = sum((right - left) * (low - top) for left, top, right, low in pieces)
+        passes = -(-area // max(width * height, 1)) or 1
+        kind = "TIFF" if packing in _USUAL and not image.is_animated else "unusual TIFF"
+    return Header(kind, width, height, extra, passes)
+
+
+def _check_exif(data: bytes) -> None:
     """Refuse EXIF data whose tags tell of the same bytes again and again: readers copy them."""
     with suppress(struct.error, IndexError):
-        Tiff(io.BytesIO(data[6:] if data[:6] == b"Exif\0\0" else data)).check_tags()
+        next(_tiff(io.BytesIO(data[6:] if data[:6] == b"Exif\0\0" else data)), None)
 
 
 def _unpack(stream: IO[bytes], form: str) -> tuple[int, ...]:
@@ -203,7 +285,16 @@ def _too_many(what: str) -> InputError:
     return InputError(f"the picture has more {what} than any program writes; save it again")
 
 
-def _jpeg(stream: IO[bytes], size: int) -> Iterator[Header]:
+def _whole(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    yield 0, 1
+
+
+def _webp(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    yield 2 * stream.seek(0, os.SEEK_END), 1
+
+
+def _jpeg(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """Bytes of the coefficients, which are kept until the last scan has come, and the scans."""
     at, exif = 2, b""
     frame: bytes = b""
     for _ in range(_MOST_BLOCKS):
@@ -223,23 +314,22 @@ def _jpeg(stream: IO[bytes], size: int) -> Iterator[Header]:
                 if data[:4] == b"Exif":
                     exif += data[6 if exif else 0 :]
                 elif data[:4] == b"MPF\0":
-                    check_exif(data[4:])
+                    _check_exif(data[4:])
             at += 2 + length
         if len(exif) > _MOST_EXIF or at > _MOST_META:
             raise _too_many("data about itself")
     else:
         raise _too_many("segments")
-    check_exif(exif)
+    _check_exif(exif)
     height, width, count = struct.unpack(">HHB", frame[2:7])
+    (parts,) = stream.read(1)
+    if frame[0] in (0xC0, 0xC1, 0xC3) and parts == count:
+        yield 0, 1
+        return
     factors = [divmod(frame[8 + 3 * place], 16) for place in range(count)]
     blocks = sum(across * down for across, down in factors)
     largest = max(max(a for a, _ in factors) * max(d for _, d in factors), 1)
-    (parts,) = stream.read(1)
-    if frame[0] in (0xC0, 0xC1, 0xC3) and parts == count:
-        yield Header("JPEG", width, height)
-        return
-    kept = 2 * width * height * blocks // largest  # the coefficients, until the last scan has come
-    yield Header("JPEG of several scans", width, height, kept, 1 + _scans(stream))
+    yield 2 * width * height * blocks // largest, 1 + _scans(stream)
 
 
 def _scans(stream: IO[bytes]) -> int:
@@ -254,9 +344,8 @@ def _scans(stream: IO[bytes]) -> int:
     return MAX_SCANS + 1
 
 
-def _png(stream: IO[bytes], size: int) -> Iterator[Header]:
-    stream.seek(16)
-    width, height = _unpack(stream, ">2I")
+def _png(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    size = stream.seek(0, os.SEEK_END)
     at, blocks = 8, 0
     while at + 8 <= size:
         stream.seek(at)
@@ -267,113 +356,74 @@ def _png(stream: IO[bytes], size: int) -> Iterator[Header]:
         if blocks > _MOST_BLOCKS:
             raise _too_many("chunks")
         at += 12 + length
-    yield Header("PNG", width, height, size)
+    yield size, 1
 
 
-def _gif(stream: IO[bytes], size: int) -> Iterator[Header]:
-    stream.seek(6)
-    width, height, flags = _unpack(stream, "<HHB2x")
+def _gif(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    stream.seek(10)
+    (flags,) = _unpack(stream, "<B2x")
     stream.seek(3 * 2 ** (1 + flags % 8) if flags & 0x80 else 0, os.SEEK_CUR)
-    for _ in range(_MOST_BLOCKS):
-        mark = stream.read(1)
-        if mark == b",":
-            left, top, across, down = _unpack(stream, "<4H")
-            yield Header("GIF", max(width, left + across), max(height, top + down))
-            return
-        if mark == b"!":
-            stream.seek(1, os.SEEK_CUR)
-            for _ in range(_MOST_BLOCKS):
-                (length,) = stream.read(1) or b"\0"
-                stream.seek(length, os.SEEK_CUR)
-                if not length:
-                    break
-            else:
+    mark, blocks = stream.read(1), 0
+    while mark == b"!":
+        stream.seek(1, os.SEEK_CUR)
+        length = 1
+        while length:
+            (length,) = stream.read(1) or b"\0"
+            stream.seek(length, os.SEEK_CUR)
+            blocks += 1
+            if blocks > _MOST_BLOCKS:
                 raise _too_many("blocks")
-        elif mark in (b"", b";"):
-            raise InputError("the picture cannot be opened: it is cut short")
-    raise _too_many("blocks")
+        mark = stream.read(1)
+    yield 0, 1
 
 
-def _bmp(stream: IO[bytes], size: int) -> Iterator[Header]:
-    stream.seek(14)
-    (length,) = _unpack(stream, "<I")
-    if length == 12:
-        yield Header("BMP", *_unpack(stream, "<2H"))
-        return
-    width, height, _, packing = _unpack(stream, "<2iII")
-    yield Header("packed BMP" if packing in (1, 2) else "BMP", abs(width), abs(height))
-
-
-def _ppm(stream: IO[bytes], size: int) -> Iterator[Header]:
+def _tiff(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """Of each directory the bytes that decoders keep for its tags."""
     stream.seek(0)
-    begin = re.sub(rb"#[^\r\n]*[\r\n]", b"", stream.read(2**14))
-    mark, width, height, *rest = begin.split(None, 4)[:4]
-    top = int(rest[0]) if mark in (b"P2", b"P3", b"P5", b"P6") else 255
-    plain = mark in (b"P4", b"Pf") or (
-        mark in (b"P5", b"P6") and (top == 255 or (top, mark) == (65535, b"P5"))
-    )
-    yield Header("PPM" if plain else "unusual PPM", int(width), int(height))
+    begin = stream.read(16)
+    order, big = ">" if begin[:2] == b"MM" else "<", 43 in begin[2:4]
+    forms = ("Q", "HHQ8s", "Q") if big else ("H", "HHI4s", "I")
+    structs = [struct.Struct(order + form) for form in forms]
+    link = structs[2]
+    (at,), seen = link.unpack_from(begin, 8 if big else 4), set[int]()
+    while at:
+        if at in seen:
+            raise InputError(f"page {len(seen)} of the file repeats an earlier page")
+        if len(seen) == MAX_PAGES:
+            raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
+        seen.add(at)
+        tags, kept, at = _tags(stream, structs, at)
+        for tag in _BELOW:
+            with suppress(struct.error):  # that one is broken does not concern the pixels
+                if tag in tags and (below := link.unpack(tags[tag][2])[0]):
+                    _tags(stream, structs, below)
+        yield 4 * kept, 1
 
 
-def _webp(stream: IO[bytes], size: int) -> Iterator[Header]:
-    """The canvas: what opening it with a decoder allocates."""
-    stream.seek(12)
-    begin = stream.read(18)
-    width = height = 0
-    if begin[:4] == b"VP8X":
-        low, high, *more = struct.unpack("<HBHB", begin[12:18])
-        width, height = low + (high << 16) + 1, more[0] + (more[1] << 16) + 1
-    elif begin[:4] == b"VP8L":
-        (both,) = struct.unpack("<I", begin[9:13])
-        width, height = both % 2**14 + 1, (both >> 14) % 2**14 + 1
-    else:
-        width, height = (side % 2**14 for side in struct.unpack("<2H", begin[14:18]))
-    yield Header("WebP", width, height, 2 * size)
+def _tags(
+    stream: IO[bytes], structs: list[struct.Struct], at: int
+) -> tuple[dict[int, tuple[int, int, bytes]], int, int]:
+    """The tags of a directory, the bytes that they tell of, and where the next one is."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(at)
+    count, entry, link = structs
+    (number,) = count.unpack(stream.read(count.size))
+    if number > _MOST_TAGS:
+        raise InputError(f"the picture has {number:,} tags, at most {_MOST_TAGS:,} are allowed")
+    data = stream.read(number * entry.size + link.size)
+    after = data[number * entry.size :]
+    tags: dict[int, tuple[int, int, bytes]] = {}
+    told = 0
+    for tag, kind, amount, value in entry.iter_unpack(data[: number * entry.size]):
+        if (length := amount * _TAG_BYTES.get(kind, 0)) > len(value):
+            told += min(length, max(size - link.unpack(value)[0], 0))
+        if told > 2 * size + _MOST_TAGS:
+            raise InputError("several tags of the picture share the same bytes; save it again")
+        if tag in _ONCE and tags.get(tag, (kind, amount, value)) != (kind, amount, value):
+            raise InputError("the picture states its size or format twice; save it again")
+        tags[tag] = kind, amount, value
+    return tags, told, link.unpack(after)[0] if len(after) == link.size else 0
 
 
-def _jpeg_2000(stream: IO[bytes], size: int) -> Iterator[Header]:
-    at = 0
-    stream.seek(0)
-    if stream.read(4) != b"\xff\x4f\xff\x51":
-        for _ in range(_MOST_BLOCKS):
-            stream.seek(at)
-            length, name = struct.unpack(">I4s", stream.read(8))
-            head = 8
-            if length == 1:
-                (length,), head = _unpack(stream, ">Q"), 16
-            if name == b"jp2c":
-                at += head
-                break
-            at += max(length, 8)
-        else:
-            raise _too_many("boxes")
-    stream.seek(at + 8)
-    right, bottom, x, y, across, down, left, top, parts = _unpack(stream, ">8IH")
-    if parts > 4 or not across or not down:
-        raise InputError("the picture cannot be opened: expected 1 to 4 components in tiles")
-    tiles = -(-(right - left) // across) * -(-(bottom - top) // down)
-    yield Header("JPEG 2000", right - x, bottom - y, tiles * 10_000)
-
-
-def _heif(stream: IO[bytes], size: int) -> Iterator[Header]:
-    yield Header(*largest_picture(stream, size))
-
-
-def _tiff(stream: IO[bytes], size: int) -> Iterator[Header]:
-    for page in Tiff(stream).pages():
-        kind = "TIFF" if page.is_usual else "unusual TIFF"
-        yield Header(kind, page.width, page.height, page.extra, page.passes)
-
-
-_FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[IO[bytes], int], Iterator[Header]]], ...] = (
-    (re.compile(rb"\xff\xd8\xff"), _jpeg),
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), _png),
-    (re.compile(rb"II[*+]\0|MM\0[*+]"), _tiff),
-    (re.compile(rb"GIF8[79]a"), _gif),
-    (re.compile(rb"BM"), _bmp),
-    (re.compile(rb"P[1-6f]\s"), _ppm),
-    (re.compile(rb"RIFF.{4}WEBPVP8[ LX]", re.DOTALL), _webp),
-    (re.compile(rb".{4}ftyp(avi|hei|hev|mif|msf)", re.DOTALL), _heif),
-    (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), _jpeg_2000),
-)
-"""How a file begins, and what reads its header."""
+_COUNTED = {"JPEG": _jpeg, "PNG": _png, "GIF": _gif, "TIFF": _tiff, "WEBP": _webp}
+"""What counts the blocks or tags of a file; yields bytes and passes, once for each page."""

@@ -1,35 +1,34 @@
-"""Boxes into lines, and lines into reading order.
+"""Boxes into lines, and the digits of a line.
 
 One skew is found for the whole page; with it taken out, boxes that stand at one height make a
 line, read from left to right, and lines are read from top to bottom.
+
+The digits of a line are a chain of boxes from left to right. It weighs as much as its boxes and the
+links between neighbours together (a linear-chain conditional random field over segmentations;
+Sarawagi and Cohen 2004, Semi-Markov conditional random fields for information extraction).
 """
 
-from statistics import median
+import statistics
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.settings import SearchSettings
+from neocog.vision.finder import overlaps, same_mark
+from neocog.vision.weigh import SearchSettings, median
 
 Boxes = NDArray[np.floating[Any]]
 """Left, top, width and height, (N, 4)."""
+Floats = NDArray[np.float64]
+
+LINK = ("inside", "height")
+"""What speaks against two boxes being neighbours: what they share, of the smaller one; the
+logarithm of how much higher one is."""
 
 
 def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[list[int]]:
-    """Group boxes into lines, top to bottom, each from left to right.
-
-    Parameters
-    ----------
-    boxes : ndarray of float, shape (N, 4)
-        Left, top, width and height in pixels.
-    settings : SearchSettings, optional
-
-    Returns
-    -------
-    list of list of int
-        Numbers of the boxes.
-    """
+    """Group boxes (N, 4) into lines of their numbers, top to bottom, each from left to right."""
     if not len(boxes):
         return []
     settings = settings or SearchSettings()
@@ -38,9 +37,8 @@ def into_lines(boxes: Boxes, settings: SearchSettings | None = None) -> list[lis
 
 def settled_skew(boxes: Boxes, settings: SearchSettings | None = None) -> float:
     """Choose between no skew and the voted one: whichever makes the flatter lines."""
-    settings = settings or SearchSettings()
-    voted = voted_skew(boxes)
-    return min((0.0, voted), key=lambda slope: _cluster(boxes, slope, settings)[0])
+    slopes = (0.0, voted_skew(boxes))
+    return min(slopes, key=lambda slope: _cluster(boxes, slope, settings or SearchSettings())[0])
 
 
 def voted_skew(boxes: Boxes) -> float:
@@ -55,17 +53,7 @@ def voted_skew(boxes: Boxes) -> float:
     rows, nearest = np.arange(len(boxes)), far.argmin(axis=1)
     far, dx, dy = (some[rows, nearest] for some in (far, dx, dy))
     votes = np.isfinite(far)
-    if not votes.any():
-        return 0.0
-    slopes, weight = dy[votes] / dx[votes], 1 / far[votes]
-    order = np.argsort(slopes)
-    upto = np.cumsum(weight[order])
-    return float(slopes[order[int(np.searchsorted(upto, upto[-1] / 2))]])
-
-
-def _levels(boxes: Boxes, slope: float) -> Boxes:
-    """Rows of the boxes' middles, with the skew taken out."""
-    return boxes[:, 1] + boxes[:, 3] / 2 - slope * (boxes[:, 0] + boxes[:, 2] / 2)
+    return median(dy[votes] / dx[votes], 1 / far[votes]) if votes.any() else 0.0
 
 
 def _cluster(boxes: Boxes, slope: float, settings: SearchSettings) -> tuple[float, list[list[int]]]:
@@ -74,10 +62,12 @@ def _cluster(boxes: Boxes, slope: float, settings: SearchSettings) -> tuple[floa
     Returns how far boxes are from the middle of their line, in heights, each line counting as one;
     and the lines.
     """
-    levels, heights = _levels(boxes, slope), boxes[:, 3].tolist()
+    across = boxes[:, 0] + boxes[:, 2] / 2
+    levels = boxes[:, 1] + boxes[:, 3] / 2 - slope * across
+    heights = boxes[:, 3].tolist()
     lines: list[list[int]] = []
     latest: list[tuple[float, float]] = []  # level and height of each line, where it ends
-    for box in np.argsort(boxes[:, 0] + boxes[:, 2] / 2, kind="stable").tolist():
+    for box in np.argsort(across, kind="stable").tolist():
         level, high = float(levels[box]), heights[box]
         gaps = [abs(level - at) / max(tall, high) for at, tall in latest]
         best = min(range(len(gaps)), key=gaps.__getitem__, default=-1)
@@ -88,7 +78,65 @@ def _cluster(boxes: Boxes, slope: float, settings: SearchSettings) -> tuple[floa
         line = lines[best]
         line.append(box)
         level = float(levels[line[-settings.latest :]].mean())
-        latest[best] = level, median(heights[k] for k in line)
+        latest[best] = level, statistics.median(heights[k] for k in line)
     off = sum(float(np.abs(levels[line] - np.median(levels[line])).sum()) for line in lines)
     lines.sort(key=lambda line: float(np.median(levels[line])))
-    return off / median(heights) + len(lines), lines
+    return off / statistics.median(heights) + len(lines), lines
+
+
+def link_features(boxes: NDArray[np.float32]) -> Floats:
+    """Return what stands between boxes (N, 4) that are sorted from left to right, (N, N, 2)."""
+    high = np.log(np.maximum(boxes[:, 3].astype(np.float64), 1))
+    return np.stack([overlaps(boxes, boxes)[1], np.abs(high[:, None] - high[None])], axis=2)
+
+
+def links(boxes: NDArray[np.float32], weights: Sequence[float]) -> Floats:
+    """Return the log odds of each box (N, 4) being followed by another, (N, N).
+
+    Boxes are sorted from left to right; -inf where two are one mark, or the second is not later.
+    """
+    out = link_features(boxes) @ np.array(weights, np.float64)
+    out[same_mark(boxes, boxes)] = -np.inf
+    out[np.tril_indices(len(boxes))] = -np.inf
+    return np.asarray(out)
+
+
+def best_chain(worth: Floats, link: Floats, count: int | None = None) -> list[int]:
+    """Return the chain that is worth most, of ``count`` boxes if given; none if that is nothing."""
+    layers, more = (0, 0) if count is None else (count, 1)
+    total = np.full((len(worth), layers + 1), -np.inf)
+    came = np.full(total.shape, -1)
+    for i in range(len(worth)):
+        if more <= layers:
+            total[i, more] = worth[i]
+        if not i:
+            continue
+        before = total[:i] + link[:i, i, None]
+        top = before.argmax(axis=0)
+        for n in range(layers + 1 - more):
+            value = before[top[n], n] + worth[i]
+            if value > total[i, n + more]:
+                total[i, n + more], came[i, n + more] = value, top[n]
+    if not len(worth) or total[:, layers].max() <= (0 if count is None else -np.inf):
+        return []
+    at, n = int(total[:, layers].argmax()), layers
+    chain: list[int] = []
+    while at >= 0:
+        chain.insert(0, at)
+        at, n = int(came[at, n]), n - more
+    return chain
+
+
+def posterior(odds: Floats, link: Floats) -> Floats:
+    """Return the probability of each box to be part of the chain, (N,)."""
+    before, after = _upto(odds, link), _upto(odds[::-1], link.T[::-1, ::-1])[::-1]
+    whole = np.logaddexp(0.0, np.logaddexp.reduce(before, initial=-np.inf))
+    return np.asarray(np.exp(before + after - odds - whole), np.float64)
+
+
+def _upto(odds: Floats, link: Floats) -> Floats:
+    """Log sum over all chains that end with each box."""
+    total = odds.copy()
+    for i in range(1, len(odds)):
+        total[i] += np.logaddexp(0.0, np.logaddexp.reduce(total[:i] + link[:i, i]))
+    return total

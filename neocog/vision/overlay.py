@@ -1,7 +1,7 @@
 """The page with what was read drawn over it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -14,23 +14,7 @@ SURE_P = 0.9
 _SURE, _UNSURE, _REJECTED = (0, 140, 60), (215, 120, 0), (200, 30, 30)
 
 
-class Digit(Protocol):
-    """What the overlay needs to know of a digit that was read."""
-
-    @property
-    def char(self) -> str:
-        """The digit, or ``?``."""
-
-    @property
-    def p(self) -> float:
-        """Probability that it is right."""
-
-    @property
-    def box(self) -> Sequence[int] | None:
-        """Left, top, width and height in pixels of the picture."""
-
-
-def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float = 1.0) -> "Image":
+def draw_overlay(picture: NDArray[Any], digits: Sequence[Any], *, scale: float = 1.0) -> "Image":
     """Draw the box and the reading of every digit over a page.
 
     Parameters
@@ -38,8 +22,9 @@ def draw_overlay(picture: NDArray[Any], digits: Sequence[Digit], *, scale: float
     picture : ndarray of uint8, shape (H, W) or (H, W, 3)
         The page that is drawn on; it is not changed.
     digits : sequence
-        Objects with ``char``, ``p`` and ``box``. Green is sure (p at least `SURE_P`), orange is
-        unsure, red is a place that was given up.
+        Objects with ``char`` (the digit, or ``?``), ``p`` (probability that it is right) and
+        ``box`` (left, top, width and height in pixels of the picture, or None). Green is sure
+        (p at least `SURE_P`), orange is unsure, red is a place that was given up.
     scale : float
         Pixels of ``picture`` per pixel that the boxes count in.
 

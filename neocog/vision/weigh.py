@@ -5,7 +5,7 @@ doi:10.1109/CVPR.2008.4587436). The first weighs what the finder and the digit n
 mark, its contrast, its size and level beside its neighbours, and a sign that it may be. The second
 weighs the answer of the first together with those for the other marks of the page: a letter stands
 among letters, a grain of paper among grains. It is fitted to whole lines, see
-`neocog.vision.chain`.
+`neocog.vision.lines`.
 """
 
 import math
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps, same_mark
-from neocog.vision.settings import SearchSettings
 
 Floats = NDArray[np.float64]
+Boxes = NDArray[np.float32]
 
 OWN = ("bias", "finder", "sign", "contrast", "taller", "lower", "above", "below", "company")
 """What the page says of a mark: 1; log odds of the finder's score; log odds of a sign's score at
@@ -34,32 +34,51 @@ as log odds beside those of the usual share of digits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets.
+class SearchSettings:
+    """How a page's boxes are searched, chosen by ``experiments/reading/tune.py``.
 
-    Attributes
-    ----------
-    own : tuple of float
-        Of `OWN`.
-    network : tuple of float
-        Of `NETWORK`.
-    around : tuple of float
-        Of `AROUND`.
-    link : tuple of float
-        Of `neocog.vision.chain.LINK`.
-    trust, guess : float
-        Of the digit network's and the finder's log probabilities of the ten digits.
-    share : float
-        Of the finder's marks that are digits, usually.
+    It chooses ``told``, ``asked`` and ``upright``, and lists what comes of the others
+    when they are a fifth smaller or larger.
     """
 
+    least: float = 0.15  #: score of the finder from which a box is looked at
+    alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
+    told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
+    sure: float = 0.95  #: probability from which a place is not looked at again
+    #: log odds without the digit network between which it is asked
+    asked: tuple[float, float] = (-2.2, 4.0)
+    beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
+    level: float = 0.6  #: and up or down
+    like: float = 0.35  #: least height of a neighbour, of the higher one's
+    steady: float = 2.0  #: marks of the usual share of digits that a page's own are counted with
+    apart: float = 0.55  #: heights from which a box stands on another line
+    latest: int = 3  #: boxes of a line whose mean level the next one is compared with
+    margin: float = 0.2  #: what is cut out around a box, of its longer side
+    paper: float = 0.18  #: of full contrast: what is no ink yet
+    ink: float = 0.72  #: and what is full ink
+    extreme: float = 0.03  #: share of a box's pixels that are darker than its ink counts
+    part: float = 0.35  #: amount of ink from which pixels hang together
+    slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
+    speck: float = 0.04  #: least area of a part of a digit, of the largest one's
+    #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
+    upright: float = 5.0
+    many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
+    #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
+    most: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
+
+    #: of `OWN`
     own: tuple[float, ...] = (-0.15, 2.25, -0.3, 0.95, -0.43, -0.1, -0.56, -0.15, 0.49)
-    network: tuple[float, ...] = (-0.03, 0.27, 0.25)
-    around: tuple[float, ...] = (0.58, 0.87, 0.74)
-    link: tuple[float, ...] = (1.0, -0.86)
-    trust: float = 0.9
-    guess: float = 0.7
-    share: float = 0.539
+    network: tuple[float, ...] = (-0.03, 0.27, 0.25)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.58, 0.87, 0.74)  #: of `AROUND`
+    link: tuple[float, ...] = (1.0, -0.86)  #: of `neocog.vision.lines.LINK`
+    trust: float = 0.9  #: of the digit network's log probabilities of the ten digits
+    guess: float = 0.7  #: of the finder's
+    share: float = 0.539  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
@@ -67,16 +86,21 @@ def log_odds(p: float) -> float:
     return math.log(p / (1 - p))
 
 
-def probability(odds: Floats) -> Floats:
-    """Return the probability of log odds."""
-    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -SURE, SURE))), np.float64)
+def middles(boxes: Boxes) -> Boxes:
+    """Return the middles of boxes (N, 4), (N, 2)."""
+    return np.asarray(boxes[:, :2] + boxes[:, 2:] / 2, np.float32)
 
 
-def beside(
-    boxes: NDArray[np.float32], places: NDArray[np.float32], settings: SearchSettings
-) -> NDArray[np.bool_]:
+def median(values: NDArray[np.floating], weights: NDArray[np.floating]) -> float:
+    """Return the weighted median."""
+    order = np.argsort(values)
+    upto = np.cumsum(weights[order])
+    return float(values[order[int(np.searchsorted(upto, upto[-1] / 2))]])
+
+
+def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
     """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller."""
-    step = np.abs(_middles(places)[None] - _middles(boxes)[:, None])
+    step = np.abs(middles(places)[None] - middles(boxes)[:, None])
     high = np.stack(np.broadcast_arrays(boxes[:, None, 3], places[None, :, 3]))
     tall = high.max(axis=0)
     near = (step[..., 0] < settings.beside * tall) & (step[..., 1] < settings.level * tall)
@@ -84,79 +108,54 @@ def beside(
     return np.asarray(near & ~same_mark(boxes, places))
 
 
-class Company:
-    """The places of a page, and how marks stand among them.
+def own_features(
+    marks: Finding, contrast: Floats, places: Finding, signs: Finding, settings: SearchSettings
+) -> Floats:
+    """Return what the page says of marks, (N, len(OWN)).
 
     Parameters
     ----------
+    marks : Finding
+    contrast : ndarray, shape (N,)
+        Logarithms, beside the contrast of the page's sure marks.
     places : Finding
-        The best digit of each place.
+        The best digit of each place of the page.
     signs : Finding
     settings : SearchSettings
     """
-
-    def __init__(self, places: Finding, signs: Finding, settings: SearchSettings) -> None:
-        self._places, self._signs, self._settings = places, signs, settings
-        self._strong: float | None = None
-
-    def features(self, marks: Finding, contrast: Floats) -> Floats:
-        """Return what the page says of marks, (N, len(OWN)).
-
-        Parameters
-        ----------
-        marks : Finding
-        contrast : ndarray, shape (N,)
-            Logarithms.
-        """
-        score = marks.scores.astype(np.float64)
-        if self._strong is None:
-            self._strong = _median(contrast, score**2)
-        near = beside(marks.boxes, self._places.boxes, self._settings)
-        weight = near * self._places.scores.astype(np.float64) ** 2
-        total = weight.sum(axis=1)
-        weight /= np.maximum(total, 1e-9)[:, None]
-        high = np.log(np.maximum(self._places.boxes[:, 3].astype(np.float64), 1))
-        own_high = np.log(np.maximum(marks.boxes[:, 3].astype(np.float64), 1))
-        alone = total == 0
-        taller = np.where(alone, 0, own_high - weight @ high)
-        level = _middles(marks.boxes)[:, 1] - weight @ _middles(self._places.boxes)[:, 1]
-        sunk = np.where(alone, 0, level / np.exp(weight @ high))
-        best = np.sort(np.where(near, self._places.scores, 0), axis=1)[:, -2:].sum(axis=1)
-        return np.stack(
-            [
-                np.ones_like(score), np.log(score / (1 - score)), self._as_signs(marks),
-                np.minimum(contrast - self._strong, 0), np.maximum(taller, 0),
-                np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
-            ],
-            axis=1,
-        )  # fmt: skip
-
-    def _as_signs(self, marks: Finding) -> Floats:
-        """How much surer the finder is of a sign at the same place."""
-        if not len(self._signs):
-            return np.zeros(len(marks))
-        same = overlaps(marks.boxes, self._signs.boxes)[0] > FinderSettings().overlap
-        score = marks.scores.astype(np.float64)
-        best = np.maximum(np.where(same, self._signs.scores, 0).max(axis=1), score)
-        return np.asarray(np.log(best / (1 - best)) - np.log(score / (1 - score)))
-
-    def around(
-        self, odds: Floats, boxes: NDArray[np.float32], of_places: Floats, share: float
-    ) -> Floats:
-        """Return what log odds of marks (N,) and those of the places (M,) say, (N, 3)."""
-        others = ~same_mark(boxes, self._places.boxes)
-        steady = self._settings.steady
-        digits = others @ probability(of_places) + steady * share
-        of_page = digits / (others.sum(axis=1) + steady)
-        page = np.log(of_page / (1 - of_page)) - log_odds(share)
-        return np.stack([np.ones_like(odds), odds, page], axis=1)
+    score = marks.scores.astype(np.float64)
+    near = beside(marks.boxes, places.boxes, settings)
+    weight = near * places.scores.astype(np.float64) ** 2
+    total = weight.sum(axis=1)
+    weight /= np.maximum(total, 1e-9)[:, None]
+    high = np.log(np.maximum(places.boxes[:, 3].astype(np.float64), 1))
+    own_high = np.log(np.maximum(marks.boxes[:, 3].astype(np.float64), 1))
+    alone = total == 0
+    taller = np.where(alone, 0, own_high - weight @ high)
+    level = middles(marks.boxes)[:, 1] - weight @ middles(places.boxes)[:, 1]
+    sunk = np.where(alone, 0, level / np.exp(weight @ high))
+    best = np.sort(np.where(near, places.scores, 0), axis=1)[:, -2:].sum(axis=1)
+    same = overlaps(marks.boxes, signs.boxes)[0] > FinderSettings().overlap
+    sign = np.maximum(np.where(same, signs.scores, 0).max(axis=1, initial=0), score)
+    odds = np.log(score / (1 - score))
+    return np.stack(
+        [
+            np.ones_like(score), odds, np.log(sign / (1 - sign)) - odds,
+            np.minimum(contrast, 0), np.maximum(taller, 0),
+            np.maximum(-taller, 0), np.maximum(-sunk, 0), np.maximum(sunk, 0), best,
+        ],
+        axis=1,
+    )  # fmt: skip
 
 
-def _middles(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(boxes[:, :2] + boxes[:, 2:] / 2, np.float32)
+def around_features(
+    odds: Floats, others: NDArray[np.bool_], of_places: Floats, share: float, steady: float
+) -> Floats:
+    """Return what log odds of marks (N,) and those of the other places (M,) say, (N, 3).
 
-
-def _median(values: Floats, weights: Floats) -> float:
-    order = np.argsort(values)
-    upto = np.cumsum(weights[order])
-    return float(values[order[int(np.searchsorted(upto, upto[-1] / 2))]])
+    ``others`` (N, M) tells which places are other than each mark.
+    """
+    p = 1 / (1 + np.exp(-np.clip(of_places, -SURE, SURE)))
+    of_page = (others @ p + steady * share) / (others.sum(axis=1) + steady)
+    page = np.log(of_page / (1 - of_page)) - log_odds(share)
+    return np.stack([np.ones_like(odds), odds, page], axis=1)

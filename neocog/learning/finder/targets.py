@@ -1,4 +1,4 @@
-"""What the network should answer on a page, and the loss: one head, one loss."""
+"""What the network should answer on a page, and the loss."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -17,52 +17,25 @@ SMALLEST = 8.0
 _SURE = 0.3  # from this height of the hill on a place learns the box
 _KIND = 0.5  # and from this one what the mark is
 _NONE = -100  # where nothing is asked
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Shares of the parts of the loss (chosen once, by eye, from the trial's scale)."""
-
-    sign: float = 1.0
-    size: float = 0.5
-    offset: float = 0.2
-    kind: float = 0.3
+_SIZE, _OFFSET, _KINDS = 0.5, 0.2, 0.3  # weights of parts of the loss (chosen by eye, from a trial)
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What is wanted of every place; all (B, h, w) unless told otherwise.
+    """What is wanted of every place (h, w) of B pages."""
 
-    Attributes
-    ----------
-    heat : (B, 2, h, w)
-        Hills of height 1 on the middles of digits and of signs.
-    centre : (B, 2, h, w) of bool
-        The cells of the middles.
-    care : (B, h, w) of bool
-        Where the heat counts.
-    box : (B, 4, h, w)
-        Log width, log height, offset x, offset y of the nearest mark.
-    near : (B, h, w)
-        How much the box counts there.
-    kind : (B, h, w) of int8
-    """
+    heat: Tensor  #: (B, 2, h, w) hills of height 1 on the middles of digits and of signs
+    centre: Tensor  #: (B, 2, h, w) of bool, the cells of the middles
+    care: Tensor  #: (B, h, w) of bool, where the heat counts
+    box: Tensor  #: (B, 4, h, w) log width and height, offset x and y of the nearest mark
+    near: Tensor  #: (B, h, w) how much the box counts
+    kind: Tensor  #: (B, h, w) of int8
 
-    heat: Tensor
-    centre: Tensor
-    care: Tensor
-    box: Tensor
-    near: Tensor
-    kind: Tensor
+    def __iter__(self) -> Any:
+        return (getattr(self, f.name) for f in fields(self))
 
     def __getitem__(self, index: Any) -> "Targets":
-        """Of some of the pages."""
-        return Targets(*(getattr(self, f.name)[index] for f in fields(self)))
-
-
-def joined(parts: list[Targets]) -> Targets:
-    """Put what is wanted of several batches of pages together."""
-    return Targets(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Targets)))
+        return Targets(*(value[index] for value in self))
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
@@ -81,18 +54,15 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
     long = torch.maximum(wide, high)
     digit, sign = (label >= 0) & (label < 10), label >= 10
     large, small = long > largest, long < SMALLEST
-    asked_digit, asked_sign = digit & ~large & ~small, sign & ~large
-    column = (torch.floor(x / CELL).clamp(0, count - 1) + 0.5) * CELL
-    row = (torch.floor(y / CELL).clamp(0, count - 1) + 0.5) * CELL
+    asked = digit & ~large & ~small, sign & ~large
+    column, row = ((torch.floor(v / CELL).clamp(0, count - 1) + 0.5) * CELL for v in (x, y))
     sx = (0.11 * wide + 0.04 * high).clamp_min(1.6)
     sy = (0.11 * high + 0.04 * wide).clamp_min(1.6)
     gx = torch.exp(-((at - column[..., None]) ** 2) / (2 * sx[..., None] ** 2))
     gy = torch.exp(-((at - row[..., None]) ** 2) / (2 * sy[..., None] ** 2))
     hill = gy[..., :, None] * gx[..., None, :]
-    hills = torch.stack([
-        (hill * use[..., None, None]).amax(1) for use in (asked_digit, asked_sign)
-    ], 1)  # fmt: skip
-    best, index = (hill * (asked_digit | asked_sign)[..., None, None]).max(1)
+    hills = torch.stack([(hill * use[..., None, None]).amax(1) for use in asked], 1)
+    best, index = (hill * (asked[0] | asked[1])[..., None, None]).max(1)
     flat = index.flatten(1)
 
     def of_mark(value: Tensor) -> Tensor:
@@ -102,26 +72,23 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
         torch.log(of_mark(wide).clamp_min(1) / UNIT), torch.log(of_mark(high).clamp_min(1) / UNIT),
         of_mark(x) / CELL - at[None, None, :] / CELL, of_mark(y) / CELL - at[None, :, None] / CELL,
     ], 1)  # fmt: skip
-    share = torch.where(digit & large, 0.25, 0.55)
-    inside = ((at - x[..., None]).abs() < share[..., None] * wide[..., None] + 2)[..., None, :]
-    inside = (
-        inside & ((at - y[..., None]).abs() < share[..., None] * high[..., None] + 2)[..., None]
-    )
+    share = torch.where(digit & large, 0.25, 0.55)[..., None]
+    across = (at - x[..., None]).abs() < share * wide[..., None] + 2
+    down = (at - y[..., None]).abs() < share * high[..., None] + 2
     unasked = (label == -1) | (digit & (large | small)) | (sign & large)
-    ignored = (inside & unasked[..., None, None]).any(1)
+    ignored = (across[..., None, :] & down[..., None] & unasked[..., None, None]).any(1)
+    kind = torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, _NONE))
     return Targets(
         heat=hills.half(),
         centre=hills > 0.9999,
         care=~ignored | (best > _SURE),
         box=box.half(),
         near=torch.where(best > _SURE, best, torch.zeros_like(best)).half(),
-        kind=torch.where(best > _KIND, of_mark(label).long(), torch.full_like(index, _NONE)).to(
-            torch.int8
-        ),
+        kind=kind.to(torch.int8),
     )
 
 
-def loss(out: Tensor, wanted: Targets, weights: Weights) -> tuple[Tensor, Tensor]:
+def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
     """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds.
 
     Returns
@@ -138,7 +105,7 @@ def loss(out: Tensor, wanted: Targets, weights: Weights) -> tuple[Tensor, Tensor
     focal = torch.where(wanted.centre, hit, miss) * wanted.care[:, None]
     by_page = focal.sum((2, 3))
     count = wanted.centre.sum((2, 3)).float()
-    heat = (by_page[:, 0].sum() + weights.sign * by_page[:, 1].sum()) / (count.sum() + len(out))
+    heat = (by_page[:, 0].sum() + by_page[:, 1].sum()) / (count.sum() + len(out))
     near = wanted.near.float().sum().clamp_min(1)
     off = (out[:, WIDE : DOWN + 1] - wanted.box.float()).abs() * wanted.near.float()[:, None]
     size = off[:, : HIGH - WIDE + 1].sum() / near
@@ -146,5 +113,5 @@ def loss(out: Tensor, wanted: Targets, weights: Weights) -> tuple[Tensor, Tensor
     kinds = wanted.kind.long()
     kind = F.cross_entropy(out[:, DOWN + 1 :], kinds, ignore_index=_NONE, reduction="sum")
     kind = kind / (kinds >= 0).sum().clamp_min(1)
-    total = heat + weights.size * size + weights.offset * offset + weights.kind * kind
+    total = heat + _SIZE * size + _OFFSET * offset + _KINDS * kind
     return total, by_page[:, 0].detach() / (1 + count[:, 0])

@@ -16,8 +16,13 @@ import cv2
 import numpy as np
 from PIL import ImageFont
 
-from neocog.learning.marks.glyphs import LETTERS, SIGNS, from_outline, from_strokes
-from neocog.learning.marks.remains import side_by_side
+from neocog.learning.marks.learned import (
+    LETTERS,
+    SIGNS,
+    from_outline,
+    from_strokes,
+    side_by_side,
+)
 from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines
 
 STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")

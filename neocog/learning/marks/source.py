@@ -1,17 +1,16 @@
 """What marks are drawn from, and how a drawing is varied as a hand varies it."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.drawings import Line, turned
 from neocog.vision.normalise import BOX, STROKE, normalise
 
 Ink = NDArray[np.floating[Any]]
-Line = NDArray[np.float64]
 Digits = NDArray[np.uint8]
 Random = np.random.Generator
 
@@ -79,27 +78,6 @@ def as_written(ink: Ink) -> Digits:
     return normalise(ink, stroke=STROKE / BOX * long)
 
 
-def turned(line: Line, angle: float) -> Line:
-    """Turn a line about the middle of the field."""
-    cos, sin = np.cos(angle), np.sin(angle)
-    result: Line = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
-    return result
-
-
-def curve(points: Line, count: int = 40) -> Line:
-    """Round the corners of a line: a mean of its points that moves along it."""
-    at = np.linspace(0, len(points) - 1, count)
-    near = np.clip(1 - np.abs(at[:, None] - np.arange(len(points))) / 1.2, 0, None) ** 1.5
-    result: Line = near @ points / near.sum(axis=1, keepdims=True)
-    return result
-
-
-def ring(centre: tuple[float, float], radius: float, count: int = 24, high: float = 1.0) -> Line:
-    """Return a closed line around a centre."""
-    angle = np.linspace(0, 2 * np.pi, count)
-    return np.array(centre) + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1)
-
-
 def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
     """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
 
@@ -109,23 +87,16 @@ def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
     shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
     cos, sin = np.cos(angle), np.sin(angle)
     turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -shear], [0, 1 / wide]])
-    rows, columns = _grid()
     bend = strength * rng.normal(0, 2.6, (2, 5, 5)).astype(np.float32)
     right, down = (cv2.resize(part, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC) for part in bend)
     middle = (FIELD - 1) / 2
+    rows, columns = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32(middle)
     inverse = np.linalg.inv(turn).astype(np.float32)
     x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
     y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
-    moved = cv2.remap(
-        ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR
-    )
+    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32),
+                      cv2.INTER_LINEAR)  # fmt: skip
     return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
-
-
-@cache
-def _grid() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    rows, columns = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32((FIELD - 1) / 2)
-    return rows, columns
 
 
 def _other_pen(ink: NDArray[np.float32], grown: int) -> Ink:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.pages.page import Image, Rng, blurred, places, through_jpeg
+from neocog.learning.teacher.pen import line_kernel
 
 
 def defocus(image: Image, rng: Rng) -> Image:
@@ -19,13 +20,7 @@ def defocus(image: Image, rng: Rng) -> Image:
 def motion(image: Image, rng: Rng) -> Image:
     """The camera moved: every point becomes a short line."""
     length = int(rng.integers(9, 19))
-    kernel = np.zeros((length, length), np.float32)
-    middle = (length - 1) / 2
-    angle = rng.uniform(0, np.pi)
-    way = np.array([np.cos(angle), np.sin(angle)]) * middle
-    a, b = (middle - way).round().astype(int), (middle + way).round().astype(int)
-    cv2.line(kernel, a.tolist(), b.tolist(), 1.0, 1)
-    return _spread(image, kernel)
+    return _spread(image, line_kernel(length, rng.uniform(0, np.pi)).astype(np.float32))
 
 
 def _spread(image: Image, kernel: Image) -> Image:

@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,15 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.files import atomic_write
-from neocog.learning.datasets import last_writers
+from neocog.learning.datasets import VALIDATION, last_writers
 from neocog.learning.formats import read_idx
+from neocog.learning.strokes import FILE, read_strokes
 from neocog.learning.teacher.trace import trace
 
 Line = NDArray[np.float32]
+Digit = tuple[list[Line], int, int, bool]
+"""Strokes, label, source, and whether it is of the validation part."""
+Scan = tuple[NDArray[np.uint8], int, bool]
 
 SOURCES = ("pendigits", "mnist", "swiss", "bhmsds", "optdigits")
 """Sets whose licences allow a shipped model to learn from them."""
@@ -29,64 +34,35 @@ SOURCES = ("pendigits", "mnist", "swiss", "bhmsds", "optdigits")
 TRACED = {"mnist": 6000, "swiss": 3000, "bhmsds": 1500, "optdigits": 1900}
 """Scans of each set that are traced; one writer wrote bhmsds, so it does not weigh more."""
 
-VALIDATION_DIGITS = 5000
-"""Last training digits of MNIST: no page that is learned from is written with them."""
-
 GLYPHS = string.ascii_letters + "&?!§$€@"
 """Characters of a typeface that are printed; printed digits are no handwriting and left out."""
 
 GLYPH_HEIGHT = 44
-_WRITERS = "train-writers.txt.gz"
+_STEP = 35.0  # between two points of a stroke; a pen's tablet gives many where it went slowly
 
 
 @dataclass(frozen=True)
 class Bank:
-    """Strokes, scans and glyphs.
+    """N digits in S strokes of P points, M scans, and G pixels of glyphs in F typefaces."""
 
-    Attributes
-    ----------
-    points : ndarray of int16, shape (P, 2)
-        Points (x, y) of all strokes, y down, the longer side of a digit 0 .. 1000.
-    stroke_start : ndarray of int32, shape (S + 1,)
-        Points of stroke j are ``stroke_start[j] .. stroke_start[j + 1]``.
-    sample_start : ndarray of int32, shape (N + 1,)
-        Strokes of digit i.
-    labels : ndarray of uint8, shape (N,)
-    sources : ndarray of uint8, shape (N,)
-        Index into `SOURCES`.
-    held : ndarray of bool, shape (N,)
-        Digits of the validation part.
-    scans : ndarray of uint8, shape (M, 28, 28)
-    scan_labels : ndarray of uint8, shape (M,)
-    scan_held : ndarray of bool, shape (M,)
-    glyphs : ndarray of uint8, shape (G,)
-        Pixels of all glyphs, ink 255, one after the other.
-    glyph_box : ndarray of int32, shape (F * C, 4)
-        First pixel, height, width and top (rows from the ascender) of each of the C characters
-        `GLYPHS` in F typefaces.
-    """
-
-    points: NDArray[np.int16]
-    stroke_start: NDArray[np.int32]
-    sample_start: NDArray[np.int32]
-    labels: NDArray[np.uint8]
-    sources: NDArray[np.uint8]
-    held: NDArray[np.bool_]
-    scans: NDArray[np.uint8]
-    scan_labels: NDArray[np.uint8]
-    scan_held: NDArray[np.bool_]
-    glyphs: NDArray[np.uint8]
+    points: NDArray[np.int16]  #: (P, 2), x and y of all strokes, y down, a digit's long side 1000
+    stroke_start: NDArray[np.int32]  #: (S + 1,), where strokes begin among the points
+    sample_start: NDArray[np.int32]  #: (N + 1,), where digits begin among the strokes
+    labels: NDArray[np.uint8]  #: (N,)
+    sources: NDArray[np.uint8]  #: (N,), index into `SOURCES`
+    held: NDArray[np.bool_]  #: (N,), digits of the validation part
+    scans: NDArray[np.uint8]  #: (M, 28, 28)
+    scan_labels: NDArray[np.uint8]  #: (M,)
+    scan_held: NDArray[np.bool_]  #: (M,)
+    glyphs: NDArray[np.uint8]  #: (G,), all glyphs one after the other, ink 255
     glyph_box: NDArray[np.int32]
+    """First pixel, height, width and top (rows from the ascender) of `GLYPHS` in each typeface."""
 
-    def strokes(self, index: int) -> tuple[Line, list[int]]:
-        """Return all points of one digit, (n, 2), from 0 to 1000, and where its strokes begin.
-
-        The last number is n.
-        """
+    def strokes(self, index: int) -> list[Line]:
+        """Return the strokes of one digit, (n, 2) each, from 0 to 1000."""
         first, last = int(self.sample_start[index]), int(self.sample_start[index + 1])
-        cuts = self.stroke_start[first : last + 1]
-        points = self.points[cuts[0] : cuts[-1]].astype(np.float32)
-        return points, (cuts - cuts[0]).tolist()
+        ends = self.stroke_start[first : last + 1].tolist()
+        return [self.points[a:b].astype(np.float32) for a, b in pairwise(ends)]
 
     @cached_property
     def pools(self) -> dict[bool, list[NDArray[np.int64]]]:
@@ -135,7 +111,7 @@ def load_bank(path: str | Path) -> Bank:
         raise InputError(f"{path} is no bank of strokes that can be read: {reason}") from None
 
 
-def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = None) -> Bank:
+def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
     """Make a bank of the sets in a folder.
 
     Parameters
@@ -144,24 +120,22 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = Non
         Holds ``mnist`` and ``hands/free`` with the sets `SOURCES`; what is missing is left out.
     fonts : sequence of Path
         Files of typefaces; none are needed, letters are also written by hand.
-    most : int, optional
-        At most so many digits of each set, for a trial.
 
     Raises
     ------
     InputError
         If there is no set at all, or one is broken.
     """
-    digits: list[tuple[list[Line], int, int, bool]] = []
-    scans: list[tuple[NDArray[np.uint8], int, bool]] = []
+    digits: list[Digit] = []
+    scans: list[Scan] = []
     for number, name in enumerate(SOURCES):
         folder = data / name if name == "mnist" else data / "hands" / "free" / name
         if not folder.is_dir():
             continue
         if name == "pendigits":
-            digits += _pen_digits(folder, number, most)
+            digits += _pen_digits(folder, number)
             continue
-        own = list(_scanned(folder, min(TRACED[name], most or TRACED[name])))
+        own = list(_scanned(folder))
         digits += [(trace(scan), label, number, held) for scan, label, held in own]
         scans += own[: max(1, len(own) // 2)]
     digits = [digit for digit in digits if digit[0]]
@@ -173,64 +147,41 @@ def build_bank(data: Path, *, fonts: Sequence[Path] = (), most: int | None = Non
 def last_fifth(groups: Sequence[str]) -> NDArray[np.bool_]:
     """Tell which digits are of the last fifth of the writers, in the order they begin in."""
     kept = last_writers(groups)
-    if kept is None:
-        kept = np.arange(len(groups)) >= len(groups) - len(groups) // 5
-    return kept
+    return np.arange(len(groups)) >= len(groups) - len(groups) // 5 if kept is None else kept
 
 
-def _pen_digits(
-    folder: Path, number: int, most: int | None
-) -> list[tuple[list[Line], int, int, bool]]:
-    with np.load(folder / "strokes.npz") as stored:
-        held = last_fifth([str(name) for name in stored["writers"]])
-        points, strokes, samples = (
-            stored[name] for name in ("points", "stroke_start", "sample_start")
-        )
-        labels = stored["labels"]
-        digits = []
-        for i in _spread(len(labels), most):
-            lines = [
-                points[strokes[j] : strokes[j + 1]].astype(np.float32)
-                for j in range(samples[i], samples[i + 1])
-            ]
-            lines = [_spaced(line) for line in lines if len(line)]
-            digits.append((lines, int(labels[i]), number, bool(held[i])))
-    return digits
+def _pen_digits(folder: Path, number: int) -> Iterable[Digit]:
+    known = read_strokes(folder / FILE)
+    with np.load(folder / FILE) as stored:
+        labels, held = stored["labels"], last_fifth([str(name) for name in stored["writers"]])
+    for i in range(len(labels)):
+        lines = [_spaced(path.astype(np.float32)) for path in known.paths(i)]
+        yield lines, int(labels[i]), number, bool(held[i])
 
 
-def _spaced(line: Line, step: float = 35.0) -> Line:
-    """Points at even steps along a stroke; a pen's tablet gives many where it went slowly."""
+def _spaced(line: Line) -> Line:
+    """Points at even steps along a stroke."""
     length = np.r_[0, np.cumsum(np.hypot(*np.diff(line, axis=0).T))]
     if length[-1] < 1:
         return np.repeat(line[:1], 2, axis=0)
-    at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / step) + 1))
+    at = np.linspace(0, length[-1], max(2, round(float(length[-1]) / _STEP) + 1))
     return np.stack([np.interp(at, length, line[:, k]) for k in (0, 1)], axis=1).astype(np.float32)
 
 
-def _scanned(folder: Path, most: int) -> Iterable[tuple[NDArray[np.uint8], int, bool]]:
+def _scanned(folder: Path) -> Iterable[Scan]:
     digits = read_idx(next(folder.glob("train-images*")))
     count = len(digits)
     if folder.name == "mnist":
-        held = np.arange(count) >= count - VALIDATION_DIGITS
+        held = np.arange(count) >= count - VALIDATION
     else:
-        text = gzip.decompress((folder / _WRITERS).read_bytes()).decode().splitlines()
-        names = text * count if len(text) == 1 else text
-        held = last_fifth(names)
-    for i in _spread(count, most):
+        file = folder / "train-writers.txt.gz"
+        names = gzip.decompress(file.read_bytes()).decode().splitlines()
+        held = last_fifth(names * count if len(names) == 1 else names)
+    for i in np.linspace(0, count - 1, min(count, TRACED[folder.name])).astype(int).tolist():
         yield digits.images[i], int(digits.labels[i]), bool(held[i])
 
 
-def _spread(count: int, most: int | None) -> list[int]:
-    """Numbers of ``most`` digits, evenly spread over all."""
-    wanted = min(count, most or count)
-    return [int(i) for i in np.linspace(0, count - 1, wanted)]
-
-
-def _packed(
-    digits: Sequence[tuple[list[Line], int, int, bool]],
-    scans: Sequence[tuple[NDArray[np.uint8], int, bool]],
-    fonts: Sequence[Path],
-) -> Bank:
+def _packed(digits: Sequence[Digit], scans: Sequence[Scan], fonts: Sequence[Path]) -> Bank:
     points, strokes, samples = [], [0], [0]
     for lines, *_ in digits:
         whole = np.concatenate(lines)
@@ -241,13 +192,14 @@ def _packed(
             strokes.append(strokes[-1] + len(line))
         samples.append(samples[-1] + len(lines))
     pixels, boxes = _glyphs(fonts)
+    _, labels, sources, held = zip(*digits, strict=True)
     return Bank(
         points=np.concatenate(points),
         stroke_start=np.array(strokes, np.int32),
         sample_start=np.array(samples, np.int32),
-        labels=np.array([d[1] for d in digits], np.uint8),
-        sources=np.array([d[2] for d in digits], np.uint8),
-        held=np.array([d[3] for d in digits], np.bool_),
+        labels=np.array(labels, np.uint8),
+        sources=np.array(sources, np.uint8),
+        held=np.array(held, np.bool_),
         scans=np.array([s[0] for s in scans], np.uint8).reshape(-1, 28, 28),
         scan_labels=np.array([s[1] for s in scans], np.uint8),
         scan_held=np.array([s[2] for s in scans], np.bool_),

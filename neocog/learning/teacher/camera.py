@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.learning.teacher.pen import Rng, noise
+from neocog.learning.teacher.pen import Rng, line_kernel, log_uniform, noise
 
 Image = NDArray[np.float32]
 
@@ -30,8 +30,8 @@ def light(image: Image, rng: Rng) -> None:
 
 
 def _shadow(side: int, rng: Rng) -> Image:
-    shade = np.zeros((side // 2, side // 2), np.float32)
     half = side // 2
+    shade = np.zeros((half, half), np.float32)
     if rng.random() < 0.75:
         corners = rng.uniform(-0.5, 1.5, (int(rng.integers(3, 6)), 2)) * half
         cv2.fillPoly(shade, [cv2.convexHull(corners.astype(np.int32))], 1.0)
@@ -40,8 +40,7 @@ def _shadow(side: int, rng: Rng) -> Image:
         line = np.arange(half, dtype=np.float32)
         phase = (np.cos(angle) * line[None] + np.sin(angle) * line[:, None]) / step
         shade[:] = (phase % 1) < rng.uniform(0.3, 0.7)
-    soft = float(np.exp(rng.uniform(np.log(0.5), np.log(14))))
-    blurred = cv2.GaussianBlur(shade, (0, 0), soft)
+    blurred = cv2.GaussianBlur(shade, (0, 0), log_uniform(rng, 0.5, 14))
     return np.asarray(cv2.resize(blurred, (side, side), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
@@ -52,19 +51,15 @@ def lens(image: Image, rng: Rng, smallest: float) -> Image:
         most = min(0.09 * smallest, 6.0)
         sigma = rng.uniform(0.3, max(0.5, most)) if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
         return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+    if kind >= 0.75:
+        return image
     if kind < 0.65:  # a disc, as a lens out of focus gives
         reach = max(1, round(rng.uniform(0.3, 1) * min(0.16 * smallest, 9)))
-        disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1,) * 2)
-        return np.asarray(cv2.filter2D(image, -1, disc / np.float32(disc.sum())), np.float32)
-    if kind < 0.75:
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1,) * 2)
+    else:
         reach = max(2, round(rng.uniform(0.3, 1) * min(0.28 * smallest, 21)))
-        kernel = np.zeros((2 * reach + 1,) * 2, np.float32)
-        angle, middle = rng.uniform(0, np.pi), reach
-        dx, dy = reach / 2 * np.cos(angle), reach / 2 * np.sin(angle)
-        ends = [(round(middle + s * dx), round(middle + s * dy)) for s in (-1, 1)]
-        cv2.line(kernel, ends[0], ends[1], 1.0, 1)
-        return np.asarray(cv2.filter2D(image, -1, kernel / kernel.sum()), np.float32)
-    return image
+        kernel = line_kernel(reach | 1, rng.uniform(0, np.pi))
+    return np.asarray(cv2.filter2D(image, -1, kernel / np.float32(kernel.sum())), np.float32)
 
 
 def sensor(image: Image, rng: Rng, smallest: float) -> NDArray[np.uint8]:
@@ -80,19 +75,17 @@ def sensor(image: Image, rng: Rng, smallest: float) -> NDArray[np.uint8]:
         soft = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.8, 2.5))
         image = image + np.float32(rng.uniform(0.3, 1.8)) * (image - soft)
     if rng.random() < 0.3:
-        image = np.float32(255) * (np.clip(image, 0, 255) / np.float32(255)) ** np.float32(
-            np.exp(rng.normal(0, 0.35))
-        )
+        gamma = np.float32(np.exp(rng.normal(0, 0.35)))
+        image = np.float32(255) * (np.clip(image, 0, 255) / np.float32(255)) ** gamma
     if rng.random() < 0.12:
         image = np.float32(255) - image
-    strength = float(np.exp(rng.uniform(np.log(0.3), np.log(9))))
+    strength = log_uniform(rng, 0.3, 9)
     grain = noise((side, side), rng)
     if rng.random() < 0.3:
         soft = cv2.GaussianBlur(grain, (0, 0), 0.8)
         grain = np.asarray(soft, np.float32) * np.float32(1.6)
     image = image + np.float32(strength) * grain
-    dim = rng.random()
-    if dim < 0.12:  # a dark picture
+    if rng.random() < 0.12:  # a dark picture
         image = image * np.float32(rng.uniform(0.15, 0.5)) + np.float32(rng.uniform(0, 30))
     picture = np.clip(image, 0, 255).astype(np.uint8)
     if rng.random() < 0.45:

@@ -1,5 +1,6 @@
 """A page while it is drawn: its grey, what is taken, and the marks that stand on it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -8,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.teacher.bank import GLYPHS, Bank
-from neocog.learning.teacher.lettering import LETTERS, SIGNS, shape
+from neocog.learning.teacher.lettering import shape
 from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, rounded
+from neocog.vision.finder import SIGNS
 
 SIGN = 10
 """Label of the first sign; those of digits are 0 .. 9."""
@@ -23,42 +25,25 @@ Box = tuple[float, float, float, float]
 _CELL = 4  # pixels of a cell of the map of what is taken
 _LEAST_STEP, _LEAST_OVER_TEXTURE = 9, 0.8  # grey levels and shares of their standard deviation
 _GROWN = {".": (1.0, 1.0), "-": (0.5, 1.4)}
-_BOWED = {"/": (0.03, 0.95, 1.7, 0.2, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
-"""Middle below that of the digits, least and most height and lean of a sign of one bowed stroke."""
+_BOWED = {"/": (0.03, 0.95, 1.7, 0.25, 0.9), ",": (0.57, 0.1, 0.5, 0.0, 0.9)}
+"""Middle below that of the digits, least and most height and lean (beyond that of the hand, columns
+per row) of a sign of one bowed stroke."""
 _BARS = 0.25  # of the ones, written as one straight stroke
 _UPRIGHT = 0.75  # of the writers; all others lean, some as much as a slash
 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """How one writer writes: which digits, how slanted, how steady.
+    """How one writer writes: which digits, how slanted, how steady."""
 
-    Attributes
-    ----------
-    pool : ndarray of int
-        Digits of the bank that this hand takes.
-    scans : ndarray of int
-        Scans that are laid down as they are; none for a hand that draws all strokes.
-    slant, turn : float
-        Columns per row, and radians.
-    wide : float
-        Width, as a factor.
-    unsteady : float
-        Standard deviation of slant, turn and log width from mark to mark.
-    tremor : float
-        Standard deviation of the points, as a share of the height.
-    ones : float
-        Columns per row that the ones lean more than the others.
-    """
-
-    pool: NDArray[np.int64]
-    scans: NDArray[np.int64]
-    slant: float
-    turn: float
-    wide: float
-    unsteady: float
-    tremor: float
-    ones: float = 0.0
+    pool: NDArray[np.int64]  #: digits of the bank that this hand takes
+    scans: NDArray[np.int64]  #: scans that are laid down as they are; none: all strokes are drawn
+    slant: float  #: columns per row
+    turn: float  #: radians
+    wide: float  #: a factor
+    unsteady: float  #: standard deviation of slant, turn and log width from mark to mark
+    tremor: float  #: standard deviation of the points, as a share of the height
+    ones: float = 0.0  #: columns per row that the ones lean more than the others
 
 
 def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
@@ -82,26 +67,15 @@ def any_hand(bank: Bank, rng: Rng, *, held: bool) -> Hand:
 
 @dataclass
 class Canvas:
-    """A page while it is drawn.
+    """A page while it is drawn."""
 
-    Attributes
-    ----------
-    image : ndarray of float32, shape (side, side)
-        Grey levels.
-    bank : Bank
-    rng : numpy Generator
-    held : bool
-        Whether it is written by the hands of the validation part.
-    marks : list of (label, x, y, width, height)
-        Left and top of the box, pixels; see `IGNORE` and `SIGN`.
-    """
-
-    image: NDArray[np.float32]
+    image: NDArray[np.float32]  #: grey levels, (side, side)
     bank: Bank
     rng: Rng
-    held: bool = False
-    marks: list[tuple[int, float, float, float, float]] = field(default_factory=list)
+    held: bool = False  #: whether it is written by the hands of the validation part
     bright_ink: bool = False
+    marks: list[tuple[int, float, float, float, float]] = field(default_factory=list)
+    """Label (see `IGNORE` and `SIGN`), left, top, width and height of each, in pixels."""
 
     def __post_init__(self) -> None:
         count = -(-self.side // _CELL)
@@ -114,15 +88,16 @@ class Canvas:
 
     def free(self, x: float, y: float, wide: float, high: float) -> bool:
         """Whether nothing stands in a box yet; what lies outside the page is free."""
-        rows = slice(max(0, int(y) // _CELL), max(0, int(y + high) // _CELL + 1))
-        columns = slice(max(0, int(x) // _CELL), max(0, int(x + wide) // _CELL + 1))
-        return not self._taken[rows, columns].any()
+        return not self._cells(x, y, wide, high).any()
 
     def take(self, x: float, y: float, wide: float, high: float) -> None:
         """Let nothing else be written in a box."""
+        self._cells(x, y, wide, high)[:] = True
+
+    def _cells(self, x: float, y: float, wide: float, high: float) -> NDArray[np.bool_]:
         rows = slice(max(0, int(y) // _CELL), max(0, int(y + high) // _CELL + 1))
         columns = slice(max(0, int(x) // _CELL), max(0, int(x + wide) // _CELL + 1))
-        self._taken[rows, columns] = True
+        return self._taken[rows, columns]
 
     def block(self, mask: NDArray[np.bool_]) -> None:
         """Let nothing be written where ``mask`` (side, side) is true."""
@@ -130,67 +105,63 @@ class Canvas:
         small = cv2.resize(mask.astype(np.uint8), (count, count), interpolation=cv2.INTER_AREA)
         self._taken |= np.asarray(small) > 0
 
+    def _under(self, cover: Cover, x: int, y: int) -> tuple[Cover, NDArray[np.float32]]:
+        """A cover at column x, row y, cut at the page's edge, and the part of the page below it."""
+        y0, x0 = max(y, 0), max(x, 0)
+        place = self.image[y0 : max(y + cover.shape[0], 0), x0 : max(x + cover.shape[1], 0)]
+        return cover[y0 - y :, x0 - x :][: place.shape[0], : place.shape[1]], place
+
     def lay(self, cover: Cover, x: int, y: int, contrast: float) -> None:
         """Lay ink over the page, cut at its edge: darker, or brighter with ``bright_ink``."""
-        high, wide = cover.shape
-        x0, y0, x1, y1 = max(x, 0), max(y, 0), min(x + wide, self.side), min(y + high, self.side)
-        if x1 <= x0 or y1 <= y0:
-            return
-        part = cover[y0 - y : y1 - y, x0 - x : x1 - x] * np.float32(contrast)
-        place = self.image[y0:y1, x0:x1]
-        goal = np.float32(255 if self.bright_ink else 8)
-        place += (goal - place) * part
+        part, place = self._under(cover, x, y)
+        place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
 
     def _seen(self, cover: Cover, x: int, y: int, contrast: float) -> bool:
         """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
-        high, wide = cover.shape
-        x0, y0, x1, y1 = max(x, 0), max(y, 0), min(x + wide, self.side), min(y + high, self.side)
-        if x1 <= x0 or y1 <= y0:
-            return False
-        part, place = cover[y0 - y : y1 - y, x0 - x : x1 - x], self.image[y0:y1, x0:x1]
-        inked = part > 0.5 * part.max()
+        part, place = self._under(cover, x, y)
+        inked = part > 0.5 * part.max(initial=0)
         if not inked.any():
             return False
         off = np.abs((255 if self.bright_ink else 8) - place[inked]) * part[inked] * contrast
         return float(off.mean()) > max(_LEAST_STEP, _LEAST_OVER_TEXTURE * float(place.std()))
 
+    def draw(self, lines: Sequence[Line], pen: Pen, high: float, *, least: float = 0.4,
+             vary: bool = False) -> tuple[Cover, int, int]:  # fmt: skip
+        """Draw strokes as in digits ``high`` pixels high; return their cover, its column and row.
+
+        ``least`` is the least width of the stroke in pixels; with ``vary`` the contrast varies.
+        """
+        cover, left, top = ink(lines, max(pen.width * high, least), pen, self.rng)
+        self.lay(cover, left, top, pen.contrast * (self.rng.uniform(0.9, 1.0) if vary else 1))
+        return cover, left, top
+
     def digit(self, label: int | None, x: float, y: float, high: float, hand: Hand, pen: Pen,
               angle: float = 0.0, *, left: bool = False,
               bars: float = _BARS) -> Box | None:  # fmt: skip
-        """Write a digit whose middle is at (x, y); return its box, or None where none was written.
+        """Write a digit, or any, whose middle is at (x, y); return its box, None if it has none.
 
-        Parameters
-        ----------
-        label : int or None
-            None writes any digit.
-        high : float
-            Of the digit before it is slanted, in pixels.
-        angle : float
-            Of the line that it stands on, in radians.
-        left : bool
-            Whether x is where the digit begins instead.
-        bars : float
-            Share of the ones that are one straight stroke.
+        It is ``high`` pixels high before it is slanted and stands on a line at an angle (radians).
+        With ``left`` it begins at x. ``bars`` is the share of ones that are one straight stroke.
         """
-        rng = self.rng
+        rng, bank = self.rng, self.bank
         if len(hand.scans) and high < 130:
-            index = self._one_of(hand.scans, self.bank.scan_labels, label)
-            cover, column, row = self._scan(self.bank.scans[index], x, y, high, hand)
-            column = round(x) if left else column
-            written = int(self.bank.scan_labels[index])
+            index = self._one_of(hand.scans, bank.scan_labels, label)
+            cover = _scan(bank.scans[index], high, hand)
+            column = round(x if left else x - cover.shape[1] / 2)
+            row = round(y - cover.shape[0] / 2)
+            written = int(bank.scan_labels[index])
         else:
-            index = self._one_of(hand.pool, self.bank.labels, label)
-            points, cuts = self.bank.strokes(index)
-            if self.bank.labels[index] == 1:
-                bar = rng.random() < bars
-                points, cuts = (_bar(rng), [0, 3]) if bar else (_straightened(points, rng), cuts)
+            index = self._one_of(hand.pool, bank.labels, label)
+            lines = bank.strokes(index)
+            written = int(bank.labels[index])
+            if written == 1:
+                lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)
                 hand = replace(hand, slant=hand.slant + hand.ones)
-            lines = self._placed(points, cuts, x, y, high, hand, angle)
+            lines = self._placed(lines, x, y, high, hand, angle)
             if left:
                 begin = min(float(line[:, 0].min()) for line in lines) - pen.width * high / 2
                 lines = [line + np.array([x - begin, 0], np.float32) for line in lines]
             cover, column, row = ink(lines, max(pen.width * high, 0.4), pen, rng)
-            written = int(self.bank.labels[index])
         contrast = pen.contrast * float(rng.uniform(0.9, 1.0))
         seen = self._seen(cover, column, row, contrast)
         self.lay(cover, column, row, contrast)
@@ -201,17 +172,8 @@ class Canvas:
               letter: bool = False) -> float:  # fmt: skip
         """Write a sign or a letter by hand, its left at x and capitals' middle at y.
 
-        Parameters
-        ----------
-        cursive : bool
-            Whether the first two strokes are one.
-        letter : bool
-            Whether it is a letter though there is a sign of that form (x).
-
-        Returns
-        -------
-        float
-            Width that it takes, in pixels.
+        ``cursive`` joins its first two strokes; ``letter`` says that it is no sign though one looks
+        like it (x). Returns the width that it takes, in pixels.
         """
         rng = self.rng
         sign = character in SIGNS and not letter
@@ -219,16 +181,15 @@ class Canvas:
         bowed = sign and character in _BOWED
         if bowed:
             points = _bow(character, hand, rng)
+            cuts = [0, len(points)]
+        elif sign:
+            middle = points.mean(axis=0)
+            grown = np.float32(rng.uniform(*_GROWN.get(character, (0.8, 1.3))))
+            points = middle + (points - middle) * grown
         if cursive and len(cuts) > 2:
             cuts = [cuts[0], *cuts[2:]]
-        if sign and not bowed:
-            middle = points.mean(axis=0)
-            points = middle + (points - middle) * np.float32(
-                rng.uniform(*_GROWN.get(character, (0.8, 1.3)))
-            )
-        points = points + rng.standard_normal(points.shape, np.float32) * np.float32(
-            0.03 if sign else 0.055
-        )
+        shake = np.float32(0.03 if sign else 0.055)
+        points = points + rng.standard_normal(points.shape, np.float32) * shake
         stretch = np.float32(hand.wide * np.exp(rng.normal(0, 0.25 if sign else 0.08)))
         slant = np.float32(0 if bowed else hand.slant + rng.normal(0, hand.unsteady))
         wide = float(points[:, 0].max()) * float(stretch) * high
@@ -236,10 +197,8 @@ class Canvas:
         px = (points[:, 0] * stretch + (0.5 - points[:, 1]) * slant) * np.float32(high)
         py = (points[:, 1] - 0.5) * np.float32(high)
         points = np.stack([x + px * cos - py * sin, y + px * sin + py * cos], axis=1)
-        points = points.astype(np.float32)
-        placed = [rounded(points[a:b], 2) for a, b in pairwise(cuts)]
-        cover, left, top = ink(placed, max(pen.width * high, 0.4), pen, rng)
-        self.lay(cover, left, top, pen.contrast * rng.uniform(0.9, 1.0))
+        placed = [rounded(points.astype(np.float32)[a:b], 2) for a, b in pairwise(cuts)]
+        cover, left, top = self.draw(placed, pen, high, vary=True)
         if sign:
             self._marked(SIGN + SIGNS.index(character), cover, left, top)
         return wide
@@ -270,19 +229,17 @@ class Canvas:
                 self.marks[index] = (IGNORE, left, top, w, h)
 
     def _one_of(self, pool: NDArray[np.int64], labels: NDArray[np.uint8], label: int | None) -> int:
-        rng = self.rng
         for _ in range(60 if label is not None else 1):
-            index = int(pool[int(rng.integers(len(pool)))])
+            index = int(pool[int(self.rng.integers(len(pool)))])
             if labels[index] == label:
                 break
         return index
 
     def _placed(
-        self, points: Line, cuts: list[int], x: float, y: float, high: float, hand: Hand,
-        angle: float,
-    ) -> list[Line]:  # fmt: skip
+        self, lines: list[Line], x: float, y: float, high: float, hand: Hand, angle: float
+    ) -> list[Line]:
         """Strokes of a digit, in this hand, about (x, y) on the page."""
-        rng = self.rng
+        rng, points = self.rng, np.concatenate(lines)
         low, top = points.min(axis=0), points.max(axis=0)
         tall = max(float(top[1] - low[1]), 0.6 * float(top[0] - low[0]), 1.0)
         scale = high / tall
@@ -296,28 +253,12 @@ class Canvas:
         placed = (points - (low + top) / 2) @ matrix + np.array([x, y], np.float32)
         if hand.tremor:
             placed += rng.standard_normal(placed.shape, np.float32) * np.float32(hand.tremor * high)
-        times = 2 if high > 60 else 1
-        return [rounded(placed[a:b], times) for a, b in pairwise(cuts)]
-
-    def _scan(
-        self, scan: NDArray[np.uint8], x: float, y: float, high: float, hand: Hand
-    ) -> tuple[Cover, int, int]:
-        rows, columns = np.flatnonzero(scan.max(1) > 60), np.flatnonzero(scan.max(0) > 60)
-        crop = scan[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-        scale = high / max(crop.shape[0], 0.6 * crop.shape[1])
-        wide = max(2, round(crop.shape[1] * scale * hand.wide))
-        size = (wide, max(2, round(crop.shape[0] * scale)))
-        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-        large = np.asarray(cv2.resize(crop.astype(np.float32), size, interpolation=method))
-        if scale > 2:
-            large = (large - 127) * np.float32(min(scale / 2, 4)) + 127
-        cover = np.clip(large / np.float32(255), 0, 1)
-        return cover, round(x - size[0] / 2), round(y - size[1] / 2)
+        ends = np.cumsum([len(line) for line in lines])[:-1]
+        return [rounded(part, 2 if high > 60 else 1) for part in np.split(placed, ends)]
 
     def _marked(self, label: int, cover: Cover, left: int, top: int) -> Box | None:
         """Note the mark's tight box."""
-        level = 0.4 * float(cover.max(initial=0))
-        dark = cover > max(level, 0.02)
+        dark = cover > max(0.4 * float(cover.max(initial=0)), 0.02)
         rows, columns = np.flatnonzero(dark.any(1)), np.flatnonzero(dark.any(0))
         if not rows.size:
             return None
@@ -330,29 +271,41 @@ class Canvas:
         return box
 
 
+def _scan(scan: NDArray[np.uint8], high: float, hand: Hand) -> Cover:
+    rows, columns = np.flatnonzero(scan.max(1) > 60), np.flatnonzero(scan.max(0) > 60)
+    crop = scan[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = high / max(crop.shape[0], 0.6 * crop.shape[1])
+    wide = max(2, round(crop.shape[1] * scale * hand.wide))
+    size = (wide, max(2, round(crop.shape[0] * scale)))
+    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    large = np.asarray(cv2.resize(crop.astype(np.float32), size, interpolation=method))
+    if scale > 2:
+        large = (large - 127) * np.float32(min(scale / 2, 4)) + 127
+    return np.asarray(np.clip(large / np.float32(255), 0, 1), np.float32)
+
+
 def _bow(character: str, hand: Hand, rng: Rng) -> Line:
     """A slash or a comma, 0 .. 1 from the digits' top to their foot; it leans more than they do."""
     middle, low, high, least, most = _BOWED[character]
     tall = rng.uniform(low, high)
-    lean = rng.uniform(least, most) + max(hand.slant, 0) * rng.uniform(0.3, 1)
+    lean = rng.uniform(least, most) + max(hand.slant, 0) * rng.uniform(0.7, 1)
     t = np.linspace(0, 1, 5)
     x = tall * (lean * (1 - t) + rng.normal(0, 0.06) * np.sin(np.pi * t))
     y = 0.5 + middle + rng.normal(0, 0.07) + tall * (t - 0.5)
     return np.stack([x - x.min(), y], axis=1).astype(np.float32)
 
 
-def _straightened(points: Line, rng: Rng) -> Line:
+def _straightened(lines: list[Line], rng: Rng) -> list[Line]:
     """A one that leans less by itself, so that mostly its hand tells how it leans."""
-    off = points - points.mean(axis=0)
+    points = np.concatenate(lines)
+    middle = points.mean(axis=0)
+    off = points - middle
     lean = float((off[:, 0] * off[:, 1]).mean() / max(float((off[:, 1] ** 2).mean()), 1.0))
-    share = np.float32(lean * rng.uniform(0, 1))
-    return np.stack([points[:, 0] - share * off[:, 1], points[:, 1]], axis=1)
+    share = np.array([lean * rng.uniform(0.5, 1), 0], np.float32)
+    return [line - share * (line[:, 1:] - middle[1]) for line in lines]
 
 
 def _bar(rng: Rng) -> Line:
     """A one of one stroke, nearly straight."""
     x = 500 + np.cumsum(rng.normal(0, 25, 3))
     return np.stack([x, [0, rng.uniform(300, 700), 1000]], axis=1).astype(np.float32)
-
-
-__all__ = ["IGNORE", "LETTERS", "SIGN", "Canvas", "Hand", "any_hand"]

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
 from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.paper import fine_pattern
-from neocog.learning.teacher.pen import Pen, Rng, ink, rounded
+from neocog.learning.teacher.pen import Pen, Rng, log_uniform, rounded
+from neocog.vision.finder import SIGNS
 
 FORMATS = """
     ##/##/#### ##/##/## #/##/#### ##/#### #,## ##,##
@@ -30,10 +34,18 @@ AMOUNTS = """
 """.split()
 """What is written into the field of a cheque's amount."""
 
-_LEANING_ONES = 0.2  # of the numbers without a slash
+_SLASHED = [text for text in FORMATS if "/" in text]
+_SLASHES = 0.4  # of what looks like a date or an amount, has slashes
+_LEANING_ONES, _LEAN = 0.08, 0.4  # of the numbers without a slash; most that their ones lean more
 _JOINED = 0.12  # of the numbers, some of whose digits a stroke joins
 
+Image = NDArray[np.float32]
+Points = NDArray[np.floating[Any]]
 Layout = Callable[[Canvas, Hand, Pen, float], None]
+
+
+def _any_format(rng: Rng) -> str:
+    return str(rng.choice(_SLASHED if rng.random() < _SLASHES else FORMATS))
 
 
 def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, hand: Hand,
@@ -41,16 +53,9 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
                restless: float = 0.05, joined: float = _JOINED) -> float:  # fmt: skip
     """Write characters from (x, y) on, y the middle of the line; return where it ends.
 
-    Parameters
-    ----------
-    text : str
-        ``#`` is a digit of any kind, 0 a zero, a space is a gap; the rest are signs and letters.
-    gap : float
-        Between two marks, as a share of the height; below 0 they touch.
-    restless : float
-        Standard deviation of heights and rows, as a share of the height.
-    joined : float
-        Probability that strokes join some of the digits.
+    In the text ``#`` is any digit, 0 a zero, a space a gap; the rest are signs and letters. The gap
+    between two marks and how restless (standard deviation) heights and rows are are shares of the
+    height; ``joined`` is the probability that strokes join some of the digits.
     """
     rng, (x, y), begin = canvas.rng, at, at[0]
     slope = np.tan(angle)
@@ -59,7 +64,7 @@ def write_line(canvas: Canvas, text: str, at: tuple[float, float], high: float, 
     zero, flat = (rng.uniform(0.4, 1.0), rng.uniform(0.9, 1.9)) if quick else (1.0, 1.0)
     low = rng.uniform(-0.3, 1.0)
     if "/" not in text and rng.random() < _LEANING_ONES:
-        hand = replace(hand, ones=rng.uniform(0, 0.7), scans=hand.scans[:0])
+        hand = replace(hand, ones=rng.uniform(0, _LEAN), scans=hand.scans[:0])
     for letter in text:
         if letter == " ":
             x += high * rng.uniform(0.4, 1.2)
@@ -93,9 +98,7 @@ def _join(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
     x, y, wide, tall = box
     begin = (x + 0.7 * wide, y + rng.uniform(0, 1) * tall)
     end = (x + wide + rng.uniform(0.05, 0.5) * high, begin[1] + rng.normal(0, 0.15) * tall)
-    lines = [np.array([begin, end], np.float32)]
-    cover, left, top = ink(lines, max(pen.width * high, 0.4), pen, rng)
-    canvas.lay(cover, left, top, pen.contrast)
+    canvas.draw([np.array([begin, end], np.float32)], pen, high)
 
 
 def _flourish(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
@@ -106,9 +109,7 @@ def _flourish(canvas: Canvas, box: Box, high: float, pen: Pen) -> None:
     begin = np.array([x + 0.8 * wide, y + 0.1 * tall] if up else [x + 0.3 * wide, y + 0.9 * tall])
     way = np.array([rng.uniform(0.3, 1.3), rng.uniform(-0.7, 0.2)]) * (1 if up else -1) * high
     middle = begin + way / 2 + rng.normal(0, 0.12 * high, 2)
-    lines = [rounded(np.array([begin, middle, begin + way], np.float32), 2)]
-    cover, left, top = ink(lines, max(pen.width * high, 0.4), pen, rng)
-    canvas.lay(cover, left, top, pen.contrast)
+    canvas.draw([rounded(np.array([begin, middle, begin + way], np.float32), 2)], pen, high)
 
 
 def _gap(canvas: Canvas) -> float:
@@ -133,7 +134,7 @@ def lines(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         x = rng.uniform(-0.6, 2.0) * high if high < side / 3 else rng.uniform(-0.1, 0.3) * side
         while x < side:
             if formats and rng.random() < 0.6:
-                text = str(rng.choice(FORMATS))
+                text = _any_format(rng)
             else:
                 text = "#" * int(rng.integers(1, 9))
             if words and rng.random() < 0.5:
@@ -166,8 +167,7 @@ def amount(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
         count = int(rng.integers(2, 6))
         step = high * np.stack([rng.uniform(0.1, 0.6, count), rng.normal(0, 0.25, count)], axis=1)
         path = rounded((at + np.cumsum(step, axis=0)).astype(np.float32), int(rng.integers(0, 3)))
-        cover, left, top = ink([path], max(pen.width * high, 0.4), pen, rng)
-        canvas.lay(cover, left, top, pen.contrast)
+        canvas.draw([path], pen, high)
 
 
 def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -184,8 +184,8 @@ def scattered(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             continue
         tool = second if other and rng.random() < 0.4 else pen
         if rng.random() < 0.18:
-            signs = "/-.,:+=()x*%÷#"
-            canvas.shape(signs[int(rng.integers(len(signs)))], x - 0.3 * own, y, own, hand, tool)
+            sign = SIGNS[int(rng.integers(len(SIGNS)))]
+            canvas.shape(sign, x - 0.3 * own, y, own, hand, tool)
         else:
             canvas.digit(None, x, y, own, hand, tool)
 
@@ -206,121 +206,140 @@ def single(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 def forms(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
     """Rows of boxes, combs and cells with a digit in each; some stay empty."""
     rng, side = canvas.rng, canvas.side
-    cell_high = high * rng.uniform(0.9, 1.9)
-    cell_wide = cell_high * rng.uniform(0.5, 1.3)
-    gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * cell_wide
-    lean = rng.normal(0, 0.25) if rng.random() < 0.25 else 0.0
-    kind, second = (
-        str(
-            rng.choice(
-                ["box", "comb", "dashed", "filled", "field", "polygon", "pieces"],
-                p=[0.3, 0.12, 0.07, 0.07, 0.1, 0.17, 0.17],
-            )
-        )
-        for _ in range(2)
-    )
-    level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
-    thick = max(1, round(cell_high * float(np.exp(rng.uniform(np.log(0.012), np.log(0.09))))))
-    angle = rng.normal(0, 0.03)
+    cells = _Cells(canvas, high)
     off, empty = rng.uniform(0.02, 0.22), rng.uniform(0, 0.8)
-    y = rng.uniform(-0.3, 0.5) * cell_high + (
-        rng.uniform(0, 0.6) * side if rng.random() < 0.5 else 0
-    )
-    row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cell_high
-    more = rng.uniform(-0.15, 0.15) * cell_high if rng.random() < 0.2 else None
-    letters, alike, form = rng.random() < 0.15, rng.random() < 0.8, int(rng.integers(1 << 31))
+    y = rng.uniform(-0.3, 0.5) * cells.high
+    if rng.random() < 0.5:
+        y += rng.uniform(0, 0.6) * side
+    row_gap = 0.0 if rng.random() < 0.4 else rng.uniform(0.1, 1.5) * cells.high
+    letters = rng.random() < 0.15
     for _ in range(int(rng.integers(1, 8))):
         if y > side:
             break
-        x = rng.uniform(-0.5, 1.0) * cell_wide
+        x = rng.uniform(-0.5, 1.0) * cells.wide
         count = int(rng.integers(1, 14))
         if rng.random() < 0.3 and canvas.bank.faces:
-            face, size = int(rng.integers(canvas.bank.faces)), min(0.5 * cell_high, 30)
-            x += canvas.print_word(any_word(rng), x, y + 0.3 * cell_high, size, face, 0.8) + 5
-        if kind == "field":
-            wide = count * cell_wide * 0.6
-            _frame(canvas, x, y, wide, cell_high, angle, level, thick, "box", rng)
-            text = "#" * max(1, count - 1) if rng.random() < 0.6 else str(rng.choice(FORMATS))
+            face, size = int(rng.integers(canvas.bank.faces)), min(0.5 * cells.high, 30)
+            x += canvas.print_word(any_word(rng), x, y + 0.3 * cells.high, size, face, 0.8) + 5
+        if cells.kind == "field":
+            wide = count * cells.wide * 0.6
+            cells.outline(canvas.image, "field", x, y, wide, cells.high, cells.thick, rng)
+            text = "#" * max(1, count - 1) if rng.random() < 0.6 else _any_format(rng)
             if rng.random() > empty * 0.6:
-                middle = y + cell_high * rng.uniform(0.4, 0.6)
-                write_line(
-                    canvas, text, (x + 0.2 * high, middle), high, hand, pen, gap=rng.uniform(0, 0.2)
-                )
-            y += cell_high + row_gap
-            continue
+                at = (x + 0.2 * high, y + cells.high * rng.uniform(0.4, 0.6))
+                write_line(canvas, text, at, high, hand, pen, gap=rng.uniform(0, 0.2))
+            count = 0
         for number in range(count):
             if x > side:
                 break
-            top = y + np.tan(angle) * x
-            draws = np.random.default_rng(form) if alike else rng
-            if more is not None and second not in ("field", "filled"):  # outlines side by side
-                _frame(canvas, x - more, top - more, cell_wide + 2 * more, cell_high + 2 * more,
-                       angle, level, max(1, thick // 2), second, draws, lean)  # fmt: skip
-            _frame(canvas, x, top, cell_wide, cell_high, angle, level, thick, kind, draws, lean)
+            top = y + cells.slope * x
+            cells.draw(canvas.image, x, top, rng)
             if rng.random() > empty:
-                column = x + cell_wide * (0.5 + rng.normal(0, 0.5 * off)) + 0.5 * lean * cell_high
-                row = top + cell_high * (0.5 + rng.normal(0, 0.5 * off))
-                if letters and rng.random() < 0.5:
-                    letter = any_word(rng, LETTERS)[0]
-                    if letter not in LIKE_DIGITS and letter in LETTERS:
-                        left = column - 0.3 * high
-                        canvas.shape(letter, left, row, high, hand, pen, letter=True)
-                elif rng.random() < 0.04:
-                    canvas.shape("-", column - 0.2 * high, row, high, hand, pen)
-                else:
-                    own = high * float(np.exp(rng.normal(0, 0.08)))
-                    canvas.digit(None, column, row, own, hand, pen, angle)
-            x += cell_wide + gap
+                column = x + cells.wide * rng.normal(0.5, 0.5 * off) + 0.5 * cells.lean
+                row = top + cells.high * rng.normal(0.5, 0.5 * off)
+                _fill(canvas, hand, pen, (column, row), high, letters=letters)
+            x += cells.wide + cells.gap
             if number % 3 == 2 and rng.random() < 0.1:
-                x += 0.5 * cell_wide
-        y += cell_high + row_gap
+                x += 0.5 * cells.wide
+        y += cells.high + row_gap
 
 
-def _frame(canvas: Canvas, x: float, y: float, wide: float, high: float, angle: float,
-           level: float, thick: int, kind: str, rng: Rng, lean: float = 0.0) -> None:  # fmt: skip
-    """Draw the outline of one cell; of a form's cells with the same numbers, the same."""
-    slope = np.tan(angle)
-    corner = np.array([(lean * high, 0), (wide + lean * high, 0), (wide, high), (0, high)])
-    corner = (
-        corner + np.array([x, y]) + np.stack([-corner[:, 1] * slope, corner[:, 0] * slope], axis=1)
-    )
-    points = (corner * 16).astype(np.int32)
-    image = canvas.image
-    if kind == "polygon":
-        turn = (np.arange(count := int(rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
-        reach = rng.uniform(1 - (uneven := rng.uniform(0, 0.1)), 1 + uneven, (count, 1))
-        ring = np.stack([wide * np.cos(turn), high * np.sin(turn)], axis=1) * reach / 2
-        ring += corner.mean(axis=0)
-        closed = np.concatenate([ring, ring[:1]]).astype(np.float32) * 16
-        bent = rounded(closed, int(rng.integers(0, 3))).astype(np.int32)
-        cv2.polylines(image, [bent], True, level, thick, cv2.LINE_AA, 4)
-    elif kind == "pieces":  # some of the outline, each side or around its corners
-        way = np.concatenate([corner, corner, corner[:1]])
-        pieces = [(at, at + rng.uniform(0.1, 1.5)) for at in rng.uniform(0, 4, rng.integers(1, 4))]
-        if rng.random() < 0.6:  # and mirrored
-            pieces += [((1 - b) % 4, (1 - b) % 4 + b - a) for a, b in pieces]
-        for a, b in pieces:
-            at = np.concatenate([[a], np.arange(np.floor(a) + 1, np.ceil(b)), [b]])
-            ends = np.stack([np.interp(at, np.arange(9), way[:, k]) for k in (0, 1)], axis=1)
-            cv2.polylines(
-                image, [(ends * 16).astype(np.int32)], False, level, thick, cv2.LINE_AA, 4
-            )
-    elif kind == "box":
-        cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
-    elif kind == "filled":
-        cv2.fillPoly(
-            image, [points], float(np.clip(canvas.image.mean() * 1.05, 0, 255)), cv2.LINE_AA, 4
-        )
-        cv2.polylines(image, [points], True, level, thick, cv2.LINE_AA, 4)
-    elif kind == "comb":
-        up = (0.3 * points[:2] + 0.7 * points[[3, 2]]).astype(np.int32)
-        path = np.array([up[0], points[3], points[2], up[1]])
-        cv2.polylines(image, [path], False, level, thick, cv2.LINE_AA, 4)
+def _fill(canvas: Canvas, hand: Hand, pen: Pen, at: tuple[float, float], high: float, *,
+          letters: bool) -> None:  # fmt: skip
+    """Write a digit into a cell, seldom a dash or, on some forms, a letter."""
+    rng, (column, row) = canvas.rng, at
+    if letters and rng.random() < 0.5:
+        letter = any_word(rng, LETTERS)[0]
+        if letter not in LIKE_DIGITS and letter in LETTERS:
+            canvas.shape(letter, column - 0.3 * high, row, high, hand, pen, letter=True)
+    elif rng.random() < 0.04:
+        canvas.shape("-", column - 0.2 * high, row, high, hand, pen)
     else:
-        for a, b in zip(corner, np.roll(corner, -1, axis=0), strict=True):
-            count = max(2, int(np.hypot(*(b - a)) / 6))
-            dashes = np.linspace(a, b, 2 * count).astype(np.int32).reshape(count, 2, 2)
-            cv2.polylines(image, list(dashes), False, level, thick, cv2.LINE_AA)
+        own = high * float(np.exp(rng.normal(0, 0.08)))
+        canvas.digit(None, column, row, own, hand, pen)
+
+
+class _Cells:
+    """The cells of a form for digits of a height, in pixels of the page."""
+
+    def __init__(self, canvas: Canvas, digit: float) -> None:
+        rng = canvas.rng
+        self.high = digit * rng.uniform(0.9, 1.9)
+        self.wide = self.high * rng.uniform(0.5, 1.3)
+        self.kind, self.second = rng.choice(list(_CELLS), 2, p=list(_CELLS.values())).tolist()
+        self.gap = 0.0 if rng.random() < 0.6 else rng.uniform(0.05, 0.5) * self.wide
+        self.lean = rng.normal(0, 0.25) * self.high if rng.random() < 0.25 else 0.0
+        self.slope = np.tan(rng.normal(0, 0.03))
+        self.level = float(canvas.image.mean()) * rng.uniform(0.05, 0.85)
+        self.thick = max(1, round(self.high * log_uniform(rng, 0.012, 0.09)))
+        self.twice = rng.random() < 0.2 and self.second not in ("field", "filled")
+        self.more = rng.uniform(-0.15, 0.15) * self.high  # how much larger the second outline is
+        self.form = int(rng.integers(1 << 31)) if rng.random() < 0.8 else None  # all are alike
+
+    def draw(self, image: Image, x: float, y: float, rng: Rng) -> None:
+        """Draw the outline of one cell, or two side by side."""
+        draws = rng if self.form is None else np.random.default_rng(self.form)
+        if self.twice:
+            more, thick = self.more, max(1, self.thick // 2)
+            wide, high = self.wide + 2 * more, self.high + 2 * more
+            self.outline(image, self.second, x - more, y - more, wide, high, thick, draws)
+        self.outline(image, self.kind, x, y, self.wide, self.high, self.thick, draws)
+
+    def outline(self, image: Image, kind: str, x: float, y: float, wide: float, high: float,
+                thick: int, rng: Rng) -> None:  # fmt: skip
+        """Draw an outline of a kind."""
+        lean = 0.0 if kind == "field" else self.lean
+        corner = np.array([(lean, 0), (wide + lean, 0), (wide, high), (0, high)])
+        corner = corner + np.stack(
+            [x - corner[:, 1] * self.slope, y + corner[:, 0] * self.slope], 1
+        )
+        ring = np.concatenate([corner, corner[:1]])
+        paths = [ring]
+        if kind == "polygon":
+            paths = [_polygon(wide, high, rng) + corner.mean(axis=0)]
+        elif kind == "pieces":
+            paths = _pieces(corner, rng)
+        elif kind == "comb":
+            up = 0.3 * corner[:2] + 0.7 * corner[[3, 2]]
+            paths = [np.array([up[0], corner[3], corner[2], up[1]])]
+        elif kind == "dashed":
+            counts = [max(2, int(np.hypot(*(b - a)) / 6)) for a, b in pairwise(ring)]
+            paths = [dash for (a, b), count in zip(pairwise(ring), counts, strict=True)
+                     for dash in np.linspace(a, b, 2 * count).reshape(count, 2, 2)]  # fmt: skip
+        elif kind == "filled":
+            level = float(np.clip(image.mean() * 1.05, 0, 255))
+            cv2.fillPoly(image, [(corner * 16).astype(np.int32)], level, cv2.LINE_AA, 4)
+        points = [(path * 16).astype(np.int32) for path in paths]
+        cv2.polylines(image, points, False, self.level, thick, cv2.LINE_AA, 4)
+
+
+_CELLS = {
+    "box": 0.3, "comb": 0.12, "dashed": 0.07, "filled": 0.07, "field": 0.1, "polygon": 0.17,
+    "pieces": 0.17,
+}  # fmt: skip
+"""Kinds of cells, and the share of forms that have each; a field is one box for a whole number."""
+
+
+def _polygon(wide: float, high: float, rng: Rng) -> Points:
+    """A cell with cut corners, or round."""
+    turn = (np.arange(count := int(rng.integers(5, 11))) + 0.5) * 2 * np.pi / count
+    reach = rng.uniform(1 - (uneven := rng.uniform(0, 0.1)), 1 + uneven, (count, 1))
+    ring = np.stack([wide * np.cos(turn), high * np.sin(turn)], axis=1) * reach / 2
+    bent = rounded(np.concatenate([ring, ring[:1]]).astype(np.float32), int(rng.integers(0, 3)))
+    return np.concatenate([bent, bent[:1]])
+
+
+def _pieces(corner: Points, rng: Rng) -> list[Points]:
+    """Some of the outline, each side or around its corners, mostly mirrored."""
+    way = np.concatenate([corner, corner, corner[:1]])
+    pieces = [(at, at + rng.uniform(0.1, 1.5)) for at in rng.uniform(0, 4, rng.integers(1, 4))]
+    if rng.random() < 0.6:
+        pieces += [((1 - b) % 4, (1 - b) % 4 + b - a) for a, b in pieces]
+    paths = []
+    for a, b in pieces:
+        at = np.concatenate([[a], np.arange(np.floor(a) + 1, np.ceil(b)), [b]])
+        paths.append(np.stack([np.interp(at, np.arange(9), way[:, k]) for k in (0, 1)], axis=1))
+    return paths
 
 
 def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
@@ -340,14 +359,13 @@ def letters(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
             row = y + np.tan(angle) * x
             if printed:
                 x += canvas.print_word(word, x, row, high, face, pen.contrast)
-            else:
-                for letter in word:
-                    wide = canvas.shape(
-                        letter, x, row, high, hand, pen, angle, cursive=cursive, letter=True
-                    )
-                    if joined:
-                        _join(canvas, (x, row - high / 2, wide, high), high, pen)
-                    x += wide + gap * high
+                word = ""
+            for letter in word:
+                wide = canvas.shape(letter, x, row, high, hand, pen, angle, cursive=cursive,
+                                    letter=True)  # fmt: skip
+                if joined:
+                    _join(canvas, (x, row - high / 2, wide, high), high, pen)
+                x += wide + gap * high
             x += high * rng.uniform(0.3, 1)
             if rng.random() < 0.15:
                 break

@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 
 Line = NDArray[np.float32]
 
-SIGNS = "/-.,:+=()x*%÷#"
-"""Signs that are told from digits; the label of a sign is 10 + its place here."""
-
 _SIGN_LINES = {
     "/": "06-40", "-": "03-33", ".": "16-16", ",": "16-07", ":": "12-12 15-15", "+": "03-43 21-25",
     "=": "02-42 04-44", "(": "20-02-04-26", ")": "00-22-24-06", "x": "01-45 41-05",
@@ -50,15 +47,9 @@ LIKE_DIGITS = "OoIlSsZzBbqgDQYyJjTtViGCcUuLe"
 
 @cache
 def shape(character: str) -> tuple[Line, list[int]]:
-    """Strokes of a sign or a letter.
+    """Strokes of a sign or a letter: points (n, 2), where its strokes begin, and n.
 
-    Returns
-    -------
-    ndarray of float32, shape (n, 2)
-        Points (x, y), 0 .. 1 from the top of capitals to the baseline; a sign stands on the same
-        lines.
-    list of int
-        Where its strokes begin, and n.
+    The points (x, y) are 0 .. 1 from the top of capitals to the baseline.
     """
     strokes = (_SIGN_LINES.get(character) or _LETTER_LINES[character]).split()
     points = [[(int(at[0]), int(at[1])) for at in stroke.split("-")] for stroke in strokes]

@@ -15,7 +15,7 @@ from neocog.learning.teacher.bank import Bank
 from neocog.learning.teacher.canvas import IGNORE, Canvas, any_hand
 from neocog.learning.teacher.clutter import blots, clutter, strikes
 from neocog.learning.teacher.layouts import LAYOUTS
-from neocog.learning.teacher.pen import Pen, Rng, any_pen
+from neocog.learning.teacher.pen import Pen, Rng, any_pen, log_uniform
 
 SIDE = 256
 SMALLEST, LARGEST = 10.0, 215.0
@@ -47,68 +47,42 @@ class Page:
     extent: tuple[int, int]
 
 
+_SHARES = {
+    "rules": 0.27, "through": 0.12, "folds": 0.12, "stains": 0.1, "sheet": 0.22, "bright": 0.08,
+    "surface": 0.07, "clutter": 0.3, "strikes": 0.1, "blots": 0.1,
+}  # fmt: skip
+"""Shares of pages with rules, the other side showing through, creases, stains, an edge of the
+sheet, bright ink on a dark ground, no paper at all (a wall, a board, a monitor), things drawn
+beside the digits, crossed-out or underlined digits, spots of ink."""
+_SHARES_OF_NOTHING = _SHARES | {"surface": 0.5, "clutter": 1.0}
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a seed alone decides.
+    """What a seed alone decides."""
 
-    Attributes
-    ----------
-    layout : str
-        A key of `LAYOUTS`.
-    high : float
-        Height of a digit, in pixels.
-    pen : Pen
-    second : Pen or None
-        Another pen that writes on the same page, with its own lines.
-    rules, through, folds, stains, sheet, bright : bool
-        Printed rules; the other side showing through; creases; stains; an edge of the sheet;
-        bright ink on a dark ground.
-    surface : bool
-        No paper at all: digits on a wall, a board, a monitor, or none.
-    amount : int
-        Things drawn beside the digits.
-    strikes, blots : bool
-    """
-
-    layout: str
-    high: float
+    layout: str  #: a key of `LAYOUTS`
+    high: float  #: height of a digit, in pixels
     pen: Pen
-    second: Pen | None
-    rules: bool
-    through: bool
-    folds: bool
-    stains: bool
-    sheet: bool
-    bright: bool
-    surface: bool
-    amount: int
-    strikes: bool
-    blots: bool
+    second: Pen | None  #: another pen that writes on the same page, with its own lines
+    amount: int  #: things drawn beside the digits, if there are any
+    on: frozenset[str]  #: what of `_SHARES` the page has
 
 
 def any_style(rng: Rng) -> Style:
     """Choose what kind of page it is."""
     names = list(LAYOUTS)
     layout = names[int(rng.choice(len(names), p=[LAYOUTS[name][1] for name in names]))]
-    high = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))))
-    if layout in ("lines", "forms") and rng.random() < 0.5:
-        high = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(60))))
-    few = layout == "nothing"
+    small = layout in ("lines", "forms") and rng.random() < 0.5
+    nothing = layout == "nothing"
+    shares = _SHARES_OF_NOTHING if nothing else _SHARES
     return Style(
         layout=layout,
-        high=high,
+        high=log_uniform(rng, SMALLEST, 60 if small else LARGEST),
         pen=any_pen(rng),
         second=any_pen(rng) if rng.random() < 0.2 else None,
-        rules=bool(rng.random() < 0.27),
-        through=bool(rng.random() < 0.12),
-        folds=bool(rng.random() < 0.12),
-        stains=bool(rng.random() < 0.1),
-        sheet=bool(rng.random() < 0.22),
-        bright=bool(rng.random() < 0.08),
-        surface=bool(rng.random() < (0.5 if few else 0.07)),
-        amount=int(rng.integers(0, 13 if few else 7)) if few or rng.random() < 0.3 else 0,
-        strikes=bool(rng.random() < 0.1),
-        blots=bool(rng.random() < 0.1),
+        amount=int(rng.integers(0, 13 if nothing else 7)),
+        on=frozenset(name for name, share in shares.items() if rng.random() < share),
     )
 
 
@@ -138,36 +112,69 @@ def draw_page(
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
     canvas = _ground(bank, style, rng, side, held)
-    if style.blots:
-        blots(canvas, style.high)
     _write(canvas, style)
-    sizes = [max(mark[3], mark[4]) for mark in canvas.marks if mark[0] >= 0 and mark[0] < 10]
+    sizes = [max(mark[3], mark[4]) for mark in canvas.marks if 0 <= mark[0] < 10]
     smallest = min(sizes, default=min(style.high, 60.0))
     image = np.clip(canvas.image, 0, 255)
     camera.light(image, rng)
     image = camera.lens(np.clip(image, 0, 255), rng, smallest)
     picture = camera.sensor(image, rng, smallest)
-    left, top, wide, high = _cut(canvas.marks, style, rng, side)
+    left, top, wide, high = _cut(canvas.marks, style.layout, rng, side)
     inner = picture[top : top + high, left : left + wide]
     marks = _kept([(m[0], m[1] - left, m[2] - top, *m[3:]) for m in canvas.marks], inner)
     whole = cv2.copyMakeBorder(inner, 0, side - high, 0, side - wide, cv2.BORDER_REFLECT_101)
     return Page(np.asarray(whole, np.uint8), marks, (high, wide))
 
 
+def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
+    """Paper, or another surface, before anything is written."""
+    on = style.on
+    image = paper.surface(side, rng) if "surface" in on else paper.blank_paper(side, rng)
+    if "bright" in on:
+        image *= np.float32(rng.uniform(0.08, 0.45))
+    bright = "bright" in on or float(image.mean()) < 70
+    canvas = Canvas(image, bank, rng, held, bright_ink=bright)
+    if "rules" in on:
+        paper.rules(image, rng)
+    if "through" in on:
+        paper.show_through(canvas)
+    if "folds" in on:
+        paper.folds(image, rng)
+    if "stains" in on:
+        paper.stains(image, rng)
+    if "sheet" in on and "surface" not in on:
+        canvas.block(paper.sheet_on(image, paper.surface(side, rng), rng))
+    return canvas
+
+
+def _write(canvas: Canvas, style: Style) -> None:
+    rng, pen = canvas.rng, style.pen
+    if "blots" in style.on:
+        blots(canvas, style.high)
+    hand = any_hand(canvas.bank, rng, held=canvas.held)
+    LAYOUTS[style.layout][0](canvas, hand, pen, style.high)
+    if style.second is not None and style.layout in ("scattered", "lines"):
+        LAYOUTS["scattered"][0](canvas, hand, style.second, style.high)
+    if "strikes" in style.on:
+        strikes(canvas, pen)
+    if "clutter" in style.on:
+        clutter(canvas, hand, pen, min(style.high, 90), style.amount)
+
+
 def _cut(
-    marks: list[tuple[int, float, float, float, float]], style: Style, rng: Rng, side: int
+    marks: list[tuple[int, float, float, float, float]], layout: str, rng: Rng, side: int
 ) -> tuple[int, int, int, int]:
     """Left, top, width and height of the part that is the picture: mostly all of it.
 
     The finder reads large pictures much reduced, and people photograph one digit in a strip.
     """
-    if rng.random() > _CUT.get(style.layout, 0.28):
+    if rng.random() > _CUT.get(layout, 0.28):
         return 0, 0, side, side
-    long = np.exp(rng.uniform(np.log(_SMALLEST_PICTURE), np.log(side)))
+    long = log_uniform(rng, _SMALLEST_PICTURE, side)
     short = max(long * rng.uniform(0.25, 1), _SMALLEST_PICTURE)
     wide, high = (long, short) if rng.random() < 0.5 else (short, long)
     x, y = rng.uniform(0, side, 2)
-    if marks and rng.random() < _TIGHT.get(style.layout, 0.35):
+    if marks and rng.random() < _TIGHT.get(layout, 0.35):
         boxes = np.array([mark[1:] for mark in marks])
         low, high_edge = boxes[:, :2].min(axis=0), (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
         x, y = (low + high_edge) / 2
@@ -181,38 +188,6 @@ def _cut(
     width, height = round(min(wide, side)), round(min(high, side))
     left = int(np.clip(x - width / 2, 0, side - width))
     return left, int(np.clip(y - height / 2, 0, side - height)), width, height
-
-
-def _ground(bank: Bank, style: Style, rng: Rng, side: int, held: bool) -> Canvas:
-    """Paper, or another surface, before anything is written."""
-    image = paper.surface(side, rng) if style.surface else paper.blank_paper(side, rng)
-    if style.bright:
-        image *= np.float32(rng.uniform(0.08, 0.45))
-    canvas = Canvas(image, bank, rng, held, bright_ink=style.bright or float(image.mean()) < 70)
-    if style.rules:
-        paper.rules(image, rng)
-    if style.through:
-        paper.show_through(canvas)
-    if style.folds:
-        paper.folds(image, rng)
-    if style.stains:
-        paper.stains(image, rng)
-    if style.sheet and not style.surface:
-        canvas.block(~paper.sheet_on(image, paper.surface(side, rng), rng))
-    return canvas
-
-
-def _write(canvas: Canvas, style: Style) -> None:
-    rng = canvas.rng
-    hand = any_hand(canvas.bank, rng, held=canvas.held)
-    layout = LAYOUTS[style.layout][0]
-    layout(canvas, hand, style.pen, style.high)
-    if style.second is not None and style.layout in ("scattered", "lines"):
-        LAYOUTS["scattered"][0](canvas, hand, style.second, style.high)
-    if style.strikes:
-        strikes(canvas, style.pen)
-    if style.amount:
-        clutter(canvas, hand, style.pen, min(style.high, 90), style.amount)
 
 
 def _kept(

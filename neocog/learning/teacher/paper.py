@@ -1,11 +1,14 @@
 """Paper and what it lies on: texture, rules, print, show-through, folds, stains; desks, windows."""
 
+from itertools import product
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.teacher.canvas import Canvas
-from neocog.learning.teacher.pen import Rng, noise, octaves
+from neocog.learning.teacher.lettering import any_word
+from neocog.learning.teacher.pen import Rng, log_uniform, noise, octaves
 
 Image = NDArray[np.float32]
 
@@ -16,14 +19,20 @@ def blank_paper(side: int, rng: Rng) -> Image:
     image = np.full((side, side), level, np.float32)
     if rng.random() < 0.6:
         cells = sorted(int(c) for c in rng.choice([2, 3, 5, 8, 16, 32, 64], 3, replace=False))
-        strength = float(np.exp(rng.uniform(np.log(0.6), np.log(14))))
-        image += np.float32(strength) * octaves(side, cells, rng.uniform(0.5, 1.4), rng)
+        image += np.float32(log_uniform(rng, 0.6, 14)) * octaves(
+            side, cells, rng.uniform(0.5, 1.4), rng
+        )
     kind = rng.random()
     if kind < 0.12:
         _flecks(image, rng)
     elif kind < 0.28:
         fine_pattern(image, rng)
     return image
+
+
+def _path(image: Image, points: NDArray[np.float64], level: float, thick: int) -> None:
+    at = points.astype(np.int32)
+    cv2.polylines(image, [at], False, level, max(1, thick), cv2.LINE_AA)
 
 
 def _flecks(image: Image, rng: Rng) -> None:
@@ -35,8 +44,7 @@ def _flecks(image: Image, rng: Rng) -> None:
     for _ in range(int(rng.integers(0, 25))):
         x, y = rng.uniform(0, side, 2)
         points = np.cumsum(np.r_[[(x, y)], rng.normal(0, 4, (4, 2))], axis=0)
-        level = float(image[int(y), int(x)]) - rng.uniform(8, 50)
-        cv2.polylines(image, [points.astype(np.int32)], False, level, 1, cv2.LINE_AA)
+        _path(image, points, float(image[int(y), int(x)]) - rng.uniform(8, 50), 1)
 
 
 def fine_pattern(image: Image, rng: Rng) -> None:
@@ -59,7 +67,7 @@ def rules(image: Image, rng: Rng) -> None:
     """Printed rules, squares, dots or fine squares, at any angle near upright."""
     side = len(image)
     kind = rng.choice(["ruled", "squared", "dotted", "millimetre"], p=[0.4, 0.35, 0.13, 0.12])
-    step = float(np.exp(rng.uniform(np.log(9), np.log(90))))
+    step = log_uniform(rng, 9, 90)
     level = float(image.mean()) * rng.uniform(0.35, 0.93)
     pen = 1 if step < 30 or rng.random() < 0.6 else int(rng.integers(1, 4))
     tilt = rng.normal(0, 0.05) if rng.random() < 0.6 else 0.0
@@ -90,23 +98,17 @@ def show_through(canvas: Canvas) -> None:
     rng, side = canvas.rng, canvas.side
     faint = rng.uniform(0.03, 0.22)
     before = canvas.image.copy()
-    high = float(np.exp(rng.uniform(np.log(10), np.log(90))))
+    high = log_uniform(rng, 10, 90)
     y = rng.uniform(-10, 30)
     while y < side:
         x = rng.uniform(-30, 20)
         while x < side:
             if canvas.bank.faces and high < 50:
-                face = int(rng.integers(canvas.bank.faces))
-                x += canvas.print_word(
-                    "abcdefgh"[int(rng.integers(8)) :], x, y, high, face, faint, True
-                )
+                face, word = int(rng.integers(canvas.bank.faces)), any_word(rng)
+                x += canvas.print_word(word, x, y, high, face, faint, mirror=True)
             else:
                 points = np.cumsum(rng.normal(0, high / 3, (6, 2)), axis=0) + np.array([x, y])
-                level = float(canvas.image.mean()) * (1 - faint)
-                thick = max(1, int(high / 12))
-                cv2.polylines(
-                    canvas.image, [points.astype(np.int32)], False, level, thick, cv2.LINE_AA
-                )
+                _path(canvas.image, points, float(before.mean()) * (1 - faint), int(high / 12))
                 x += high * 0.5
             x += high * rng.uniform(0.2, 1)
         y += high * rng.uniform(1.4, 2.5)
@@ -121,16 +123,12 @@ def folds(image: Image, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 4))):
         angle = rng.choice([0, np.pi / 2, rng.uniform(0, np.pi)])
         x, y = rng.uniform(0, side, 2)
-        away = np.float32(np.cos(angle)) * (line[None] - x) + np.float32(np.sin(angle)) * (
-            line[:, None] - y
-        )
+        cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+        away = cos * (line[None] - x) + sin * (line[:, None] - y)
         ridge = np.exp(-np.abs(away) / np.float32(rng.uniform(0.7, 4)))
         slope = np.clip(away / np.float32(rng.uniform(3, 60)), -1, 1)
-        image *= (
-            1
-            + np.float32(rng.uniform(-0.25, 0.2)) * ridge
-            + np.float32(rng.uniform(0, 0.06)) * slope
-        )
+        bright, darker = np.float32(rng.uniform(-0.25, 0.2)), np.float32(rng.uniform(0, 0.06))
+        image *= 1 + bright * ridge + darker * slope
 
 
 def stains(image: Image, rng: Rng) -> None:
@@ -155,12 +153,10 @@ def surface(side: int, rng: Rng) -> Image:
     if kind < 0.3:  # wood
         bend = octaves(side, (64,), 1, rng)
         along = line[:, None] if rng.random() < 0.5 else line[None]
-        wave = np.sin(
-            along * np.float32(rng.uniform(0.1, 0.8)) + np.float32(rng.uniform(1, 5)) * bend
-        )
-        image *= 1 + np.float32(rng.uniform(0.02, 0.2)) * wave
+        fine, wavy, deep = (np.float32(rng.uniform(*r)) for r in ((0.1, 0.8), (1, 5), (0.02, 0.2)))
+        image *= 1 + deep * np.sin(along * fine + wavy * bend)
     elif kind < 0.6:  # rough at many sizes: cloth, plaster, grass, faces out of focus
-        strength = np.float32(np.exp(rng.uniform(np.log(2), np.log(45))))
+        strength = np.float32(log_uniform(rng, 2, 45))
         cells = sorted(int(c) for c in rng.choice([2, 4, 8, 16, 32, 64], 4, replace=False))
         image += strength * octaves(side, cells, rng.uniform(0.8, 1.6), rng)
     elif kind < 0.75:  # weave or tiles
@@ -181,61 +177,40 @@ def things(image: Image, rng: Rng) -> None:
         level = rng.uniform(5, 250)
         kind, pen = rng.random(), int(rng.integers(1, 9))
         if kind < 0.3:  # a window or a monitor, with a frame
-            cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, -1)
-            cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), 255 - level, pen)
+            _rectangle(image, x, y, wide, high, level, -1)
+            _rectangle(image, x, y, wide, high, 255 - level, pen)
             if rng.random() < 0.5:
-                cv2.line(
-                    image,
-                    (int(x + wide / 2), int(y)),
-                    (int(x + wide / 2), int(y + high)),
-                    255 - level,
-                    pen,
-                )
+                bar = np.array([(x + wide / 2, y), (x + wide / 2, y + high)])
+                _path(image, bar, 255 - level, pen)
         elif kind < 0.45:  # keys
             step = max(8.0, wide / 4)
-            for row in range(3):
-                for column in range(5):
-                    a = (int(x + column * step), int(y + row * step))
-                    cv2.rectangle(
-                        image,
-                        a,
-                        (a[0] + int(0.8 * step), a[1] + int(0.8 * step)),
-                        level,
-                        -1 if row else pen,
-                    )
+            for row, column in product(range(3), range(5)):
+                key, fill = 0.8 * step, -1 if row else pen
+                _rectangle(image, x + column * step, y + row * step, key, key, level, fill)
         elif kind < 0.7:  # a cable, a pen, a branch
             points = np.cumsum(rng.normal(0, side / 6, (5, 2)), axis=0) + np.array([x, y])
             if rng.random() < 0.4:
-                points = points[:2] + (points[1:2] - points[:1]) * [[0], [3]]
-            cv2.polylines(
-                image,
-                [points.astype(np.int32)],
-                False,
-                level,
-                int(rng.integers(1, 22)),
-                cv2.LINE_AA,
-            )
+                points = points[:1] + (points[1:2] - points[:1]) * [[0], [3]]
+            _path(image, points, level, int(rng.integers(1, 22)))
         else:  # a face, a fist, a cup
             axes = (int(wide / 2) + 2, int(high / 2) + 2)
             middle = (int(x + wide / 2), int(y + high / 2))
             cv2.ellipse(image, middle, axes, rng.uniform(0, 180), 0, 360, level, -1, cv2.LINE_AA)
+            size = (max(1, axes[0] // 6), max(1, axes[1] // 12))
             for eye in (-1, 1):
                 at = (int(middle[0] + eye * axes[0] * 0.4), int(middle[1] - axes[1] * 0.25))
-                size = (max(1, axes[0] // 6), max(1, axes[1] // 12))
                 cv2.ellipse(image, at, size, 0, 0, 360, level * 0.5, -1, cv2.LINE_AA)
     if rng.random() < 0.5:
         image[:] = cv2.GaussianBlur(image, (0, 0), float(np.exp(rng.uniform(-0.5, 2))))
 
 
-def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
-    """Lay a sheet on a surface, at any angle, its edge across the page; return where none is.
+def _rectangle(image: Image, x: float, y: float, wide: float, high: float, level: float, pen: int
+               ) -> None:  # fmt: skip
+    cv2.rectangle(image, (int(x), int(y)), (int(x + wide), int(y + high)), level, pen)
 
-    Parameters
-    ----------
-    image : ndarray of float32, shape (side, side)
-        The sheet; what shows of the surface is painted over it.
-    under : ndarray of float32, shape (side, side)
-    """
+
+def sheet_on(image: Image, under: Image, rng: Rng) -> NDArray[np.bool_]:
+    """Lay a sheet on a surface ``under`` it, its edges across the page; return where none is."""
     side = len(image)
     angle = rng.normal(0, 0.15) + float(rng.choice([0, 0.5, 1, 1.5])) * np.pi
     normal = np.array([np.cos(angle), np.sin(angle)])

@@ -1,11 +1,11 @@
-"""Pages drawn by a pool of processes, in the order they are asked for."""
+"""Pages drawn by processes, while others are learned from."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,123 +20,65 @@ NO_MARK = -9.0
 """Label of rows of marks that are not there."""
 
 _PART = 32  # pages that a process draws at a time
+_banks: list[Bank] = []  # of a process
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Many pages.
+    """N pages, see `neocog.learning.teacher.page.Page`."""
 
-    Attributes
-    ----------
-    images : ndarray of uint8, shape (N, side, side)
-    marks : ndarray of float32, shape (N, MOST_MARKS, 5)
-        As `Page` has them; the rest are rows whose label is `NO_MARK`.
-    seeds : ndarray of int64, shape (N, 2)
-        Seed and variation of each.
-    extents : ndarray of int64, shape (N, 2)
-        Rows and columns of each picture; what lies beyond is not of it.
-    """
-
-    images: NDArray[np.uint8]
-    marks: NDArray[np.float32]
-    seeds: NDArray[np.int64]
-    extents: NDArray[np.int64]
+    images: NDArray[np.uint8]  #: (N, side, side)
+    marks: NDArray[np.float32]  #: (N, MOST_MARKS, 5), what is left are rows of `NO_MARK`
+    seeds: NDArray[np.int64]  #: (N, 2) seed and variation
+    extents: NDArray[np.int64]  #: (N, 2) rows and columns of each; what lies beyond is not of it
 
     def __len__(self) -> int:
         return len(self.seeds)
 
 
-def draw_pages(bank: Bank, seeds: NDArray[np.int64], *, side: int, held: bool) -> Pages:
-    """Draw pages one after the other.
+@contextmanager
+def page_pool(bank: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that draw pages with a bank.
 
-    Parameters
-    ----------
-    seeds : ndarray of int64, shape (N, 2)
-        Seed and variation of each.
+    Raises
+    ------
+    InputError
+        If the bank cannot be read.
     """
-    images = np.empty((len(seeds), side, side), np.uint8)
-    marks = np.zeros((len(seeds), MOST_MARKS, 5), np.float32)
-    marks[:, :, 0] = NO_MARK
-    extents = np.empty((len(seeds), 2), np.int64)
-    for number, (seed, variation) in enumerate(seeds.tolist()):
-        page = draw_page(bank, seed, variation, side=side, held=held)
-        images[number], extents[number] = page.image, page.extent
-        some = page.marks[:MOST_MARKS]
-        marks[number, : len(some)] = some
-    return Pages(images, marks, seeds, extents)
+    load_bank(bank)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (bank,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-_BANKS: dict[str, Bank] = {}
+def order(
+    pool: ProcessPoolExecutor, seeds: NDArray[np.int64], *, side: int, held: bool = False
+) -> list[Future[Pages]]:
+    """Ask for pages of seeds and variations, (N, 2)."""
+    parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
+    return [pool.submit(_draw, part, side, held) for part in parts]
 
 
-def _prepare(path: str) -> None:
+def drawn(parts: Sequence[Future[Pages]]) -> Pages:
+    """Wait for the pages that were asked for, in their order."""
+    pages = [part.result() for part in parts]
+    return Pages(*(np.concatenate([getattr(p, f.name) for p in pages]) for f in fields(Pages)))
+
+
+def _prepare(bank: Path) -> None:
     import cv2
 
     cv2.setNumThreads(1)
-    _BANKS["bank"] = load_bank(path)
+    _banks.append(load_bank(bank))
 
 
 def _draw(seeds: NDArray[np.int64], side: int, held: bool) -> Pages:
-    return draw_pages(_BANKS["bank"], seeds, side=side, held=held)
-
-
-class PagePool:
-    """Processes that draw pages; use it as a context.
-
-    Parameters
-    ----------
-    bank : Path
-        File of the bank.
-    workers : int
-        Processes.
-    side : int
-        Rows and columns of a page.
-    """
-
-    def __init__(self, bank: Path, *, workers: int, side: int) -> None:
-        load_bank(bank)  # a broken file is told here, not by a process
-        self.side = side
-        self._pool = ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=_prepare, initargs=(str(bank),)
-        )
-
-    def __enter__(self) -> "PagePool":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def order(self, seeds: NDArray[np.int64], *, held: bool = False) -> "Order":
-        """Ask for pages; they are drawn while others are learned from."""
-        parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
-        return Order([self._pool.submit(_draw, part, self.side, held) for part in parts])
-
-
-class Order:
-    """Pages that were asked for."""
-
-    def __init__(self, parts: Sequence["Future[Pages]"]) -> None:
-        self._parts = parts
-
-    def done(self) -> bool:
-        """Whether all are drawn."""
-        return all(part.done() for part in self._parts)
-
-    def pages(self) -> Pages:
-        """Wait for all of them."""
-        parts = list(self._results())
-        return Pages(
-            np.concatenate([part.images for part in parts]),
-            np.concatenate([part.marks for part in parts]),
-            np.concatenate([part.seeds for part in parts]),
-            np.concatenate([part.extents for part in parts]),
-        )
-
-    def _results(self) -> Iterator[Pages]:
-        for part in self._parts:
-            yield part.result()
+    marks = np.zeros((len(seeds), MOST_MARKS, 5), np.float32)
+    marks[:, :, 0] = NO_MARK
+    pages = [draw_page(_banks[0], *seed, side=side, held=held) for seed in seeds.tolist()]
+    for row, page in zip(marks, pages, strict=True):
+        row[: len(page.marks)] = page.marks[:MOST_MARKS]
+    extents = np.array([page.extent for page in pages], np.int64)
+    return Pages(np.stack([page.image for page in pages]), marks, seeds, extents)

@@ -15,18 +15,11 @@ _NEAR = tuple((r, c) for r in (-1, 0, 1) for c in (-1, 0, 1) if r or c)
 
 
 def trace(scan: NDArray[np.uint8]) -> list[Line]:
-    """Return the strokes of a scanned digit.
+    """Return the strokes of a scanned digit (28, 28), ink 255 on 0.
 
-    Parameters
-    ----------
-    scan : ndarray of uint8, shape (28, 28)
-        Ink 255 on 0.
-
-    Returns
-    -------
-    list of ndarray of float32, shape (n, 2)
-        Points (x, y) in pixels of a field of 84 x 84; no strokes without ink, or where ink is much
-        deeper than a stroke: a small loop that ran full is no line, and a 9 would become a bar.
+    Each is (n, 2) points (x, y) in pixels of a field of 84 x 84. There are none without ink, or
+    where ink is much deeper than a stroke: a small loop that ran full is no line, and a 9 would
+    become a bar.
     """
     line, depth = traced(scan, _FINE, 1.2)
     full = depth > (np.median(depth[line]) if line.any() else np.inf) + _DEEPER

@@ -1,39 +1,55 @@
-"""Marks of a few strokes: scribbles, crosses, rules, arrows, boxes, figures, faces, plants."""
+"""Drawings of a few strokes that are no digits: lines with coordinates from 0 to 1, y down."""
+
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from neocog.learning.marks.source import (
-    Ink,
-    Line,
-    Random,
-    Source,
-    by_hand,
-    curve,
-    draw_lines,
-    ring,
-    turned,
-)
+Line = NDArray[np.float64]
+Random = np.random.Generator
+Drawing = Callable[[Random], list[Line]]
 
 _LEVEL = np.array([[0, 0.5], [1, 0.5]])
 
 
-def scribble(rng: Random, source: Source) -> Ink:
+def turned(line: Line, angle: float) -> Line:
+    """Turn a line about the middle of the field."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    result: Line = (line - 0.5) @ np.array([[cos, sin], [-sin, cos]]) + 0.5
+    return result
+
+
+def curve(points: Line, count: int = 40) -> Line:
+    """Round the corners of a line: a mean of its points that moves along it."""
+    at = np.linspace(0, len(points) - 1, count)
+    near = np.clip(1 - np.abs(at[:, None] - np.arange(len(points))) / 1.2, 0, None) ** 1.5
+    result: Line = near @ points / near.sum(axis=1, keepdims=True)
+    return result
+
+
+def ring(centre: tuple[float, float], radius: float, count: int = 24, high: float = 1.0) -> Line:
+    """Return a closed line around a centre."""
+    angle = np.linspace(0, 2 * np.pi, count)
+    return np.array(centre) + radius * np.stack([np.cos(angle), high * np.sin(angle)], axis=1)
+
+
+def scribble(rng: Random) -> list[Line]:
     """One stroke with more turns than a digit has."""
     points = rng.random((int(rng.integers(7, 12)), 2))
-    return draw_lines(rng, [curve(points, 60) if rng.random() < 0.6 else points])
+    return [curve(points, 60) if rng.random() < 0.6 else points]
 
 
-def zigzag(rng: Random, source: Source) -> Ink:
+def zigzag(rng: Random) -> list[Line]:
     """Back and forth, as a word is blotted out."""
     count = int(rng.integers(6, 14))
     x = np.linspace(0, 1, count) + rng.normal(0, 0.03, count)
     y = 0.5 + rng.uniform(0.15, 0.5) * np.where(np.arange(count) % 2, 1, -1)
     line = np.stack([x, y + rng.normal(0, 0.05, count)], axis=1)
     line = curve(line, 80) if rng.random() < 0.5 else line
-    return draw_lines(rng, [line], rng.uniform(-0.8, 0.8), (2, 7))
+    return [turned(line, rng.uniform(-0.8, 0.8))]
 
 
-def cross(rng: Random, source: Source) -> Ink:
+def cross(rng: Random) -> list[Line]:
     """Two strokes across each other, a T, an L or a star."""
     shapes = [
         [_LEVEL, _LEVEL[:, ::-1]],
@@ -43,21 +59,21 @@ def cross(rng: Random, source: Source) -> Ink:
     ]
     which = int(rng.choice(4, p=[0.45, 0.2, 0.15, 0.2]))
     angle = rng.uniform(-0.25, 0.25) + (np.pi / 4) * (which == 0 and rng.random() < 0.6)
-    lines = [line + rng.normal(0, 0.03, line.shape) for line in shapes[which]]
-    return by_hand(draw_lines(rng, lines, angle), rng, 0.7)
+    return [turned(line + rng.normal(0, 0.03, line.shape), angle) for line in shapes[which]]
 
 
-def bar(rng: Random, source: Source) -> Ink:
+def bar(rng: Random) -> list[Line]:
     """A level stroke, a wave or two strokes: dashes, rules and underlines."""
     x = np.linspace(0, 1, 30)
     wave = rng.uniform(0, 0.12) * np.sin(rng.uniform(0, 14) * x + rng.uniform(0, 6))
     line = np.stack([x, 0.5 + wave], axis=1)
     below = line + np.array([0, rng.uniform(0.15, 0.4)])
     lines = [line] if rng.random() < 0.6 else [line, below]
-    return draw_lines(rng, lines, rng.uniform(-0.4, 0.4))
+    angle = rng.uniform(-0.4, 0.4)
+    return [turned(line, angle) for line in lines]
 
 
-def arrow(rng: Random, source: Source) -> Ink:
+def arrow(rng: Random) -> list[Line]:
     """A shaft, bent or straight, with a head."""
     shaft = curve(np.array([[0.0, 0.5], [0.5, 0.5 + rng.normal(0, 0.12)], [1.0, 0.5]]), 16)
     size, open_ = rng.uniform(0.2, 0.4), rng.uniform(0.5, 0.9)
@@ -65,18 +81,18 @@ def arrow(rng: Random, source: Source) -> Ink:
     lines = [shaft, np.array([back[0], (1.0, 0.5), back[1]])]
     if rng.random() < 0.25:
         lines.append(1 - lines[1])
-    return by_hand(draw_lines(rng, lines, rng.uniform(0, 2 * np.pi)), rng, 0.5)
+    angle = rng.uniform(0, 2 * np.pi)
+    return [turned(line, angle) for line in lines]
 
 
-def tick(rng: Random, source: Source) -> Ink:
+def tick(rng: Random) -> list[Line]:
     """A check mark."""
     corner = np.array([rng.uniform(0.2, 0.4), 1.0])
     start = corner - np.array([rng.uniform(0.15, 0.35), rng.uniform(0.25, 0.5)])
-    end = np.array([rng.uniform(0.9, 1.1), rng.uniform(-0.1, 0.3)])
-    return by_hand(draw_lines(rng, [np.array([start, corner, end])]), rng, 0.6)
+    return [np.array([start, corner, [rng.uniform(0.9, 1.1), rng.uniform(-0.1, 0.3)]])]
 
 
-def box(rng: Random, source: Source) -> Ink:
+def box(rng: Random) -> list[Line]:
     """A box with sharp corners: empty, ticked or crossed."""
     high = rng.uniform(0.6, 1.0)
     low = 0.5 - high / 2
@@ -89,10 +105,11 @@ def box(rng: Random, source: Source) -> Ink:
         lines += [np.array([[0.1, 0.2], [0.9, 0.8]]), np.array([[0.9, 0.2], [0.1, 0.8]])]
     elif content < 0.65:
         lines.append(np.array([[0.5, low], [0.5, low + high]]))
-    return draw_lines(rng, lines, rng.normal(0, 0.08), (2, 8))
+    angle = rng.normal(0, 0.08)
+    return [turned(line, angle) for line in lines]
 
 
-def polygon(rng: Random, source: Source) -> Ink:
+def polygon(rng: Random) -> list[Line]:
     """Three to six corners, not round: plain, doubled or with a stroke inside."""
     corners = int(rng.choice([3, 3, 4, 4, 5, 6]))
     angle = 2 * np.pi * (np.arange(corners) + rng.uniform(-0.15, 0.15, corners)) / corners
@@ -100,15 +117,12 @@ def polygon(rng: Random, source: Source) -> Ink:
     line = 0.5 + 0.5 * rng.uniform(0.75, 1, (corners, 1)) * way
     line = turned(np.concatenate([line, line[:1]]), rng.uniform(0, 2 * np.pi))
     inside = rng.random()
-    lines = [line]
     if inside < 0.25:
-        lines.append(rng.random((2, 2)))
-    elif inside < 0.5:
-        lines.append(0.5 + rng.uniform(0.4, 0.7) * (line - 0.5))
-    return draw_lines(rng, lines)
+        return [line, rng.random((2, 2))]
+    return [line, 0.5 + rng.uniform(0.4, 0.7) * (line - 0.5)] if inside < 0.5 else [line]
 
 
-def crossed_ring(rng: Random, source: Source) -> Ink:
+def crossed_ring(rng: Random) -> list[Line]:
     """A ring with a stroke through its whole height, or a cross in it or on it."""
     high, radius = rng.uniform(0.6, 1.2), rng.uniform(0.2, 0.42)
     lines = [ring((0.5, 0.5), radius, high=high)]
@@ -117,16 +131,16 @@ def crossed_ring(rng: Random, source: Source) -> Ink:
         lines.append(turned(through, rng.choice([0, np.pi / 2]) + rng.normal(0, 0.1)))
         if rng.random() < 0.5:
             lines.append(turned(lines[1], np.pi / 2))
-    else:  # a stem with one bar or two, or a head
-        stem = np.array([[0.5, 0.5 + radius * high], [0.5, 1.1 + radius * high]])
-        at = float(stem[1, 1]) - rng.uniform(0.1, 0.3)
-        lines += [stem, np.array([[0.25, at], [0.75, at]])]
-        turn = rng.choice([0, np.pi / 2, np.pi, rng.uniform(0, 6.3)])
-        lines = [turned(line, float(turn)) for line in lines]
-    return by_hand(draw_lines(rng, lines), rng, 0.6)
+        return lines
+    # a stem with one bar or two, or a head
+    stem = np.array([[0.5, 0.5 + radius * high], [0.5, 1.1 + radius * high]])
+    at = float(stem[1, 1]) - rng.uniform(0.1, 0.3)
+    lines += [stem, np.array([[0.25, at], [0.75, at]])]
+    turn = rng.choice([0, np.pi / 2, np.pi, rng.uniform(0, 6.3)])
+    return [turned(line, float(turn)) for line in lines]
 
 
-def figure(rng: Random, source: Source) -> Ink:
+def figure(rng: Random) -> list[Line]:
     """Three to five lines, arcs, rings and angles in disorder."""
     lines: list[Line] = []
     for _ in range(int(rng.integers(3, 6))):
@@ -140,10 +154,10 @@ def figure(rng: Random, source: Source) -> Ink:
             lines.append(ring((x, y), rng.uniform(0.08, 0.3), high=rng.uniform(0.6, 1.5)))
         else:
             lines.append(middle + rng.uniform(-0.4, 0.4, (3, 2)))
-    return draw_lines(rng, lines, pens=(3, 9))
+    return lines
 
 
-def face(rng: Random, source: Source) -> Ink:
+def face(rng: Random) -> list[Line]:
     """An oval with eyes and a mouth."""
     eyes = [ring((0.5 + side, 0.38), rng.uniform(0.02, 0.08)) for side in (-0.18, 0.18)]
     bend = rng.uniform(-0.15, 0.2)
@@ -153,10 +167,10 @@ def face(rng: Random, source: Source) -> Ink:
         lines.append(ring((0.5, 0.5), 0.48, high=rng.uniform(0.85, 1.2)))
     if rng.random() < 0.5:
         lines.append(np.array([[0.5, 0.42], [0.45, 0.57], [0.54, 0.57]]))
-    return by_hand(draw_lines(rng, lines, pens=(2, 6)), rng, 0.8)
+    return lines
 
 
-def plant(rng: Random, source: Source) -> Ink:
+def plant(rng: Random) -> list[Line]:
     """A stem with leaves or twigs, a flower on it at times."""
     sway = np.cumsum(rng.normal(0, 0.05, 8))
     stem = np.stack([0.5 + sway - sway.mean(), np.linspace(1, 0.1, 8)], axis=1)
@@ -171,4 +185,5 @@ def plant(rng: Random, source: Source) -> Ink:
         lines.append(curve(np.array(leaf), 16))
     if rng.random() < 0.4:
         lines.append(ring((float(stem[-1][0]), 0.1), rng.uniform(0.06, 0.2)))
-    return draw_lines(rng, lines, rng.normal(0, 0.4), (2, 7))
+    angle = rng.normal(0, 0.4)
+    return [turned(line, angle) for line in lines]
