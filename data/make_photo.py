@@ -7,6 +7,7 @@ of those kept apart from learning. The same file gives the same picture.
 """
 
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,9 +59,14 @@ def write(cover: Image, lines: list[NDArray[np.float32]], x: float, y: float,
             cv2.line(cover, a.tolist(), b.tolist(), 1.0, wide, cv2.LINE_AA, 4)
 
 
-def sheet(strokes: Path, rng: np.random.Generator) -> Image:
-    """Return the sheet from above, in colour: squared paper, three lines by one hand."""
-    rows, columns = SHEET
+def sheet(
+    strokes: Path,
+    rng: np.random.Generator,
+    lines: Sequence[str] = LINES,
+    size: tuple[int, int] = SHEET,
+) -> Image:
+    """Return the sheet from above, in colour: squared paper, lines by one hand."""
+    rows, columns = size
     paper = np.full((rows, columns, 3), (243, 241, 233), np.float32)
     paper += (
         noise((rows, columns), 1.2, rng)[..., None]
@@ -71,8 +77,8 @@ def sheet(strokes: Path, rng: np.random.Generator) -> Image:
     paper[:, 150:153] -= (8, 60, 60)
     hand = digits_of(strokes, WRITER)
     cover = np.zeros((rows, columns), np.float32)
-    for number, text in enumerate(LINES):
-        x, y = LEFT_TOP[0] + rng.uniform(-20, 20), LEFT_TOP[1] + number * PITCH
+    for number, text in enumerate(lines):
+        x, y = LEFT_TOP[0] + rng.uniform(-20, 20), float(LEFT_TOP[1] + number * PITCH)
         for char in text:
             mark = hand[int(char)].pop(int(rng.integers(len(hand[int(char)]))))
             begin = min(float(line[:, 0].min()) for line in mark) * HEIGHT
@@ -86,9 +92,9 @@ def sheet(strokes: Path, rng: np.random.Generator) -> Image:
     return np.asarray(paper * (1 - ink[..., None]) + INK * ink[..., None], np.float32)
 
 
-def desk(rng: np.random.Generator) -> Image:
+def desk(rng: np.random.Generator, size: tuple[int, int] = SIZE) -> Image:
     """Return a wooden desk: long fibres, boards."""
-    rows, columns = SIZE
+    rows, columns = size
     fibres = cv2.resize(rng.standard_normal((rows, 24), np.float32), (columns, rows))
     waves = cv2.resize(
         rng.standard_normal((40, 5), np.float32), (columns, rows), interpolation=cv2.INTER_CUBIC

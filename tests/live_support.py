@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import DigitReading
+from neocog.live.sources import Source
 from neocog.live.tracks import Row
 from tests.support import STROKES
 
@@ -53,10 +54,10 @@ def row(text: str, *, x: int = 0, y: int = 0, p: float = 0.995, tall: int = 40) 
     )
 
 
-class Scripted:
+class Scripted(Source):
     """A live source that gives frames and raises errors in a given order."""
 
-    name, fps, live, returns = "<script>", 25.0, True, True
+    name, fps, live = "<script>", 25.0, True
 
     def __init__(self, steps: Sequence[Any], *, pause: float = 0.0) -> None:
         self._steps = list(steps)
@@ -185,3 +186,11 @@ def save_video(path: Any, frames: Iterable[Frame], fps: float = 25.0) -> None:
     for frame in frames:
         video.write(frame)
     video.release()
+
+
+def frames_in(path: Any) -> int:
+    video = cv2.VideoCapture(str(path))
+    count = 0
+    while video.grab():
+        count += 1
+    return count

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, repeat
 from pathlib import Path
@@ -21,8 +20,7 @@ import pytest
 
 from neocog.batch.reader import Reader
 from neocog.errors import InputError
-from neocog.live.capture import Capture, Notice
-from neocog.live.frames import BoundedQueue, Frame
+from neocog.live.capture import BoundedQueue, Capture, Frame
 from neocog.live.pipeline import Pipeline
 from neocog.live.player import MAX_PIXELS, MEMORY
 from neocog.live.sources import FolderSource, SourceLost, open_source
@@ -104,11 +102,6 @@ GOOD: dict[str, Callable[[bytes], Sent]] = {
     "other types": forms(HEAD, part(JPEG, kind=b"Content-Type: image/jpg\r\n")),
     "broken ones": forms(HEAD, part(JPEG), part(b"broken")),
 }
-
-
-@pytest.fixture
-def model() -> str:
-    return MODEL
 
 
 @pytest.fixture
@@ -240,7 +233,7 @@ def test_a_source_that_is_back_for_a_moment_is_tried_less_and_less(
     times: list[float] = []
     out: BoundedQueue[Frame] = BoundedQueue(newest=False, depth=99)
 
-    def tell(notice: Notice) -> None:
+    def tell(state: str, text: str) -> None:
         times.append(time.monotonic())
 
     capture = Capture(source, out, tell=tell)
@@ -264,18 +257,15 @@ def test_a_run_ends_at_once_though_its_stream_is_silent(served: Serve) -> None:
     assert not pipeline.capture.is_alive()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGSTOP")
-def test_a_decoder_that_hangs_is_ended(tmp_path: Path) -> None:
-    save_video(tmp_path / "a.avi", clip(("1", 5)))
-    source = VideoFile(tmp_path / "a.avi")
-    source.open()
-    decoder = source._decoder
-    assert decoder is not None
-    decoder.limit = 0.5
-    os.kill(decoder.pid, signal.SIGSTOP)
-    with pytest.raises(SourceLost, match="its decoder ended"):
-        source.grab()
-    source.close()
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe")
+def test_a_decoder_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FFmpeg waits for ever for somebody to write into a pipe."""
+    os.mkfifo(tmp_path / "a.avi")
+    monkeypatch.setattr("neocog.live.video._LONGEST", 0.1)
+    start = time.monotonic()
+    with pytest.raises(InputError, match="its decoder ended"):
+        VideoFile(tmp_path / "a.avi").open()
+    assert time.monotonic() - start < 10
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
@@ -333,42 +323,24 @@ class TestFiles:
                 open_source(tmp_path / name).open()
         assert not server.connected
 
-    def test_a_recording_may_have_the_time_in_its_name(self, tmp_path: Path, model: str) -> None:
-        save_video(tmp_path / "a.avi", clip(("1", 3)))
-        words = [sys.executable, str(ROOT / "app.py"), "live", "a.avi", "--headless",
-                 "--model", model, "--device", "cpu", "--record", "12:30:05.mp4"]  # fmt: skip
-        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
-        assert cv2.VideoCapture(str(tmp_path / "12:30:05.mp4")).grab()
-
     def test_large_frames_are_refused_by_their_header(self, tmp_path: Path) -> None:
         save_video(tmp_path / "a.avi", [np.zeros((5000, 8000, 3), np.uint8)])
         with pytest.raises(InputError, match="8000 x 5000 pixels, at most 33,554,432"):
             open_source(tmp_path / "a.avi").open()
 
-    @pytest.mark.parametrize("side", [6000, 30000])
-    @pytest.mark.parametrize("suffix", [".jpg", ".png"])
-    def test_large_pictures_are_refused_by_their_header(
-        self, tmp_path: Path, suffix: str, side: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        data = bytearray(cv2.imencode(suffix, picture("1"))[1].tobytes())
-        if suffix == ".png":
-            data[16:24] = struct.pack(">II", side, side)
-            data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
-        else:
-            data = bytearray(large_jpeg(side))
-        (tmp_path / f"a{suffix}").write_bytes(data)
-        monkeypatch.setattr(cv2, "imdecode", lambda *words: pytest.fail("it was decoded"))
+    def test_large_pictures_are_refused_by_their_header(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jpg").write_bytes(large_jpeg(6000))
         source = FolderSource(tmp_path)
         source.open()
         with pytest.raises(InputError, match="pixels"):
             source.grab()
         assert MAX_PIXELS < 6000**2
 
-    def test_names_reach_a_terminal_escaped(self, tmp_path: Path, model: str) -> None:
+    def test_names_reach_a_terminal_escaped(self, tmp_path: Path) -> None:
         path = tmp_path / "a\x1b[31m\u202e.avi"
         save_video(tmp_path / "a.avi", clip(("1", 3)))
         (tmp_path / "a.avi").rename(path)
-        result = run("live", path, "--model", model, "--device", "cpu", "--headless")
+        result = run("live", path, "--model", MODEL, "--device", "cpu", "--headless")
         assert result.exit_code == 0
         assert r"a\x1b[31m\u202e.avi: 320x240" in result.stderr
 
@@ -385,13 +357,14 @@ def children(pid: int) -> list[int]:
     [(signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGINT, True)],
 )
 def test_signals_end_a_run_with_a_recording_that_can_be_played(
-    served: Serve, tmp_path: Path, model: str, number: signal.Signals, stopped: bool
+    served: Serve, tmp_path: Path, number: signal.Signals, stopped: bool
 ) -> None:
     """Also where its decoder hangs."""
     if signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("the signal is ignored here, as below nohup")
     words = [sys.executable, str(ROOT / "app.py"), "live", served(good).address, "--headless",
-             "--model", model, "--device", "cpu", "--record", "a.mp4"]  # fmt: skip
+             "--model", MODEL, "--device", "cpu", "--record", "a.mp4",
+             "--jsonl", "a.jsonl"]  # fmt: skip
     with subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -415,13 +388,14 @@ def test_signals_end_a_run_with_a_recording_that_can_be_played(
     assert told.count("\n") == 2
     assert not any(Path(f"/proc/{one}").exists() for one in started)
     assert cv2.VideoCapture(str(tmp_path / "a.mp4")).grab()
+    assert '"text":"471"' in (tmp_path / "a.jsonl").read_text()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_descriptors_are_no_trouble(tmp_path: Path, model: str, closed: str) -> None:
+def test_closed_descriptors_are_no_trouble(tmp_path: Path, closed: str) -> None:
     save_video(tmp_path / "a.avi", clip(("471", 14)))
-    words = f"live a.avi --headless --model {model} --device cpu --jsonl a.jsonl --record b.avi"
+    words = f"live a.avi --headless --model {MODEL} --device cpu --jsonl a.jsonl --record b.avi"
     done = subprocess.run(
         f"{sys.executable} {ROOT / 'app.py'} {words} {closed}",
         shell=True, cwd=tmp_path, capture_output=True, text=True, check=False,

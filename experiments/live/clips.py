@@ -37,28 +37,14 @@ WORDS = (
 
 @dataclass
 class Showing:
-    """A sheet that is shown.
+    """A sheet that is shown."""
 
-    Attributes
-    ----------
-    name : str
-        Its picture.
-    lines : list of str
-        Digits that are written on it.
-    first, last : int
-        First and last frame in which all of it is in view.
-    leaves : int
-        Frame from which nothing of it is in view.
-    still : str
-        A picture of it as the camera sees it when nothing moves.
-    """
-
-    name: str
-    lines: list[str]
-    first: int = 0
-    last: int = 0
-    leaves: int = 0
-    still: str = ""
+    name: str  # its picture
+    lines: list[str]  # digits that are written on it
+    first: int = 0  # frame in which all of it is in view
+    last: int = 0  # frame in which it still is
+    leaves: int = 0  # frame from which nothing of it is in view
+    still: str = ""  # a picture of it as the camera sees it when nothing moves
 
 
 @dataclass
@@ -153,9 +139,17 @@ class Camera:
 
 
 def placed(
-    scene: Picture, sheet: Picture, middle: tuple[float, float], camera: Camera, at: int
+    scene: Picture,
+    sheet: Picture,
+    middle: tuple[float, float],
+    camera: Camera,
+    at: int,
+    shadow: float = 0.0,
 ) -> Picture:
-    """Lay a sheet over a scene, tilted and nearer or further as the hand has it."""
+    """Lay a sheet over a scene, tilted and nearer or further as the hand has it.
+
+    ``shadow``: how dark that of the sheet is.
+    """
     height, width = sheet.shape[:2]
     corners = np.float32([[0, 0], [width, 0], [width, height], [0, height]])
     angle = np.radians(3.0 * camera.sway(0, at))
@@ -167,6 +161,10 @@ def placed(
     there[:, 1] += height * 0.015 * camera.sway(5, at)
     warp = cv2.getPerspectiveTransform(corners, np.float32(there))
     out = scene.copy()
+    if shadow:
+        on = cv2.warpPerspective(np.ones(sheet.shape[:2], np.float32), warp, camera.size)
+        under = cv2.GaussianBlur(np.roll(on, (8, 10), (0, 1)), (0, 0), 7)[..., None]
+        out = (out * (1 - shadow * under)).astype(np.uint8)
     cv2.warpPerspective(
         sheet, warp, camera.size, dst=out, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_TRANSPARENT
     )
@@ -239,11 +237,20 @@ def held_in_hands(scene: Picture, sheet: Picture, middle: tuple[float, float]) -
 
 
 def show(
-    clip: Clip, showing: Showing, sheet: Picture, rng: Rng, folder: Path, *, held_up: bool = False
+    clip: Clip,
+    showing: Showing,
+    sheet: Picture,
+    rng: Rng,
+    folder: Path,
+    *,
+    held_up: bool = False,
+    ground: Picture | None = None,
+    shadow: float = 0.0,
 ) -> Iterator[Picture]:
     """The frames of one showing, and of what is there without it: a desk, or with hands a room."""
     camera = Camera(clip.size, rng)
-    ground = (dark_room if held_up else desk)(clip.size, rng)
+    if ground is None:
+        ground = (dark_room if held_up else desk)(clip.size, rng)
     width, height = clip.size
     home = np.array([width / 2, height / 2])
     side = [(-1, 0), (1, 0), (0, -1), (0, 1)][int(rng.integers(4))]
@@ -272,7 +279,7 @@ def show(
         speed, before = place - before, place
         scene = window(ground, camera, step)
         if step not in cover:
-            scene = placed(scene, sheet, tuple(place), camera, step)
+            scene = placed(scene, sheet, tuple(place), camera, step, shadow)
             scene = held_in_hands(scene, sheet, tuple(place)) if held_up else scene
         yield camera.take(scene, step, tuple(speed))
     for step in range(int(rng.integers(*AWAY))):
@@ -415,16 +422,8 @@ def printed(rng: Rng) -> Picture:
             (wide, _), _ = cv2.getTextSize(WORDS[index], face, scale, 2)
             if x + wide > 1340:
                 break
-            cv2.putText(
-                page,
-                WORDS[index],
-                (x, y),
-                face,
-                scale,
-                (40, 40, 45),
-                max(1, round(scale * 1.5)),
-                cv2.LINE_AA,
-            )
+            pen = max(1, round(scale * 1.5))
+            cv2.putText(page, WORDS[index], (x, y), face, scale, (40, 40, 45), pen, cv2.LINE_AA)
             x += wide + round(14 * scale)
         y += round(42 * scale)
     return page

@@ -1,12 +1,15 @@
-"""Makes the demonstration of live reading in docs: the sample pictures held before a camera.
+"""Makes the pictures of live reading in docs: sheets on a desk, 30 frames a second.
 
-    python -m experiments.live.demo docs/live.gif
+    python -m experiments.live.demo STROKES [docs] [--seed 11] [--busy]
 
-The clip is rendered as for the measurement, then `neocog live` reads it and records what its
-window would show; the recording becomes an animation of reduced size.
+STROKES is ``strokes.npz`` of pendigits, paths of a pen. One writer's numbers stand on sheets that
+slide over a wooden desk; the clip is played like a camera and read as `neocog live` reads it. What
+its window shows becomes live.gif, live.window.jpg and live.layers.jpg (keys b and l). Nothing is
+written where the machine is too busy for 30 frames a second; with ``--busy`` every frame is read,
+as fast as it goes, to see what the pictures look like.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -14,66 +17,115 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from data import make_photo
 from experiments.live import clips
 from neocog.batch.reader import Reader
-from neocog.live.pipeline import Settings
-from neocog.live.session import Outputs, Session
+from neocog.live.draw import candidates, layers
+from neocog.live.pipeline import Settings, View, responses
+from neocog.live.session import Session
 from neocog.live.sources import open_source
+from neocog.live.window import Window
 
-SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
-SHOWN = {"postcode.png": ["90412"], "dates.jpg": ["1979", "2003"], "phone.jpg": ["01632960857"]}
+NUMBERS = ("20619", "7384", "055192")
 SIZE = (960, 540)
-SEED = 11
+SHEET = (560, 1250)  # rows, columns of a sheet with one number
+SLOWEST = 29.5  # frames a second
 WIDTH = 400
-EVERY = 5  # frames of the recording per frame of the animation
+EVERY = 5  # frames of the camera per frame of the animation
 COLOURS = 48
+SETTLED = 16  # frames for which a number has been read when the picture is taken
 
 
-def record(folder: Path) -> Path:
-    """Render the clip, read it, and return the recording."""
-    rng = np.random.default_rng(SEED)
+class Screen(Window):
+    """A window on no display that keeps what it shows: small pictures, and one at full size."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.small: list[clips.Picture] = []
+        self.kept: tuple[View, clips.Picture] | None = None
+        self._sharpest = 0.0
+
+    def show(self, view: View) -> None:
+        picture, index = self.take(view), view.frame.index
+        told = [t for t, said in zip(view.tracks, view.said, strict=True) if t.text == said]
+        if view.seen.rows and any(track.steady >= SETTLED for track in told):
+            sharp = float(cv2.Laplacian(view.seen.grey, cv2.CV_32F).var())
+            if sharp > self._sharpest:  # at rest, and in focus
+                self.kept, self._sharpest = (view, picture), sharp
+        if index // EVERY >= len(self.small):
+            height = round(WIDTH * SIZE[1] / SIZE[0])
+            self.small.append(cv2.resize(picture, (WIDTH, height), interpolation=cv2.INTER_AREA))
+
+    def keys(self) -> bool:
+        return True
+
+
+def film(strokes: Path, folder: Path, seed: int) -> Path:
+    """Render the clip."""
+    rng = np.random.default_rng(seed)
     clip = clips.Clip("demo", SIZE)
+    wood = make_photo.desk(rng, (SIZE[1] * 3 // 2, SIZE[0] * 3 // 2))
+    ground = np.clip(wood[..., ::-1], 0, 255).astype(np.uint8)
     frames: list[clips.Picture] = []
-    for name, lines in SHOWN.items():
-        picture = np.asarray(cv2.imread(str(SAMPLES / name)), np.uint8)
-        sheet = clips.fitted(picture, SIZE, 0.8)
-        frames += clips.show(clip, clips.Showing(name, lines), sheet, rng, folder)
+    for text in NUMBERS:
+        paper = make_photo.sheet(strokes, rng, (text,), SHEET)
+        sheet = clips.fitted(np.clip(paper[..., ::-1], 0, 255).astype(np.uint8), SIZE, 0.8)
+        showing = clips.Showing(text, [text])
+        frames += clips.show(clip, showing, sheet, rng, folder, ground=ground, shadow=0.5)
         clip.frames = len(frames)
     clip.frames = 0
     clips.write(clip, iter(frames), folder)
-    path = folder / "demo-read.mp4"
-    source = open_source(folder / "demo.avi")
-    reader = Reader("neocog-small", device="cpu")
-    Session(source, reader, Settings(), Outputs(record=str(path))).run()
-    return path
+    return folder / "demo.avi"
 
 
-def animate(video: Path, path: Path) -> None:
-    """Write a video as an animated GIF of few colours."""
-    played = cv2.VideoCapture(str(video))
-    pictures = []
-    while True:
-        done, frame = played.read()
-        if not done:
-            break
-        height = round(WIDTH * frame.shape[0] / frame.shape[1])
-        small = cv2.resize(frame, (WIDTH, height), interpolation=cv2.INTER_AREA)
-        pictures.append(Image.fromarray(np.ascontiguousarray(small[:, :, ::-1])))
-    pictures = pictures[::EVERY]
-    several = np.concatenate([np.asarray(picture) for picture in pictures[:: len(pictures) // 6]])
+def read(video: Path, reader: Reader, fps: float | None) -> Screen:
+    """Read the clip as it would be read from a camera; return the screen."""
+    session = Session(open_source(video), reader, Settings(replay_fps=fps), Screen)
+    session.run()
+    screen = session._window
+    assert isinstance(screen, Screen)
+    return screen
+
+
+def animate(pictures: list[clips.Picture], path: Path) -> None:
+    """Write pictures as an animated GIF of few colours."""
+    images = [Image.fromarray(np.ascontiguousarray(one[:, :, ::-1])) for one in pictures]
+    several = np.concatenate([np.asarray(image) for image in images[:: len(images) // 6]])
     palette = Image.fromarray(several).quantize(COLOURS)
-    few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    few = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     few[0].save(
         path, save_all=True, append_images=few[1:], duration=1000 * EVERY // clips.FPS, loop=0
     )
 
 
 def main() -> None:
-    """Make the animation whose name was given."""
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
+    """Make the film, read it, write the three pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("strokes", type=Path)
+    parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--busy", action="store_true", help="read every frame, though slowly")
+    args = parser.parse_args()
+    reader = Reader("neocog-small", device="cpu")
     with tempfile.TemporaryDirectory() as folder:
-        animate(record(Path(folder)), Path(sys.argv[1]))
+        fps = None if args.busy else clips.FPS
+        screen = read(film(args.strokes, Path(folder), args.seed), reader, fps)
+    if screen.kept is None:
+        parser.exit(1, "no number was announced\n")
+    view, picture = screen.kept
+    run = view.measures
+    told = f"{run.fps:.1f} frames a second, {run.dropped} dropped, {run.age_ms:.0f} ms old"
+    if (run.fps < SLOWEST or run.dropped) and not args.busy:
+        parser.exit(1, f"{told}: the machine is busy; nothing is written (--busy)\n")
+    height = len(picture)
+    maps = responses(reader, view.seen)
+    assert maps is not None
+    panels = [picture, candidates(view.seen, height=height), layers(maps, height=height)]
+    quality = [cv2.IMWRITE_JPEG_QUALITY, 88]
+    cv2.imwrite(str(args.docs / "live.window.jpg"), picture, quality)
+    cv2.imwrite(str(args.docs / "live.layers.jpg"), np.concatenate(panels, axis=1), quality)
+    animate(screen.small, args.docs / "live.gif")
+    print(told)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Measures live reading: rate, age, what is announced, and whether memory grows.
+"""Measures live reading: rate, age, and what is announced.
 
     python -m experiments.live.measure make DATA CLIPS            # render the clips, once
-    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT [--add]]
-    python -m experiments.live.measure soak CLIPS NAME --minutes 10
+    python -m experiments.live.measure run CLIPS [NAME ...] [-o RESULT]
     python -m experiments.live.measure alike CLIPS NAME  # what digits of two frames have in common
 
 DATA holds the folders photos and mnist. `make` writes photographs held before a camera and sheets
@@ -11,15 +10,13 @@ views without a digit; at 640x480 also sheets with twenty scattered digits held 
 a dark room, and large numbers written with a thin pen (the same digits, drawn again). `run` plays
 them like a camera (the newest frame only, 30 a second; as fast as every frame is read with --every)
 and counts what was announced. A line counts as readable if one picture of the sheet at rest, as the
-camera has it, is read right by the same model. With --add rows of other clips stay in the file,
-each with the command that made it.
+camera has it, is read right by the same model.
 """
 
 import argparse
 import json
 import os
 import resource
-import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -30,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
-from experiments.harness.record import commit, without_places, write_results
+from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.pipeline import Pipeline, Settings
@@ -75,7 +72,7 @@ def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
                 continue
             rng = np.random.default_rng([SEED, size[0], number])
             if kind == "blank":
-                count = round(60 * min(args.minutes, BLANK_MINUTES) * clips.FPS)
+                count = round(60 * args.minutes * clips.FPS)
                 frames = clips.blank_frames(size, count, rng)
             elif kind == "photos":
                 frames = shown(clip, clips.photo_sheets(data / "photos", rng), rng, folder)
@@ -100,48 +97,38 @@ def shown(
 
 
 def play(
-    path: Path,
-    reader: Reader,
-    *,
-    fps: float | None,
-    seconds: float | None = None,
+    path: Path, reader: Reader, *, fps: float | None, seconds: float | None = None
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Read a clip; return the figures and what was announced at which frame."""
-    source = open_source(path)
-    ages: list[float] = []
+    ages, recognise, find = [], [], []
     news: list[tuple[int, str]] = []
-    network: list[float] = []
-    find: list[float] = []
-    start = 0.0
-    settings = Settings(replay_fps=fps)
-    with Pipeline(source, reader, settings) as pipeline:
-        busy = processor_time()
+    with Pipeline(open_source(path), reader, Settings(replay_fps=fps)) as pipeline:
+        busy, start = processor_time(), 0.0
         for view in pipeline:
-            start = start or view.read
+            now = time.perf_counter()
+            start = start or now
             ages.append(view.age_ms)
-            network.append(view.seen.ms)
-            find.append(view.seen.found.ms)
+            recognise.append(view.seen.ms)
+            find.append(view.seen.find_ms)
             news += [(one.frame, one.text) for one in view.news]
-            if seconds and view.read - start > seconds:
+            if seconds and now - start > seconds:
                 break
-        spent = view.read - start
-        frames, dropped = pipeline.capture.count, pipeline.dropped
-        ms = {name: round(value, 2) for name, value in view.measures.ms.items()}
+        run, played = pipeline.measures(), pipeline.capture.count
     figures = {
-        "seconds": spent,
+        "seconds": now - start,
         "frames": len(ages),
-        "played": frames,
+        "played": played,
         "cpu_ms": round(1e3 * (processor_time() - busy) / len(ages), 1) if fps else None,
-        "fps": (len(ages) - 1) / spent if fps else None,
-        "dropped": dropped / max(frames, 1),
+        "fps": (len(ages) - 1) / (now - start) if fps else None,
+        "dropped": run.dropped / max(played, 1),
         "age_median": float(np.median(ages)) if fps else None,
         "age_p95": float(np.percentile(ages, 95)) if fps else None,
-        "network_ms": round(float(np.median(network)), 2),
+        "network_ms": round(float(np.median(recognise)), 2),
         "p95_ms": {
             name: round(float(np.percentile(taken, 95)), 1)
-            for name, taken in (("find", find), ("recognise", network))
+            for name, taken in (("find", find), ("recognise", recognise))
         },
-        "ms": ms,
+        "ms": {name: round(value, 2) for name, value in run.ms.items()},
     }
     return figures, news
 
@@ -149,17 +136,10 @@ def play(
 def judge(
     clip: clips.Clip, news: list[tuple[int, str]], readable: list[set[str]], played: int
 ) -> dict[str, Any]:
-    """Count what was announced against what was shown.
+    """Count what was announced (frame, text) against what was shown.
 
-    Parameters
-    ----------
-    clip : Clip
-    news : list
-        Frame and text of each announcement.
-    readable : list of set of str
-        For each showing the lines that are read right at rest.
-    played : int
-        Frames that were played; showings beyond them are left out.
+    ``readable`` are each showing's lines that are read right at rest; showings beyond the frames
+    that were ``played`` are left out.
     """
     right = again = other = lines = able = 0
     wrong: list[dict[str, Any]] = []
@@ -215,66 +195,11 @@ def run(folder: Path, names: list[str], args: argparse.Namespace) -> list[dict[s
     for name in names or sorted(path.stem for path in folder.glob("*.avi")):
         clip = clips.Clip.load(folder / f"{name}.json")
         fps = None if args.every else args.fps
-        figures, news = play(
-            folder / f"{name}.avi",
-            reader,
-            fps=fps,
-            seconds=args.seconds,
-        )
+        figures, news = play(folder / f"{name}.avi", reader, fps=fps, seconds=args.seconds)
         own = judge(clip, news, at_rest(clip, folder, reader), figures["played"])
-        rows.append({"clip": name, "every": args.every, **figures, **own, "command": command()})
+        rows.append({"clip": name, "every": args.every, **figures, **own})
         print(json.dumps(rows[-1]), flush=True)
     return rows
-
-
-def command() -> str:
-    """The command that runs, as it may be told."""
-    words = ["CLIPS" if word == "DATA" else word for word in without_places(sys.argv[1:])]
-    return " ".join(["python -m experiments.live.measure", *words])
-
-
-def record(path: Path, rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    """Write the results, beside those of other clips where they are added."""
-    rows = [{**row, "commit": commit()} for row in rows]
-    if args.add and path.exists():
-        new = {row["clip"] for row in rows}
-        rows = [
-            row for row in json.loads(path.read_text())["rows"] if row["clip"] not in new
-        ] + rows
-    told = " && ".join(dict.fromkeys(row.get("command", "?") for row in rows))
-    commits = ", ".join(dict.fromkeys(row.get("commit", "?") for row in rows))
-    write_results(path, rows, columns=COLUMNS, formats=FORMATS, gpu=args.device != "cpu",
-                  model=args.model, command=told, commit=commits)  # fmt: skip
-
-
-def soak(path: Path, reader: Reader, minutes: float, fps: float) -> dict[str, Any]:
-    """Play a clip over and over; return memory and age at the beginning and at the end."""
-    ages: list[float] = []
-    memory: list[float] = []
-    marks: list[dict[str, float]] = []
-    end = time.perf_counter() + 60 * minutes
-    source = Endless(path)
-    with Pipeline(source, reader, Settings(replay_fps=fps)) as pipeline:
-        shown = time.perf_counter() + 10
-        for view in pipeline:
-            ages.append(view.age_ms)
-            if view.read > shown:
-                shown += 10
-                memory.append(resident())
-                marks.append({"mb": round(memory[-1], 1), "age": round(float(np.median(ages)), 1)})
-                ages.clear()
-                print(marks[-1], pipeline.dropped, flush=True)
-            if view.read > end:
-                break
-    first, last = marks[1 : len(marks) // 5 + 2], marks[-len(marks) // 5 :]
-    return {
-        "minutes": minutes,
-        "grown_mb": round(memory[-1] - memory[0], 1),
-        "age_first": round(float(np.median([m["age"] for m in first])), 1),
-        "age_last": round(float(np.median([m["age"] for m in last])), 1),
-        "most_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-        "marks": marks,
-    }
 
 
 def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[str, Any]]:
@@ -302,59 +227,25 @@ def alike(path: Path, reader: Reader, seconds: float | None) -> Iterator[dict[st
         yield {"cosine": [low, high], "pairs": len(same), "answered_alike": share}
 
 
-class Endless:
-    """A video that begins again at its end."""
-
-    live, returns = False, False
-
-    def __init__(self, path: Path) -> None:
-        self._source = open_source(path)
-        self.name, self.fps = str(path), 30.0
-
-    def open(self) -> str:
-        return self._source.open()
-
-    def grab(self) -> bool:
-        if not self._source.grab():
-            self._source.close()
-            self._source.open()
-            return self._source.grab()
-        return True
-
-    def retrieve(self) -> clips.Picture:
-        return self._source.retrieve()
-
-    def close(self) -> None:
-        self._source.close()
-
-
 def processor_time() -> float:
     """Processor time in seconds, that of the search's process with it once that has ended."""
     both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-def resident() -> float:
-    """Memory of this process and of the search's in MB."""
-    others = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    pages = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in ("self", *others)]
-    return sum(map(int, pages)) * resource.getpagesize() / 2**20
-
-
 def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("make", "run", "soak", "alike"))
+    parser.add_argument("what", choices=("make", "run", "alike"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--add", action="store_true", help="rows of other clips stay in the file")
     parser.add_argument("--model", default="neocog-small")
     parser.add_argument("--finder", help="a finder's file [default: the shipped one]")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fps", type=float, default=30.0)
     parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
     parser.add_argument("--seconds", type=float, help="end each clip after so long")
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=BLANK_MINUTES, help="of blank views")
     parser.add_argument("--only", nargs="+", help="make these clips only")
     parser.add_argument("--strings", type=int, default=STRINGS)
     args = parser.parse_args()
@@ -363,10 +254,6 @@ def main() -> None:
         make(data, folder, args)
         return
     folder, names = Path(args.folders[0]), args.folders[1:]
-    if args.what == "soak":
-        reader = Reader(args.model, device=args.device)
-        print(json.dumps(soak(folder / f"{names[0]}.avi", reader, args.minutes, args.fps)))
-        return
     if args.what == "alike":
         reader = Reader(args.model, device=args.device, finder=args.finder)
         for row in alike(folder / f"{names[0]}.avi", reader, args.seconds):
@@ -374,7 +261,8 @@ def main() -> None:
         return
     rows = run(folder, names, args)
     if args.output:
-        record(args.output, rows, args)
+        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS,
+                      gpu=args.device != "cpu", model=args.model)  # fmt: skip
 
 
 if __name__ == "__main__":

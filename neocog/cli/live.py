@@ -1,11 +1,13 @@
 """``neocog live``: numbers held before a camera are read; ``neocog cameras`` lists the cameras."""
 
+import os
 import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -13,9 +15,6 @@ from neocog.cli import options
 from neocog.errors import NothingToRead, UsageError
 from neocog.jsontext import to_json
 from neocog.messages import printable, tell
-
-if TYPE_CHECKING:
-    from neocog.batch.pattern import Pattern
 
 SMALL_MODEL = "neocog-small"
 
@@ -96,10 +95,6 @@ Jsonl = Annotated[
     typer.Option("--jsonl", metavar="FILE", help="Append a JSON line for each number."),
 ]
 Events = Annotated[bool, typer.Option("--events", help="Print JSON events instead of numbers.")]
-MinP = Annotated[
-    float | None,
-    typer.Option("--min-p", metavar="P", help="Print ? for a digit whose probability is below P."),
-]
 
 
 def live(
@@ -119,45 +114,57 @@ def live(
     record: Record = None,
     jsonl: Jsonl = None,
     events: Events = False,
-    min_p: MinP = None,
+    min_p: options.MinP = None,
     finder: options.Finder = None,
 ) -> None:
     """Read numbers from a camera, a video or a stream.
 
     Each new number is printed once. In the window: q quits, h shows the other keys.
     """
+    _hush()
+    from neocog.batch.device import choose_device
+    from neocog.batch.pattern import PLACE, Pattern
     from neocog.batch.reader import Reader
     from neocog.live.announce import Rules
+    from neocog.live.frame_reader import Roi
     from neocog.live.pipeline import Settings
-    from neocog.live.roi import Roi
-    from neocog.live.session import Outputs, Session
-    from neocog.live.sources import Wanted, open_source
+    from neocog.live.session import Session
+    from neocog.live.sources import open_source
     from neocog.live.tracks import Agreement
-    from neocog.live.window import Window
+    from neocog.live.window import Window, display_trouble
 
-    wanted = Wanted(_size(size), fps)
+    asked_size = _size(size)
     region = Roi.parse(roi) if roi else None
     agreement = Agreement.parse(agree)
-    expected = _pattern(pattern, length)
-    frames = open_source(source, wanted)
-    windowed = _windowed(headless)
+    form = PLACE * length if pattern is None and length else pattern
+    expected = None if form is None else Pattern(form)
+    if expected and length and expected.digits != length:
+        raise UsageError(
+            f"pattern '{pattern}' does not have {length} digits; leave out --pattern or --length"
+        )
+    frames = open_source(source, size=asked_size, fps=fps)
+    if not headless and (trouble := display_trouble()):
+        tell(f"{trouble}: reading without a window (--headless)")
+        headless = True
     settings = Settings(
         agreement=agreement,
         pattern=expected,
         rules=Rules() if expected is None else Rules(evidence=0.0),
         replay_fps=replay_fps,
-        pace=windowed,
-        every_view=not (windowed or frames.live or replay_fps),
+        pace=not headless,
+        every_view=headless and not (frames.live or replay_fps),
     )
     with _ended_by_signals():
+        if model is None:
+            model = SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
         reader = Reader(
-            model or _quick_model(device), device=device, precision=precision, plan=plan,
-            min_p=min_p, pattern=expected.form if expected else None, finder=finder,
+            model, device=device, precision=precision, plan=plan,
+            min_p=min_p, pattern=form, finder=finder,
         )  # fmt: skip
-        outputs = Outputs(jsonl, record, events)
         session = Session(
-            frames, reader, settings, outputs, Window if windowed else None, roi=region
-        )
+            frames, reader, settings, None if headless else Window,
+            roi=region, jsonl=jsonl, video=record, events=events,
+        )  # fmt: skip
         session.run()
     if session.failed:
         raise typer.Exit(1)
@@ -165,8 +172,7 @@ def live(
 
 def cameras(as_json: options.Json = False) -> None:
     """List cameras, their sizes and rates, and which do not work."""
-    from dataclasses import asdict
-
+    _hush()
     from neocog.live.cameras import probe
 
     found = []
@@ -181,12 +187,15 @@ def cameras(as_json: options.Json = False) -> None:
         raise NothingToRead("no working camera found; connect one, or name a video file")
 
 
+def _hush() -> None:
+    """Keep the remarks of OpenCV and FFmpeg off stderr: a line of ours says what matters."""
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+
+
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, with all that was written whole.
-
-    The exit code is 128 and the signal's number.
-    """
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does; the exit code is 128 and their number."""
     got: list[signal.Signals] = []
 
     def end(number: int, frame: object) -> None:
@@ -196,9 +205,9 @@ def _ended_by_signals() -> Iterator[None]:
     ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         ending = []  # elsewhere Python sets no handler
-    before = {
-        one: signal.signal(one, end) for one in ending if signal.getsignal(one) == signal.SIG_DFL
-    }
+    ending = [one for one in ending if signal.getsignal(one) == signal.SIG_DFL]
+    for one in ending:
+        signal.signal(one, end)
     try:
         yield
     except BaseException:  # with SIGHUP the terminal is gone, and to write to it fails
@@ -208,41 +217,8 @@ def _ended_by_signals() -> Iterator[None]:
             tell(f"ended by {got[0].name}")
         raise typer.Exit(128 + got[0]) from None
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-
-def _quick_model(device: str) -> str:
-    """Return the model that is quick enough on the device."""
-    from neocog.batch.device import choose_device
-
-    return SMALL_MODEL if choose_device(device) == "cpu" else options.DEFAULT_MODEL
-
-
-def _pattern(form: str | None, length: int | None) -> "Pattern | None":
-    """Return what --pattern or --length asks for; UsageError if they contradict each other."""
-    from neocog.batch.pattern import PLACE, Pattern
-
-    if form is None and length is None:
-        return None
-    pattern = Pattern(PLACE * length if form is None and length else form or "")
-    if length is not None and pattern.digits != length:
-        raise UsageError(
-            f"pattern '{form}' does not have {length} digits; leave out --pattern or --length"
-        )
-    return pattern
-
-
-def _windowed(headless: bool) -> bool:
-    """Whether a window is opened; where none can be, say so."""
-    from neocog.live.window import display_trouble
-
-    if headless:
-        return False
-    trouble = display_trouble()
-    if trouble:
-        tell(f"{trouble}: reading without a window (--headless)")
-    return trouble is None
+        for one in ending:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

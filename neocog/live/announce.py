@@ -26,57 +26,36 @@ _LONGER = 2  # a reading with more digits counts so often: a mark is missed more
 class Rules:
     """When a number is announced.
 
-    Attributes
-    ----------
-    hold : int
-        Frames for which a text must have been agreed on.
-    doubtful : int
-        Times as long for each doubt.
-    sure : float
-        A confidence below this is a doubt.
-    again : float
-        Seconds out of view before the same number is announced again; older readings do not count.
-    ahead : float
-        A text must have been read so many times as often as any other reading of its line.
-    evidence : float
-        Log odds that its digits must have together. A desk has something like a digit everywhere,
-        but seldom several; by default one in a hundred such numbers may be none.
-    border : float
-        Digits are at the frame's border nearer than this share of their height.
+    A desk has something like a digit everywhere, but seldom several: with the default ``evidence``
+    one in a hundred such numbers may be none.
     """
 
-    hold: int = 5
-    doubtful: int = 2
-    sure: float = 0.8
-    again: float = 2.0
-    ahead: float = 2.0
-    evidence: float = log(99)
-    border: float = 0.1
+    hold: int = 5  # frames for which a text must have been agreed on
+    doubtful: int = 2  # times as long for each doubt
+    sure: float = 0.8  # a confidence below this is a doubt
+    again: float = 2.0  # seconds out of view after which a number is new, and readings do not count
+    ahead: float = 2.0  # times as often as any other reading of its line a text must have been read
+    evidence: float = log(99)  # log odds that its digits must have together
+    border: float = 0.1  # digits are at the border nearer than this share of their height
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A number that is new, and the line that it stands in.
-
-    ``t`` is in seconds since the first frame; ``frame`` the number of the frame that decided, and
-    ``age_ms`` the milliseconds from its arrival to the decision.
-    """
+    """A number that is new, and the line that it stands in."""
 
     track: Track
     text: str
     confidence: float
-    t: float
-    frame: int = 0
-    age_ms: float = 0.0
+    t: float  # seconds since the first frame
+    frame: int = 0  # number of the frame that decided
+    age_ms: float = 0.0  # from its arrival to the decision
 
 
 class Announcer:
     """Finds what is new.
 
-    Attributes
-    ----------
-    gone : tuple of str
-        Numbers that the last update found out of view for so long that they would be new again.
+    ``gone`` has the numbers that the last update found out of view for so long that they would be
+    new again.
     """
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -97,31 +76,25 @@ class Announcer:
     ) -> tuple[Announcement, ...]:
         """Take the lines that are followed; return what is to be announced.
 
-        Parameters
-        ----------
-        tracks : sequence of Track
-            All of them: readings of lines that may not be announced count as well.
-        t : float
-            Seconds since the first frame.
-        size : tuple of int
-            Width and height of the frame.
-        allows : callable
-            Whether a text may be announced.
+        Readings of lines that may not be announced count as well. ``t`` is in seconds since the
+        first frame, ``size`` the width and height of the frame.
         """
         self._remember(tracks, t)
         news = []
         for track in tracks:
-            if not track.complete or track.text in self._last or not allows(track.text):
+            text, p, rules = track.text, track.confidence, self.rules
+            if not track.complete or text in self._last or not allows(text):
                 continue
-            if track.evidence < self.rules.evidence or track.confidence < _EVEN:
+            if track.evidence < rules.evidence or p < _EVEN:
                 continue
-            if any(at_border(digit.box, size, self.rules.border) for digit in track.shown):
+            if any(at_border(digit.box, size, rules.border) for digit in track.shown):
                 continue
-            if track.steady < self._needed(track) or self._disputed(track, tracks):
+            known = (one for one, last in self._last.items() if last >= self._began)
+            doubts = (p < rules.sure) + any(alike(text, one) for one in known)
+            if track.steady < rules.hold * rules.doubtful**doubts or self._disputed(track, tracks):
                 continue
-            self._last[track.text] = t
-            self._said[track.number] = track.text
-            news.append(Announcement(track, track.text, track.confidence, t))
+            self._last[text], self._said[track.number] = t, text
+            news.append(Announcement(track, text, p, t))
         return tuple(news)
 
     def said(self, track: Track) -> str | None:
@@ -163,13 +136,6 @@ class Announcer:
             if rivals(track.text, text) and own < self.rules.ahead * weight * count:
                 return True
         return False
-
-    def _needed(self, track: Track) -> int:
-        """Frames for which a line's text must have stood."""
-        near = (text for text, last in self._last.items() if last >= self._began)
-        doubts = (track.confidence < self.rules.sure) + any(alike(track.text, t) for t in near)
-        needed: int = self.rules.hold * self.rules.doubtful**doubts
-        return needed
 
 
 def at_border(box: Box, size: tuple[int, int], share: float) -> bool:

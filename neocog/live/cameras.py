@@ -4,33 +4,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.sources import Pixels, SourceLost, Wanted, hush, in_colours
+from neocog.live.sources import Pixels, Source, SourceLost, in_colours
 from neocog.programs import python
-
-SIZE = (1280, 720)
-"""Asked for unless another size is."""
-
-FPS = 30.0
-"""Frames a second, asked for unless another rate is."""
 
 _MOST = 8  # numbers that are tried where the system does not list its cameras
 _PROBE = 12.0  # seconds; a camera that says nothing for so long does not work
 _FIRST = 60  # frames that a camera may fail to give at first
-_NODES = Path("/sys/class/video4linux")
+_LINUX = sys.platform.startswith("linux")
 _TRY = """import sys
 from neocog.live.cameras import CameraSource
-from neocog.live.sources import Wanted
-camera = CameraSource(int(sys.argv[1]), Wanted())
 try:
-    print(camera.open())
+    print(CameraSource(int(sys.argv[1])).open())
 except Exception:
     sys.exit(1)
-camera.close()
 """
 
 
@@ -46,7 +38,7 @@ class Camera:
     grants: str | None = None
 
 
-def nodes(root: Path = _NODES) -> list[tuple[int, str]]:
+def nodes(root: Path = Path("/sys/class/video4linux")) -> list[tuple[int, str]]:
     """Numbers and names of the cameras that Linux lists, in order.
 
     A camera often has a second node for data that are no pictures; it counts as one that does not
@@ -54,37 +46,30 @@ def nodes(root: Path = _NODES) -> list[tuple[int, str]]:
     """
     found = []
     for node in root.glob("video*"):
-        number = node.name.removeprefix("video")
+        number, name = node.name.removeprefix("video"), ""
         if number.isdecimal():
-            try:
+            with suppress(OSError):
                 name = (node / "name").read_text(errors="replace").strip()
-            except OSError:
-                name = ""
             found.append((int(number), name))
     return sorted(found)
 
 
 def listed() -> list[tuple[int, str]]:
     """Numbers and names that may be cameras."""
-    if sys.platform.startswith("linux"):
-        return nodes()
-    return [(number, "") for number in range(_MOST)]
+    return nodes() if _LINUX else [(number, "") for number in range(_MOST)]
 
 
 def find_camera(name: str) -> int:
     """Return the number of the camera of a device file, or whose name holds ``name``.
 
-    Raises
-    ------
-    NothingToRead
-        If there is none.
+    NothingToRead if there is none.
     """
-    node = Path(name).name
-    if name.startswith("/dev/video") and node[5:].isdecimal():
-        return int(node[5:])
-    for number, called in listed():
-        if called and name.lower() in called.lower():
-            return number
+    number = name.removeprefix("/dev/video")
+    if number != name and number.isdecimal():
+        return int(number)
+    for there, called in listed():
+        if name.lower() in called.lower():
+            return there
     raise NothingToRead(
         f"{name}: no file, folder or camera of that name; `neocog cameras` lists the cameras"
     )
@@ -94,30 +79,27 @@ def probe() -> Iterator[Camera]:
     """Try every camera, each in a process of its own: a driver that hangs hangs only that."""
     for number, name in listed():
         grants = None
-        try:
-            done = subprocess.run(
-                python("-c", _TRY, str(number)), capture_output=True, text=True, timeout=_PROBE
-            )
-            if done.returncode == 0:
-                grants = done.stdout.strip()
-        except subprocess.TimeoutExpired:
-            pass
+        with suppress(subprocess.SubprocessError):
+            grants = subprocess.run(
+                python("-c", _TRY, str(number)),
+                capture_output=True, text=True, timeout=_PROBE, check=True,
+            ).stdout.strip()  # fmt: skip
         if grants or name:
             yield Camera(number, name, grants)
 
 
-class CameraSource:
-    """Frames from a camera, 1280x720 at 30 a second by default; it gives what it can."""
+class CameraSource(Source):
+    """Frames from a camera, asked for 1280 x 720 30 a second by default; it gives what it can."""
 
     live = True
-    returns = True
 
-    def __init__(self, number: int, wanted: Wanted) -> None:
+    def __init__(
+        self, number: int, *, size: tuple[int, int] | None = None, fps: float | None = None
+    ) -> None:
         self.name = f"camera {number}"
-        self.fps: float | None = None
         self._which = number
         self._video: Any = None
-        self._size, self._rate = wanted.size or SIZE, wanted.fps or FPS
+        self._size, self._rate = size or (1280, 720), fps or 30.0
         self._waiting = False  # a frame that was grabbed already
 
     def open(self) -> str:
@@ -125,9 +107,7 @@ class CameraSource:
         import cv2
 
         self._check_node()
-        hush()
-        on_linux = sys.platform.startswith("linux")
-        self._video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if on_linux else cv2.CAP_ANY)
+        self._video = cv2.VideoCapture(self._which, cv2.CAP_V4L2 if _LINUX else cv2.CAP_ANY)
         if self._video.isOpened():
             for what, value in (
                 (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
@@ -147,29 +127,27 @@ class CameraSource:
 
     def _check_node(self) -> None:
         """Say at once what opening would only fail on."""
-        if not sys.platform.startswith("linux"):
-            return
         node = f"/dev/video{self._which}"
-        if not os.path.exists(node):
+        if _LINUX and not os.path.exists(node):
             raise NothingToRead(
                 f"{self.name}: {node} does not exist; `neocog cameras` lists the cameras"
             )
-        if not os.access(node, os.R_OK | os.W_OK):
+        if _LINUX and not os.access(node, os.R_OK | os.W_OK):
             raise InputError(f"{self.name}: no permission for {node}; join the group 'video'")
 
     def _granted(self) -> str:
         import cv2
 
-        def number(what: int) -> float:
-            return float(self._video.get(what))
-
-        fps = number(cv2.CAP_PROP_FPS)
+        width, height, fps, code = (
+            self._video.get(what)
+            for what in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FPS,
+                         cv2.CAP_PROP_FOURCC)
+        )  # fmt: skip
         self.fps = fps if 0 < fps < 1000 else None
-        size = f"{number(cv2.CAP_PROP_FRAME_WIDTH):.0f}x{number(cv2.CAP_PROP_FRAME_HEIGHT):.0f}"
-        code = int(number(cv2.CAP_PROP_FOURCC)) & 0xFFFFFFFF
-        form = code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 ")
+        letters = (int(code) & 0xFFFFFFFF).to_bytes(4, "little")
+        form = letters.decode("ascii", "replace").strip("\0 ")
         rate = f"{self.fps:g} frames a second" if self.fps else "rate unknown"
-        return ", ".join(part for part in (size, form, rate) if part)
+        return ", ".join(part for part in (f"{width:.0f}x{height:.0f}", form, rate) if part)
 
     def grab(self) -> bool:
         """Wait for the next frame; the first came when it was opened."""

@@ -1,15 +1,20 @@
-"""The thread that takes frames from a source: paced, and reopened when the source is lost."""
+"""Frames, the queues that they wait in, and the thread that takes them from a source."""
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from neocog.errors import InputError, NothingToRead
-from neocog.live.frames import BoundedQueue, Closed, Frame
 from neocog.live.sources import Source, SourceLost
+
+T = TypeVar("T")
 
 _FIRST_WAIT = 0.25  # seconds before a lost source is tried again
 _LONGEST_WAIT = 8.0  # the wait doubles up to this, also where a source is back for a moment only
@@ -17,15 +22,74 @@ _STEADY = 10.0  # seconds after which a source that is back counts as back for g
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """What happened to a source: it is open, was lost, or is back."""
+class Frame:
+    """One picture of a source."""
 
-    kind: Literal["open", "lost", "back"]
-    text: str
+    index: int  # from 0, those that were dropped counted
+    pixels: NDArray[np.uint8]  # (H, W, 3): blue, green, red
+    t: float  # seconds since the first frame; in a file by its own clock
+    arrived: float  # when the source gave it (or was due to), by time.perf_counter
+    epoch: int = 0  # grows when the source is opened again or changes its size
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+
+class Closed(Exception):
+    """The queue is closed, and nothing is left in it."""
+
+
+class BoundedQueue(Generic[T]):
+    """Hands items from one thread to another; at most ``depth`` wait.
+
+    When it is full, `put` waits for room (for a file), or with ``newest`` the oldest item gives
+    way (for a camera). ``merge``, given that item and the new one, returns what is kept of both.
+    """
+
+    def __init__(
+        self, *, newest: bool, merge: Callable[[T, T], T] = lambda old, new: new, depth: int = 1
+    ) -> None:
+        self._newest, self._merge, self._depth = newest, merge, depth
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self.dropped = 0
+
+    def put(self, item: T) -> None:
+        """Add an item, or raise Closed."""
+        with self._changed:
+            if self._newest and len(self._items) == self._depth:
+                item = self._merge(self._items.popleft(), item)
+                self.dropped += 1
+            self._changed.wait_for(lambda: len(self._items) < self._depth or self._closed)
+            if self._closed:
+                raise Closed
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def get(self, timeout: float | None = None) -> T:
+        """Take an item, or raise Closed, or TimeoutError after ``timeout`` seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._items) or self._closed, timeout):
+                raise TimeoutError
+            if not self._items:
+                raise Closed
+            self._changed.notify_all()
+            return self._items.popleft()
+
+    def close(self, *, forget: bool = False) -> None:
+        """Take no more items; those that wait can still be taken unless they are forgotten."""
+        with self._changed:
+            self._closed = True
+            if forget:
+                self._items.clear()
+            self._changed.notify_all()
 
 
 class Capture(threading.Thread):
-    """Takes frames from a source, which it opens and closes, and puts them into a queue.
+    """Takes frames from a source, which it opens, opens again when it is lost, and closes.
 
     Parameters
     ----------
@@ -35,9 +99,10 @@ class Capture(threading.Thread):
     pace : float, optional
         Frames a second at which frames are handed on, each at its own time and not before.
     own_pace : bool
-        Hand frames on at the rate of the source, where it has one and does not pace itself.
+        Hand frames of a file on at its own rate; it waits for whoever is slow.
     tell : callable
-        Receives notices, in this thread.
+        Receives, in this thread, what happened to the source: ``"open"``, ``"lost"`` or ``"back"``,
+        and what there is to say of it.
     note : callable
         Receives the milliseconds that decoding a frame took, in this thread.
     """
@@ -49,41 +114,36 @@ class Capture(threading.Thread):
         *,
         pace: float | None = None,
         own_pace: bool = False,
-        tell: Callable[[Notice], None] = lambda notice: None,
+        tell: Callable[[str, str], None] = lambda state, text: None,
         note: Callable[[float], None] = lambda ms: None,
     ) -> None:
         super().__init__(name="neocog-capture", daemon=True)
         self.error: BaseException | None = None
+        self.count = 0
         self.running = threading.Event()
         self.running.set()
-        self.count = 0
         self._source, self._out, self._tell, self._note = source, out, tell, note
         self._pace, self._own_pace = pace, own_pace
         self._ending = threading.Event()
         self._epoch, self._size = 0, (0, 0)
-        self._start = self._held = self._late = 0.0
+        self._start, self._due = 0.0, 0.0  # when the first frame came, and the next is due
         self._wait, self._back = _FIRST_WAIT, 0.0  # before the next try, and when the last one did
 
     def hold(self, held: bool) -> None:
         """Take no more frames until told to go on."""
-        if held:
-            self.running.clear()
-            self._held = time.perf_counter()
-        elif not self.running.is_set():
-            self._late += time.perf_counter() - self._held
-            self.running.set()
+        self._due = time.perf_counter()
+        (self.running.clear if held else self.running.set)()
 
     def stop(self) -> None:
         """End after the frame at hand."""
         self._ending.set()
         self.running.set()
-        if interrupt := getattr(self._source, "interrupt", None):
-            interrupt()
+        self._source.interrupt()
 
     def run(self) -> None:
         """Take frames until the source ends or `stop` is called."""
         try:
-            self._tell(Notice("open", self._source.open()))
+            self._tell("open", self._source.open())
             if self._own_pace and not self._source.live:
                 self._pace = self._pace or self._source.fps
             while not self._ending.is_set() and self._step():
@@ -105,45 +165,42 @@ class Capture(threading.Thread):
                 return False
             arrived = time.perf_counter()
             pixels = self._source.retrieve()
-            self._note(1e3 * (time.perf_counter() - arrived))
         except SourceLost as error:
             if self._ending.is_set():
                 return False
-            if not self._source.returns:
+            if not self._source.live:
                 raise
             return self._reopen(str(error))
-        height, width = pixels.shape[:2]
-        if self._size != (width, height):
+        self._note(1e3 * (time.perf_counter() - arrived))
+        if self._size != pixels.shape[:2]:
             self._epoch += self._size != (0, 0)
-            self._size = (width, height)
+            self._size = pixels.shape[:2]
         if self.count == 0:
-            self._start = arrived
-        t = arrived - self._start
-        if not self._source.live and self._source.fps:
+            self._start = self._due = arrived
+        if self._source.live or not self._source.fps:
+            t = arrived - self._start
+        else:
             t = self.count / self._source.fps
         if self._pace:
-            arrived = self._due(self._pace)
+            arrived = self._wait_until_due(self._pace)
         frame = Frame(self.count, pixels, t, arrived, self._epoch)
         self.count += 1
         self._out.put(frame)
         return True
 
-    def _due(self, pace: float) -> float:
+    def _wait_until_due(self, pace: float) -> float:
         """Wait until the next frame is due; return when it was."""
-        if self.count == 0:
-            self._start = time.perf_counter()
-        due = self._start + self._late + self.count / pace
-        left = due - time.perf_counter()
-        if left > 0:
-            self._ending.wait(left)
-        elif self._own_pace:  # a file that is shown waits for whoever is slow
-            self._late -= left
-            due -= left
+        late = time.perf_counter() - self._due
+        if late < 0:
+            self._ending.wait(-late)
+        elif self._own_pace:
+            self._due += late
+        due, self._due = self._due, self._due + 1 / pace
         return due
 
     def _reopen(self, why: str) -> bool:
         """Open a lost source again, with longer and longer waits; False when told to stop."""
-        self._tell(Notice("lost", why))
+        self._tell("lost", why)
         self._source.close()
         self._epoch += 1
         if time.perf_counter() - self._back > _STEADY:
@@ -155,6 +212,6 @@ class Capture(threading.Thread):
             except (InputError, NothingToRead):
                 continue
             self._back = time.perf_counter()
-            self._tell(Notice("back", granted))
+            self._tell("back", granted)
             return True
         return False

@@ -1,14 +1,20 @@
-"""A view drawn: boxes and digits on the frame, the agreed numbers large, figures in a line."""
+"""A view drawn: boxes and digits on the frame, the agreed numbers large, figures in a line.
 
-from collections.abc import Sequence
+Beside it: the responses of the layers, and what the finder sees.
+"""
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.batch.records import REJECTED, Box
-from neocog.live.measures import STAGES, Measures
-from neocog.live.pipeline import Settings, View
-from neocog.live.tracks import Row
+from neocog.batch.records import REJECTED, Box, DigitReading
+from neocog.live.frame_reader import FrameReading
+from neocog.live.pipeline import STAGES, Settings, View
+from neocog.network.spec import LABELS
+from neocog.vision.finder import normalised
 from neocog.vision.overlay import SURE_P
 
 Picture = NDArray[np.uint8]
@@ -23,6 +29,14 @@ _BACK = (32, 32, 32)  # behind a text
 _SHADE = 0.65  # how far it covers the picture
 _LARGEST = 0.11  # height of an agreed number, as a share of the frame's
 _WIDEST = 0.92  # and its width
+_GAP = 2  # pixels between two maps
+_LABEL = 18  # rows for a layer's name
+_TILE = {"U0": 65, "UG": 65, "US1": 44, "UC1": 44, "US2": 32, "UC2": 32, "US3": 22, "UC3": 22}
+_LAST_TILE = 14  # of US4
+_ROWS = 2  # of maps of one layer; of more planes the strongest are shown
+_WIDTH = 640
+_BAR = 56  # rows of the longest bar of UC4
+_CONTRAST = 48.0  # grey levels for one standard deviation of a window
 
 
 def draw(
@@ -30,45 +44,39 @@ def draw(
 ) -> Picture:
     """Return a new picture (H, W, 3), blue, green, red: a frame and what is known about it.
 
-    Parameters
-    ----------
-    view : View
-    settings : Settings, optional
-        Only numbers that its pattern allows are shown, with its signs.
-    recording : bool
-        Whether a red dot is shown.
-    note : str
-        Shown below the figures.
+    Only numbers that the settings' pattern allows are shown, with its signs; ``recording`` adds a
+    red dot, ``note`` a line below the figures.
     """
     out = view.frame.pixels.copy()
-    bounds = view.seen.found.bounds
-    if bounds != (0, 0, *view.frame.size):
-        rectangle(out, bounds, (200, 200, 200))
-    for row in view.seen.rows:
-        _draw_row(out, row)
+    if view.seen.bounds != (0, 0, *view.frame.size):
+        _rectangle(out, view.seen.bounds, (200, 200, 200))
+    for digit in chain(*view.seen.rows):
+        _draw_digit(out, digit)
     _draw_numbers(out, view, settings or Settings())
-    draw_text(out, [*_figures(view.measures), *([note] if note else [])], recording=recording)
+    run = view.measures
+    figures = (
+        f"{run.fps:.1f} fps  age {run.age_ms:.0f} ms  "
+        f"dropped {run.dropped} of {run.frames + run.dropped}"
+    )
+    stages = "  ".join(f"{name} {run.ms[name]:.1f}" for name in STAGES if name in run.ms)
+    draw_text(out, [figures, stages, *([note] if note else [])], recording=recording)
     return out
 
 
-def _draw_row(out: Picture, row: Row) -> None:
-    """Draw the digits of one line as this frame alone shows them, with their probabilities."""
-    for digit in row:
-        colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
-        rectangle(out, digit.box, colour)
-        x, y, _, height = digit.box
-        scale = min(max(height / 60, 0.5), 1.5)
-        above = (x, max(y - round(8 * scale), round(18 * scale)))
-        write(out, digit.char, above, scale, colour, 2)
-        if digit.char != REJECTED:
-            below = (x, min(y + height + 14, out.shape[0] - 4))
-            write(out, f"{100 * digit.p:.0f}", below, 0.4, colour)
+def _draw_digit(out: Picture, digit: DigitReading) -> None:
+    """Draw a digit as this frame alone shows it, with its probability."""
+    colour = REFUSED if digit.char == REJECTED else SURE if digit.p >= SURE_P else UNSURE
+    _rectangle(out, digit.box, colour)
+    x, y, _, height = digit.box
+    scale = min(max(height / 60, 0.5), 1.5)
+    _write(out, digit.char, (x, max(y - round(8 * scale), round(18 * scale))), scale, colour, 2)
+    if digit.char != REJECTED:
+        below = (x, min(y + height + 14, out.shape[0] - 4))
+        _write(out, f"{100 * digit.p:.0f}", below, 0.4, colour)
 
 
 def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
     """Draw the agreed numbers large at the bottom; green once they are announced."""
-    import cv2
-
     height, width = out.shape[:2]
     texts = [
         (settings.shown(track.text), SURE if track.text == said else UNSURE)
@@ -84,45 +92,29 @@ def _draw_numbers(out: Picture, view: View, settings: Settings) -> None:
         wide, tall = round(wide * scale), round(tall * scale)
         left = (width - wide) // 2
         _shade(out, (left - 12, bottom - tall - 16, wide + 24, tall + 24))
-        write(out, text, (left, bottom - 4), scale, colour, max(2, tall // 12))
+        _write(out, text, (left, bottom - 4), scale, colour, max(2, tall // 12))
         bottom -= tall + 32
-
-
-def _figures(measures: Measures) -> list[str]:
-    """Rate, age and dropped frames in a line, and milliseconds of the stages in another."""
-    return [
-        f"{measures.fps:.1f} fps  age {measures.age_ms:.0f} ms  "
-        f"dropped {measures.dropped} of {measures.frames + measures.dropped}",
-        "  ".join(f"{name} {measures.ms[name]:.1f}" for name in STAGES if name in measures.ms),
-    ]
 
 
 def draw_text(out: Picture, lines: Sequence[str], *, recording: bool = False) -> None:
     """Draw lines of small text at the top."""
-    import cv2
-
     sizes = [cv2.getTextSize(line, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)[0] for line in lines]
     width = max(size[0] for size in sizes)
     _shade(out, (0, 0, width + (36 if recording else 16), 20 * len(lines) + 8))
     for number, line in enumerate(lines):
-        write(out, line, (8, 20 * number + 18), 0.5, WHITE)
+        _write(out, line, (8, 20 * number + 18), 0.5, WHITE)
     if recording:
         cv2.circle(out, (width + 22, 14), 6, (0, 0, 220), -1, cv2.LINE_AA)
 
 
-def write(
+def _write(
     out: Picture, text: str, at: tuple[int, int], scale: float, colour: Colour, pen: int = 1
 ) -> None:
     """Write a text whose lower left corner is at (x, y)."""
-    import cv2
-
     cv2.putText(out, text, at, cv2.FONT_HERSHEY_SIMPLEX, scale, colour, pen, cv2.LINE_AA)
 
 
-def rectangle(out: Picture, box: Box, colour: Colour) -> None:
-    """Draw a box around a place."""
-    import cv2
-
+def _rectangle(out: Picture, box: Box, colour: Colour) -> None:
     x, y, width, height = box
     cv2.rectangle(out, (x - 2, y - 2), (x + width + 2, y + height + 2), colour, 2)
 
@@ -132,3 +124,67 @@ def _shade(out: Picture, box: Box) -> None:
     x, y, width, height = box
     part = out[max(y, 0) : y + height, max(x, 0) : x + width]
     part[:] = (part * (1 - _SHADE) + np.array(_BACK) * _SHADE).astype(np.uint8)
+
+
+def layers(maps: Mapping[str, NDArray[np.float32]], *, height: int) -> Picture:
+    """Draw every layer's response to one digit, in ``height`` rows.
+
+    ``maps``: ``"U0", "UG", "US1" .. "UC4"`` -> (1, K, H, W). Each layer is as bright as its
+    strongest response; UC4 has a bar for each digit.
+    """
+    bands = []
+    for name, response in maps.items():
+        label = np.zeros((_LABEL, _WIDTH, 3), np.uint8)
+        _write(label, f"{name}  {response.shape[1]} planes", (4, 13), 0.42, WHITE)
+        bands += [label, _bars(response[0, :, 0, 0]) if name == "UC4" else _band(name, response[0])]
+    return _fitted(np.concatenate(bands), height)
+
+
+def candidates(seen: FrameReading, *, height: int) -> Picture:
+    """Draw what the finder sees: the picture as its network gets it, digits, signs and scores."""
+    grey = np.clip(128 + _CONTRAST * normalised(seen.grey), 0, 255).astype(np.uint8)
+    out = np.asarray(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR), np.uint8)
+    for line in seen.page.lines:
+        marks = [(digit.box, f"{100 * digit.score:.0f}", SURE) for digit in line.digits]
+        for box, text, colour in [*marks, *((sign.box, sign.char, UNSURE) for sign in line.signs)]:
+            _rectangle(out, box, colour)
+            _write(out, text, (box[0], max(box[1] - 5, 10)), 0.4, colour)
+    draw_text(out, [f"{seen.page.left_out} more places are not sure enough"])
+    return _fitted(out, height)
+
+
+def _band(name: str, response: NDArray[np.float32]) -> Picture:
+    """Draw the maps (K, H, W) of a layer in at most two rows."""
+    side = _TILE.get(name, _LAST_TILE)
+    across = max(1, (_WIDTH - _GAP) // (side + _GAP))
+    strongest = np.argsort(-response.max(axis=(1, 2)), kind="stable")
+    chosen = np.sort(strongest[: _ROWS * across])
+    rows = -(-len(chosen) // across)
+    band = np.zeros((rows * (side + _GAP), _WIDTH), np.uint8)
+    top = max(float(response.max()), 1e-9)
+    for number, plane in enumerate(chosen):
+        tile = cv2.resize(response[plane], (side, side), interpolation=cv2.INTER_AREA)
+        y, x = number // across * (side + _GAP), _GAP + number % across * (side + _GAP)
+        band[y : y + side, x : x + side] = np.maximum(255 * np.clip(tile / top, 0, 1), 24)
+    coloured = np.asarray(cv2.applyColorMap(band, cv2.COLORMAP_INFERNO), np.uint8)
+    coloured[band == 0] = 0
+    return coloured
+
+
+def _bars(response: NDArray[np.float32]) -> Picture:
+    """Draw a bar for each digit's response."""
+    step = _WIDTH // max(len(response), 1)
+    band = np.zeros((_BAR + 18, _WIDTH, 3), np.uint8)
+    top = max(float(response.max()), 1e-9)
+    for label, value in enumerate(response):
+        high = round(_BAR * float(value) / top)
+        colour = SURE if value == response.max() > 0 else (150, 150, 150)
+        band[_BAR - high : _BAR, label * step + 8 : (label + 1) * step - 8] = colour
+        name = str(label) if label < LABELS else "-"
+        _write(band, name, (label * step + step // 2 - 5, _BAR + 14), 0.45, WHITE)
+    return band
+
+
+def _fitted(picture: Picture, height: int) -> Picture:
+    width = max(1, round(picture.shape[1] * height / len(picture)))
+    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)

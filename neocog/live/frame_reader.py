@@ -1,25 +1,25 @@
 """One frame read as a still picture is; answers for digits that stand still are kept."""
 
 import time
-from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.batch.records import REJECTED, Box
-from neocog.live.frames import Frame
-from neocog.live.roi import Roi
+from neocog.errors import UsageError
+from neocog.live.capture import Frame
 from neocog.live.tracks import Row
 from neocog.network.cache import AnswerCache
 from neocog.vision.finder import FinderSettings, Finding
+from neocog.vision.page import Layout
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
     from neocog.network.engine import AnyEngine
-    from neocog.vision.page import Layout
 
 LONG_SIDE = 640
 """A frame, or the region of it that is read, is searched at this long side, in pixels."""
@@ -31,11 +31,56 @@ ALIKE = 0.95
 """Cosine between two digits (28 x 28) from which they are one; of such pairs from two frames
 running the network takes 99 % for the same digit (``python -m experiments.live.measure alike``)."""
 
+_LEAST = 24  # pixels of a region's side
 _LIVES = (2, 3, 4)  # frames for which an answer holds, in turn: digits do not fall due together
 _SLOW = 28.0  # milliseconds that finding may take: a camera gives a frame every 33
 _ENTIRE_EVERY = 4  # frames; the others are reduced where finding is slow
 _LEGIBLE = 28  # pixels that the lowest digit keeps then; the digit network sees 20
 _LEAST_SIDE = 192  # pixels of a long side; below it no time is saved
+
+
+@dataclass(frozen=True, slots=True)
+class Roi:
+    """A region of interest in pixels; or, if no number is above 1, in shares of the frame."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @staticmethod
+    def parse(text: str) -> "Roi":
+        """Read ``X,Y,WIDTH,HEIGHT``, or raise UsageError."""
+        try:
+            x, y, width, height = (float(part) for part in text.split(","))
+        except ValueError:
+            x = y = width = height = -1.0
+        finite = all(map(isfinite, (x, y, width, height)))
+        if not finite or min(x, y) < 0 or min(width, height) <= 0:
+            raise UsageError(
+                f"roi '{text}': expected X,Y,WIDTH,HEIGHT, in pixels or as fractions of the frame"
+            )
+        return Roi(x, y, width, height)
+
+    def within(self, size: tuple[int, int]) -> tuple[Box, str | None]:
+        """Return what is read of a frame of a size (width, height).
+
+        All of it if nothing of the region is left; and why another region than this one is read.
+        """
+        shares = max(self.x, self.y, self.width, self.height) <= 1.0
+        across, down = size if shares else (1, 1)
+        left, right = round(self.x * across), round((self.x + self.width) * across)
+        top, bottom = round(self.y * down), round((self.y + self.height) * down)
+        whole = (left, top, right - left, bottom - top)
+        left, top = max(left, 0), max(top, 0)
+        box = (left, top, min(right, size[0]) - left, min(bottom, size[1]) - top)
+        frame = f"the frame is {size[0]}x{size[1]}"
+        if min(box[2:]) < _LEAST:
+            why = f"less than {_LEAST} pixels of it in the frame ({frame}): the whole frame is read"
+            return (0, 0, *size), why
+        if box != whole:
+            return box, f"reaches beyond the frame ({frame}): {','.join(map(str, box))} is read"
+        return box, None
 
 
 class RecentCache(AnswerCache):
@@ -80,34 +125,18 @@ def _unit(digits: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFrame:
-    """A frame, and what the finder's network says of it, in ``ms`` milliseconds.
-
-    ``bounds`` (left, top, width, height) is the region that is read, ``grey`` (H, W) its pixels;
-    ``found`` has boxes in pixels of the region. ``entire`` tells whether it was searched at
-    `LONG_SIDE`, for digits of all sizes.
-    """
+class FrameReading:
+    """What one frame alone reads."""
 
     frame: Frame
-    bounds: Box
-    grey: NDArray[np.uint8]
-    found: Finding
-    entire: bool
-    ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class FrameReading:
-    """What one frame alone reads, and the milliseconds that choosing and recognising took.
-
-    ``page`` has the digits as they were cut out, boxes in pixels of the region; ``rows`` the lines
-    from top to bottom, boxes in pixels of the frame.
-    """
-
-    found: FoundFrame
-    page: "Layout"
-    rows: tuple[Row, ...]
-    ms: float
+    bounds: Box  # left, top, width and height of the region that is read
+    grey: NDArray[np.uint8]  # its pixels (H, W)
+    found: Finding  # what the finder's network says of it, boxes in pixels of the region
+    entire: bool  # whether it was searched at LONG_SIDE, for digits of all sizes
+    find_ms: float
+    ms: float = 0.0  # that choosing and recognising took
+    page: Layout = field(default_factory=Layout)  # digits as they were cut out, as ``found``
+    rows: tuple[Row, ...] = ()  # the lines from top to bottom, boxes in pixels of the frame
 
 
 class FrameReader:
@@ -142,12 +171,13 @@ class FrameReader:
         pixels[200:260, 300:308] = 40
         self.recognise(self.find(Frame(0, pixels, 0.0, 0.0)))
 
-    def find(self, frame: Frame, roi: Roi | None = None) -> FoundFrame:
+    def find(self, frame: Frame, roi: Roi | None = None) -> FrameReading:
         """Ask the finder's network for the digits of a frame, or of a region of it."""
         import cv2
 
         start = time.perf_counter()
-        left, top, width, height = bounds = (roi or Roi(0, 0, *frame.size)).within(frame.size)
+        bounds = roi.within(frame.size)[0] if roi else (0, 0, *frame.size)
+        left, top, width, height = bounds
         region = frame.pixels[top : top + height, left : left + width]
         grey = np.asarray(cv2.cvtColor(region, cv2.COLOR_BGR2GRAY), np.uint8)
         slow = self._hurry and self._entire_ms > _SLOW
@@ -158,26 +188,23 @@ class FrameReader:
         ms = 1e3 * (time.perf_counter() - start)
         if entire:
             self._entire_ms += (ms - self._entire_ms) / 8
-        return FoundFrame(frame, bounds, grey, found, entire, ms)
+        return FrameReading(frame, bounds, grey, found, entire, ms)
 
-    def recognise(self, found: FoundFrame) -> FrameReading:
+    def recognise(self, seen: FrameReading) -> FrameReading:
         """Choose the digits of a frame among what was found, and recognise them."""
         start = time.perf_counter()
         self._cache.next_frame()
-        page = self._reader.find(found.grey, found=found.found)
-        left, top = found.bounds[:2]
-        digits = iter(
+        page = self._reader.find(seen.grey, found=seen.found)
+        left, top, *sides = seen.bounds
+        digits = [
             replace(digit, box=(digit.box[0] + left, digit.box[1] + top, *digit.box[2:]))
             for digit in self._reader.recognise(page.lines)
-        )
-        rows = tuple(tuple(next(digits) for _ in line.digits) for line in page.lines)
-        if found.entire:
-            self._side = _legible(rows, max(found.bounds[2:]))
-        return FrameReading(found, page, rows, 1e3 * (time.perf_counter() - start))
-
-
-def _legible(rows: Sequence[Row], long_side: int) -> int:
-    """Return the long side at which the lowest digit that was read is still found."""
-    heights = [digit.box[3] for row in rows for digit in row if digit.char != REJECTED]
-    wanted = long_side * _LEGIBLE / min(heights) if heights else LONG_SIDE
-    return round(min(max(wanted, _LEAST_SIDE), LONG_SIDE))
+        ]
+        if seen.entire:  # the long side at which the lowest digit is still found
+            heights = [digit.box[3] for digit in digits if digit.char != REJECTED]
+            wanted = max(sides) * _LEGIBLE / min(heights) if heights else LONG_SIDE
+            self._side = round(min(max(wanted, _LEAST_SIDE), LONG_SIDE))
+        rest = iter(digits)
+        rows = tuple(tuple(next(rest) for _ in line.digits) for line in page.lines)
+        ms = 1e3 * (time.perf_counter() - start)
+        return replace(seen, page=page, rows=rows, ms=ms)

@@ -9,10 +9,12 @@ import gc
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +22,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError, NeocogError
 from neocog.live.announce import Announcement, Announcer, Rules
-from neocog.live.capture import Capture, Notice
-from neocog.live.frame_reader import FoundFrame, FrameReader, FrameReading
-from neocog.live.frames import BoundedQueue, Closed, Frame
-from neocog.live.measures import Measures, Meter
-from neocog.live.roi import Roi
+from neocog.live.capture import BoundedQueue, Capture, Closed, Frame
+from neocog.live.frame_reader import FrameReader, FrameReading, Roi
 from neocog.live.sources import Source
 from neocog.live.tracks import Agreement, Track, Tracker
 from neocog.network.parallel import ProcessSetting, cores, one_blas_thread
@@ -33,42 +32,30 @@ if TYPE_CHECKING:
     from neocog.batch.pattern import Pattern
     from neocog.batch.reader import Reader
 
+STAGES = ("capture", "find", "recognise", "vote", "draw")
+
 _WARM = (1, 2, 4, 8, 16)  # digits of the passes that are made before the first frame
 _WARM_GPU = (32, 64, 128)  # and on a GPU, where each size has kernels of its own
 _WAITING = 2  # frames of a camera that may wait: one slow search drops none
 _LAYERS_EVERY = 0.1  # seconds between two looks at the layers
 _TURN = 0.0005  # seconds of a thread; at Python's 0.005 five waits for the GIL take a frame 25 ms
 _MOST_THREADS = 4  # of the finder's network; more hardly make it faster
+_LATELY = 64  # frames that the rate and the median age are taken from
+_SMOOTH = 0.1  # weight of the newest in a running mean
 
 Maps = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a source is read.
-
-    Attributes
-    ----------
-    agreement : Agreement
-        How many of how many frames must agree.
-    rules : Rules
-        When a number is announced.
-    pattern : Pattern or None
-        The form of the numbers that may be announced; None for any.
-    replay_fps : float or None
-        Play a file like a camera of so many frames a second: the newest frame only.
-    pace : bool
-        Show a file at its own rate, every frame of it.
-    every_view : bool
-        Whether whoever takes the views gets every one; else the newest, and the news of all.
-    """
+    """How a source is read."""
 
     agreement: Agreement = field(default_factory=Agreement)
     rules: Rules = field(default_factory=Rules)
-    pattern: "Pattern | None" = None
-    replay_fps: float | None = None
-    pace: bool = False
-    every_view: bool = True
+    pattern: "Pattern | None" = None  # the form of numbers that may be announced; None for any
+    replay_fps: float | None = None  # a file plays a camera of that rate: the newest frame only
+    pace: bool = False  # a file is shown at its own rate, every frame of it
+    every_view: bool = True  # else whoever takes the views gets the newest, and the news of all
 
     def allows(self, text: str) -> bool:
         """Whether a text, perhaps with places that are not known yet, may be announced."""
@@ -80,57 +67,43 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Measures:
+    """Figures of a run at one frame."""
+
+    frames: int  # that were read
+    dropped: int  # that gave way to newer ones
+    fps: float  # lately
+    age_ms: float  # from a frame's arrival to its reading, median of the last ones
+    ms: dict[str, float]  # of each stage, running means
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A frame and all that was known when it was read.
 
-    Attributes
-    ----------
-    seen : FrameReading
-        The frame and what was read in it alone.
-    tracks : tuple of Track
-        The lines that are followed, with what the last frames agree on.
-    said : tuple of (str or None)
-        For each of them, the number that was announced.
-    news : tuple of Announcement
-        Numbers to announce; with views that were left out in between, those of them as well.
-    gone : tuple of str
-        Announced numbers that are out of view.
-    read : float
-        When the frame was read and voted, by `time.perf_counter`.
-    measures : Measures
-    maps : dict or None
-        Responses of the layers to the digit in the middle of the first line.
+    ``news`` and ``gone`` are also those of views that were left out since the one before.
     """
 
-    seen: FrameReading
-    tracks: tuple[Track, ...]
-    said: tuple[str | None, ...]
+    seen: FrameReading  # the frame and what was read in it alone
+    tracks: tuple[Track, ...]  # the lines that are followed, with what the last frames agree on
+    said: tuple[str | None, ...]  # for each of them, the number that was announced
     news: tuple[Announcement, ...]
-    gone: tuple[str, ...]
-    read: float
+    gone: tuple[str, ...]  # announced numbers that are out of view
+    age_ms: float  # from the frame's arrival to its reading
     measures: Measures
-    maps: Maps | None = None
+    maps: Maps | None = None  # responses of the layers to a digit of the first line
 
     @property
     def frame(self) -> Frame:
         """The frame."""
-        return self.seen.found.frame
-
-    @property
-    def age_ms(self) -> float:
-        """Milliseconds from the frame's arrival to its reading."""
-        return 1e3 * (self.read - self.frame.arrived)
+        return self.seen.frame
 
 
 class Pipeline:
-    """Reads a source; ``tell`` receives notices about it, in the capture thread.
+    """Reads a source; ``tell`` receives what happens to it, see `Capture`.
 
-    Attributes
-    ----------
-    roi : Roi or None
-        Read this region of the frames alone; may be changed while the source is read.
-    layers : bool
-        Whether views carry the layers' responses to a digit; may be changed as well.
+    ``roi`` is the region of the frames that is read, None for all, and ``layers`` tells whether
+    views carry the layers' responses to a digit: both may be changed while the source is read.
 
     Examples
     --------
@@ -145,7 +118,7 @@ class Pipeline:
         reader: "Reader",
         settings: Settings | None = None,
         *,
-        tell: Callable[[Notice], None] = lambda notice: None,
+        tell: Callable[[str, str], None] = lambda state, text: None,
     ) -> None:
         self.settings = settings = settings or Settings()
         self.source, self.reader = source, reader
@@ -153,22 +126,17 @@ class Pipeline:
         self.layers = False
         newest = source.live or settings.replay_fps is not None
         self._frame_reader = FrameReader(reader, hurry=newest)
-        self._frames: BoundedQueue[Frame] = BoundedQueue(
-            newest=newest, depth=_WAITING if newest else 1
-        )
-        self._found: BoundedQueue[FoundFrame] = BoundedQueue(newest=False)
-        self._views: BoundedQueue[View] = BoundedQueue(
-            newest=not settings.every_view, merge=_merged
-        )
-        self.meter = Meter()
+        self._frames = BoundedQueue[Frame](newest=newest, depth=_WAITING if newest else 1)
+        self._found = BoundedQueue[FrameReading](newest=False)
+        self._views = BoundedQueue[View](newest=not settings.every_view, merge=_merged)
+        self._count = 0
+        self._ends: deque[float] = deque(maxlen=_LATELY)
+        self._ages: deque[float] = deque(maxlen=_LATELY)
+        self._ms: dict[str, float] = {}
         self.capture = Capture(
-            source,
-            self._frames,
-            pace=settings.replay_fps,
-            own_pace=settings.pace,
-            tell=tell,
-            note=partial(self.meter.stage, "capture"),
-        )
+            source, self._frames, pace=settings.replay_fps, own_pace=settings.pace,
+            tell=tell, note=partial(self.note, "capture"),
+        )  # fmt: skip
         self._error: BaseException | None = None
         self._limits = ExitStack()
         self._stages = [
@@ -182,13 +150,14 @@ class Pipeline:
     def __enter__(self) -> "Pipeline":
         self._limits.enter_context(limited_threads())
         try:
-            warm(self.reader)
+            engine = self.reader.engine
+            for digits in _WARM if engine.device == "cpu" else (*_WARM, *_WARM_GPU):
+                engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=self.reader.batch)
             self._frame_reader.warm()
             gc.collect()
             gc.freeze()  # what is loaded by now stays: the collector need not look at it
-            self.capture.start()
-            for stage in self._stages:
-                stage.start()
+            for thread in (self.capture, *self._stages):
+                thread.start()
         except BaseException:
             self.stop()
             raise
@@ -200,10 +169,10 @@ class Pipeline:
     def __iter__(self) -> Iterator[View]:
         with suppress(Closed):
             while True:
-                yield self._views.get()
-        self._check()
+                if view := self.next():
+                    yield view
 
-    def next(self, timeout: float) -> View | None:
+    def next(self, timeout: float | None = None) -> View | None:
         """Return the next view, or None if there is none within ``timeout`` seconds.
 
         Raises
@@ -218,8 +187,12 @@ class Pipeline:
         except TimeoutError:
             return None
         except Closed:
-            self._check()
-            raise
+            error = self.capture.error or self._error
+            if error is None or isinstance(error, NeocogError):
+                raise error or Closed from None
+            what = str(error).strip().partition("\n")[0]
+            told = f"{type(error).__name__}: {what}; please report this"
+            raise InputError(told) from error
 
     def stop(self) -> None:
         """End all stages; frames under way are forgotten."""
@@ -232,24 +205,18 @@ class Pipeline:
         self._limits.close()
         gc.unfreeze()
 
-    @property
-    def dropped(self) -> int:
-        """Frames that gave way to newer ones."""
-        return self._frames.dropped
+    def note(self, stage: str, ms: float) -> None:
+        """Note the milliseconds that a stage took."""
+        before = self._ms.get(stage, ms)
+        self._ms[stage] = before + _SMOOTH * (ms - before)
 
     def measures(self) -> Measures:
         """Return the figures so far."""
-        return self.meter.measures(self.dropped)
-
-    def _check(self) -> None:
-        """Raise the error that ended a stage, if there was one."""
-        error = self.capture.error or self._error
-        if error is None:
-            return
-        if isinstance(error, NeocogError):
-            raise error
-        what = str(error).strip().partition("\n")[0]
-        raise InputError(f"{type(error).__name__}: {what}; please report this") from error
+        ends, ages = list(self._ends), list(self._ages)
+        spent = ends[-1] - ends[0] if ends else 0.0
+        fps = (len(ends) - 1) / spent if spent > 0 else 0.0
+        age = median_high(ages) if ages else 0.0
+        return Measures(self._count, self._frames.dropped, fps, age, dict(self._ms))
 
     def _guarded(
         self, work: Callable[[], None], before: BoundedQueue[Any], after: BoundedQueue[Any]
@@ -267,16 +234,16 @@ class Pipeline:
 
     def _find(self) -> None:
         while True:
-            found = self._frame_reader.find(self._frames.get(), self.roi)
-            self.meter.stage("find", found.ms)
-            self._found.put(found)
+            seen = self._frame_reader.find(self._frames.get(), self.roi)
+            self.note("find", seen.find_ms)
+            self._found.put(seen)
 
     def _read(self) -> None:
         tracker, announcer = Tracker(self.settings.agreement), Announcer(self.settings.rules)
         epoch, maps, looked = 0, None, 0.0
         while True:
             seen = self._frame_reader.recognise(self._found.get())
-            frame = seen.found.frame
+            frame = seen.frame
             start = time.perf_counter()
             if frame.epoch != epoch:
                 tracker.forget()
@@ -289,16 +256,18 @@ class Pipeline:
             end = time.perf_counter()
             age = 1e3 * (end - frame.arrived)
             news = tuple(replace(one, frame=frame.index, age_ms=age) for one in news)
-            self.meter.stage("recognise", seen.ms)
-            self.meter.stage("vote", 1e3 * (end - start))
-            self.meter.done(age)
+            self.note("recognise", seen.ms)
+            self.note("vote", 1e3 * (end - start))
+            self._count += 1
+            self._ends.append(end)
+            self._ages.append(age)
             if not self.layers:
                 maps = None
             elif end - looked > _LAYERS_EVERY:
                 maps, looked = responses(self.reader, seen) or maps, end
             said = tuple(announcer.said(track) for track in tracks)
             measures = self.measures()
-            self._views.put(View(seen, tracks, said, news, announcer.gone, end, measures, maps))
+            self._views.put(View(seen, tracks, said, news, announcer.gone, age, measures, maps))
 
 
 def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
@@ -309,13 +278,6 @@ def responses(reader: "Reader", seen: FrameReading) -> Maps | None:
         return None
     places = seen.page.lines[0].digits
     return reader.engine.maps(u0_from_digits(places[len(places) // 2].digit[None]))
-
-
-def warm(reader: "Reader") -> None:
-    """Make passes of usual sizes, so that no kernel is built while frames wait."""
-    sizes = _WARM if reader.engine.device == "cpu" else (*_WARM, *_WARM_GPU)
-    for digits in sizes:
-        reader.engine.recognise(np.zeros((digits, 28, 28), np.uint8), batch=reader.batch)
 
 
 def finder_threads() -> int:

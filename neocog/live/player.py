@@ -1,10 +1,11 @@
 """Decodes a video or stream with FFmpeg; run as a program, since strangers choose what it decodes.
 
-Its memory has a limit, and it opens what it was given alone: no playlist, no file that another one
-names. It gets a line of JSON that says what to open, then a byte for each frame that is wanted. It
-answers in lines of JSON; after one that says a shape come so many pixels.
+Its memory and its time have limits, and it opens what it was given alone: no playlist, no file
+that another one names. It gets a line of JSON that says what to open, then a byte for each frame
+that is wanted. It answers in lines of JSON; after one that says a shape come so many pixels.
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -35,6 +36,7 @@ FORMATS = (
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"  # OpenCV takes FFmpeg's options from there
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OPENCV_FFMPEG_LOGLEVEL": "24", "OPENCV_LOG_LEVEL": "SILENT"}
 _THREADS = 4  # of FFmpeg; each keeps a frame more
+_HANGS = 5.0  # seconds beyond its time after which a step of FFmpeg ends the process
 _WORDS = re.compile(rb"^\[OPENCV:FFMPEG:\d+\] (.+)", re.MULTILINE)
 _LATE = "no data arrived in time"
 _OTHERS = "this format or address is not supported"
@@ -106,6 +108,7 @@ class Player:
         for options in self._asked.options:
             os.environ[_OPTIONS] = options
             start = time.monotonic()
+            self._bound()
             self._video = cv2.VideoCapture(self._asked.address, cv2.CAP_FFMPEG, settings)
             if self._video.isOpened():
                 if self._too_large():
@@ -130,9 +133,14 @@ class Player:
         self._why = f"it has {width} x {height} pixels, at most {MAX_PIXELS:,} are read"
         return True
 
+    def _bound(self) -> None:
+        """End the process if FFmpeg does not come back in time."""
+        faulthandler.dump_traceback_later(2 * self._asked.silence + _HANGS, exit=True, file=2)
+
     def _grab(self) -> bool:
         """Go on to the next picture."""
         start = time.monotonic()
+        self._bound()
         if self._video.grab():
             return True
         if time.monotonic() - start >= self._asked.silence:
@@ -144,6 +152,7 @@ class Player:
     def _picture(self) -> Any:
         """Return the picture, or the next one that can be decoded; None if there is none."""
         start = time.monotonic()
+        self._bound()
         while (pixels := self._decoded()) is None:
             if time.monotonic() - start >= self._asked.silence or not self._grab():
                 return None
@@ -164,7 +173,7 @@ class Player:
             return None
 
 
-def _bound() -> None:
+def _limit_memory() -> None:
     """Limit the memory, where the system has such limits."""
     with suppress(ImportError, OSError, ValueError):
         import resource
@@ -196,7 +205,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     own = os.environ.get(_OPTIONS)
     os.environ.update(_QUIET)
-    _bound()
+    _limit_memory()
     asks, answers = os.fdopen(0, "rb", buffering=0), os.fdopen(os.dup(1), "wb")
     words = _overheard()
     asked = Asked(**json.loads(asks.readline()))
@@ -210,6 +219,7 @@ def main() -> None:
         os._exit(0)
 
     def say(pixels: Any = None, **told: Any) -> None:
+        faulthandler.cancel_dump_traceback_later()  # who takes it may take its time
         answers.write(to_json(told if pixels is None else {"shape": pixels.shape}).encode())
         answers.write(b"\n")
         if pixels is not None:

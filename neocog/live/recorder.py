@@ -3,13 +3,12 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import InputError, UsageError
-from neocog.live.sources import hush
 
 RESERVE = 32 * 2**20
 """Bytes that are left free on the disk: the table of a video is written at its end."""
@@ -22,31 +21,17 @@ _LONGEST = 10.0  # seconds that a frame stands; a longer gap is left out of the 
 class Recorder:
     """Writes frames at an even rate: a frame stands until the next one, ten seconds at most.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.mp4``, ``.mov``, ``.mkv`` or ``.avi``. Frames of another size go to a file with a
-        number behind its name, the next that no file has.
-    fps : float
-        Frames a second of the video.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be written, or is of no kind that is known.
+    Frames of another size go to a file with a number behind its name, the next that no file has.
+    UsageError if the file cannot be written, or is of no kind that is known.
     """
 
     def __init__(self, path: str | Path, *, fps: float = 30.0) -> None:
         self.path, self.fps, self.written = Path(path), fps, 0
-        self._size = (0, 0)
-        self._video: Any = None
+        self._video: cv2.VideoWriter | None = None
         self._first = self._newest = 0.0  # times of the first and of the last frame
         self._last: NDArray[np.uint8] | None = None
-        self._parts = 0
-        suffix = self.path.suffix.lower()
-        if suffix not in _CODES:
+        if self.path.suffix.lower() not in _CODES:
             raise UsageError(f"{path}: expected a name that ends in {' or '.join(_CODES)}")
-        self._code = _CODES[suffix]
         folder = self.path.parent
         if not folder.is_dir() or not os.access(folder, os.W_OK) or self.path.is_dir():
             raise UsageError(f"{path}: cannot be written; choose another --record")
@@ -54,20 +39,19 @@ class Recorder:
     def write(self, pixels: NDArray[np.uint8], t: float) -> None:
         """Add a frame (H, W, 3), blue, green, red, of a time in seconds.
 
-        Raises
-        ------
-        InputError
-            If the disk is full; what was recorded can be played.
+        InputError if the disk is full; what was recorded can be played.
         """
-        height, width = pixels.shape[:2]
-        if self._video is None or self._size != (width, height):
-            self._begin((width, height), t)
+        before = self._last
+        if before is None or before.shape != pixels.shape:
+            self._video = self._begin(self._next_part(), pixels)
+            self._first, self._newest, self.written = t, t, 0
+        assert self._video is not None
         self._first += max(t - self._newest - _LONGEST, 0.0)
         due = round((t - self._first) * self.fps) + 1 - self.written
         for left in reversed(range(due)):
             if self.written % _LOOK_EVERY == 0:
                 self._check_disk()
-            self._video.write(self._last if left and self._last is not None else pixels)
+            self._video.write(before if left and before is not None else pixels)
             self.written += 1
         self._newest, self._last = t, pixels
 
@@ -77,28 +61,25 @@ class Recorder:
             self._video.release()
             self._video = None
 
-    def _begin(self, size: tuple[int, int], t: float) -> None:
-        import cv2
+    def _next_part(self) -> Path:
+        """The file as it was named, then the next that no file has."""
+        part, number = self.path, 2
+        while self._last is not None and part.exists():
+            part = self.path.with_name(f"{self.path.stem}-{number}{self.path.suffix}")
+            number += 1
+        return part
 
+    def _begin(self, part: Path, pixels: NDArray[np.uint8]) -> cv2.VideoWriter:
         self.close()
-        self._parts += 1
-        part = self.path
-        while self._parts > 1:
-            part = self.path.with_name(f"{self.path.stem}-{self._parts}{self.path.suffix}")
-            if not part.exists():
-                break
-            self._parts += 1
         self._check_disk()
-        hush()
-        code = cv2.VideoWriter.fourcc(*self._code)
-        self._video = cv2.VideoWriter(os.path.abspath(part), code, self.fps, size)
-        if not self._video.isOpened():
-            self._video = None
+        code = cv2.VideoWriter.fourcc(*_CODES[part.suffix.lower()])
+        height, width = pixels.shape[:2]
+        video = cv2.VideoWriter(os.path.abspath(part), code, self.fps, (width, height))
+        if not video.isOpened():
             raise InputError(f"{part}: a video cannot be written there")
-        self._size, self._first, self._newest, self.written = size, t, t, 0
-        self._last = None
+        return video
 
     def _check_disk(self) -> None:
-        if shutil.disk_usage(self.path.parent or ".").free < RESERVE:
+        if shutil.disk_usage(self.path.parent).free < RESERVE:
             self.close()
             raise InputError(f"{self.path}: the disk is full; the recording so far is valid")

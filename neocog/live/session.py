@@ -1,22 +1,25 @@
 """A run from its first frame to its last: views go to the window, to files and to stdout."""
 
+import json
+import mmap
+import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from neocog.errors import InputError, NeocogError
-from neocog.live import records
+from neocog.batch.records import PageReading
+from neocog.errors import InputError, UsageError
+from neocog.files import AppendFile
+from neocog.jsontext import to_json
 from neocog.live.announce import Announcement
-from neocog.live.capture import Notice
+from neocog.live.capture import Closed
 from neocog.live.draw import draw
-from neocog.live.frames import Closed
+from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import Pipeline, Settings, View
 from neocog.live.recorder import Recorder
-from neocog.live.roi import Roi
-from neocog.live.sinks import LineFile, check_outputs, line
 from neocog.live.sources import Source
 from neocog.messages import tell
 
@@ -28,26 +31,56 @@ _WAIT = 0.02  # seconds that the loop waits for a view before it looks at the ke
 _WAIT_HEADLESS = 0.25
 _MOST_RECORD_FPS = 60.0
 _RECORD_FPS = 30.0  # of a recording where the source does not say
+_BEGINS = b'{"schema":'  # a record of ours
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where a run's results go: a file of records, a video; JSON events on stdout or numbers."""
+class LineFile(AppendFile):
+    """JSON lines appended to a file, each all at once or not at all.
 
-    jsonl: str | None = None
-    record: str | None = None
-    events: bool = False
+    What stands there already is kept; a last record that was torn is taken off. UsageError if it
+    cannot be written to, or holds something else than records.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            super().__init__(path)
+            self._mend()
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be written ({error.strerror}); choose another --jsonl"
+            ) from None
+
+    def put(self, record: dict[str, Any]) -> None:
+        """Append a record; InputError if there is no room for it."""
+        try:
+            self.write((_line(record) + "\n").encode())
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: the reading could not be written ({error.strerror})"
+            ) from None
+
+    def _mend(self) -> None:
+        """Take a torn record off the end; a whole one that lacks its newline gets it."""
+        if not self.regular or not os.fstat(self.handle).st_size:
+            return
+        with mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ) as held:
+            start = held.rfind(b"\n") + 1
+            first, last = held[:1], held[start:]
+        if first != b"{" or last[: len(_BEGINS)] != _BEGINS[: len(last)]:
+            raise UsageError(f"{self.path}: is not a file of records; choose another file")
+        try:
+            json.loads(last)
+            self.write(b"\n")
+        except ValueError:
+            os.ftruncate(self.handle, start)
 
 
 class Session:
     """Reads a source until it ends; ``window`` makes the window for a session.
 
-    Attributes
-    ----------
-    recorder : Recorder or None
-        While a recording is made.
-    failed : bool
-        Whether an output could not be written.
+    Records are appended to the file ``jsonl``, what is shown is recorded in the file ``video``;
+    with ``events`` JSON events are printed instead of numbers. ``failed`` tells whether an output
+    could not be written.
     """
 
     def __init__(
@@ -55,17 +88,19 @@ class Session:
         source: Source,
         reader: "Reader",
         settings: Settings,
-        outputs: Outputs,
         window: "Callable[[Session], Window] | None" = None,
         *,
         roi: Roi | None = None,
+        jsonl: str | None = None,
+        video: str | None = None,
+        events: bool = False,
     ) -> None:
         self.source, self.reader, self.settings = source, reader, settings
-        self.outputs = outputs
-        self.recorder: Recorder | None = None
+        self.recorder: Recorder | None = None  # while a recording is made
         self.failed = False
-        self._notices: SimpleQueue[Notice] = SimpleQueue()
-        self.pipeline = Pipeline(source, reader, settings, tell=self._notices.put)
+        self._jsonl, self._video, self._events = jsonl, video, events
+        self._said: SimpleQueue[tuple[str, str]] = SimpleQueue()  # of the source
+        self.pipeline = Pipeline(source, reader, settings, tell=lambda *said: self._said.put(said))
         self.pipeline.roi = self._roi = roi
         self._size = (0, 0)  # of the frames for which the region was judged
         self._lines: LineFile | None = None
@@ -80,14 +115,17 @@ class Session:
             If the source cannot be opened or breaks off for good, or an output cannot be opened
             or is what is read.
         """
-        jsonl, record = self.outputs.jsonl, self.outputs.record
-        read = getattr(self.source, "files", ())
-        check_outputs(read, {"--jsonl": jsonl, "--record": record})
+        taken = {os.path.realpath(path): "is what is read" for path in self.source.files}
+        for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
+            if path and (why := taken.get(os.path.realpath(path))):
+                raise UsageError(f"{path}: {why}; choose another {option}")
+            if path:
+                taken[os.path.realpath(path)] = f"is the file of {option} already"
         with ExitStack() as stack:
-            if jsonl:
-                self._lines = stack.enter_context(LineFile(jsonl))
-            if record:
-                self.record(record)
+            if self._jsonl:
+                self._lines = stack.enter_context(LineFile(self._jsonl))
+            if self._video:
+                self.record(self._video)
             stack.callback(self.end_recording)
             if self._window is not None:
                 stack.callback(self._window.close)
@@ -101,10 +139,20 @@ class Session:
             self._event({"event": "end", "frames": run.frames, "dropped": run.dropped,
                          "fps": fps, "age_ms": age})  # fmt: skip
 
-    @property
-    def networks(self) -> dict[str, str]:
-        """Names of the networks that read."""
-        return {"model": self.reader.model.id, "finder": self.reader.finder.model.id}
+    def record_of(self, view: View) -> dict[str, Any]:
+        """Return the record of one frame as it was read alone, and the numbers agreed on."""
+        seen, frame = view.seen, view.frame
+        page = self._page(
+            text="\n".join("".join(digit.char for digit in row) for row in seen.rows),
+            digits=tuple(digit for row in seen.rows for digit in row),
+            left_out=seen.page.left_out,
+        )
+        agreed = {"agreed": [track.text for track in view.tracks if track.text]}
+        return page | _when(frame.index, frame.t, view.age_ms) | agreed
+
+    def _page(self, **read: Any) -> dict[str, Any]:
+        model, finder = self.reader.model.id, self.reader.finder.model.id
+        return PageReading(self.source.name, model=model, finder=finder, **read).to_dict()
 
     def record(self, path: str) -> None:
         """Begin to record what is shown; UsageError if the file cannot be written."""
@@ -133,7 +181,7 @@ class Session:
         """Pass a view on to all that want it."""
         if self._roi is not None and view.frame.size != self._size:
             self._size = view.frame.size
-            if refused := self._roi.refused(self._size):
+            if refused := self._roi.within(self._size)[1]:
                 tell(f"--roi: {refused}")
         for news in view.news:
             self._announce(news)
@@ -145,17 +193,17 @@ class Session:
         if self._window is not None:
             self._window.show(view)
         if self.recorder or self._window:
-            self.pipeline.meter.stage("draw", 1e3 * (time.perf_counter() - start))
+            self.pipeline.note("draw", 1e3 * (time.perf_counter() - start))
 
     def _announce(self, news: Announcement) -> None:
         text = self.settings.shown(news.text)
-        record = records.reading(news, text=text, source=self.source.name, **self.networks)
+        record = self._page(text=text, digits=news.track.shown)
+        record |= _when(news.frame, news.t, news.age_ms)
+        record["confidence"] = round(news.confidence, 4)
         if self._lines is not None:
-            try:
+            with self._complaining():
                 self._lines.put(record)
-            except InputError as error:
-                self._complain(error)
-        if self.outputs.events:
+        if self._events:
             self._event({"event": "reading", **record})
         else:
             print(text, flush=True)
@@ -164,26 +212,41 @@ class Session:
         if recorder.written == 0:  # before its first frame a source may not know its rate
             fps = self.settings.replay_fps or self.source.fps or _RECORD_FPS
             recorder.fps = min(fps, _MOST_RECORD_FPS)
-        try:
-            recorder.write(draw(view, self.settings), view.frame.t)
-        except InputError as error:
-            self.end_recording()
-            self._complain(error)
+        with self._complaining():
+            try:
+                recorder.write(draw(view, self.settings), view.frame.t)
+            except InputError:
+                self.end_recording()
+                raise
 
-    def _complain(self, error: NeocogError) -> None:
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
         """Say on stderr what went wrong while the reading goes on; the exit code will tell."""
-        self.failed = True
-        tell(str(error))
+        try:
+            yield
+        except InputError as error:
+            self.failed = True
+            tell(str(error))
 
     def _tell_notices(self) -> None:
         """Say what happened to the source."""
-        while not self._notices.empty():
-            notice = self._notices.get()
-            back = "back, " if notice.kind == "back" else ""
-            lost = f"{notice.text}; trying again"
-            tell(lost if notice.kind == "lost" else f"{self.source.name}: {back}{notice.text}")
-            self._event({"event": "source", "state": notice.kind, "text": notice.text})
+        while not self._said.empty():
+            state, text = self._said.get()
+            back = "back, " if state == "back" else ""
+            lost = f"{text}; trying again"
+            tell(lost if state == "lost" else f"{self.source.name}: {back}{text}")
+            self._event({"event": "source", "state": state, "text": text})
 
     def _event(self, event: dict[str, Any]) -> None:
-        if self.outputs.events:
-            print(line(event), flush=True)
+        if self._events:
+            print(_line(event), flush=True)
+
+
+def _when(frame: int, t: float, age_ms: float) -> dict[str, Any]:
+    """What the record of a frame has beside that of a page."""
+    return {"frame": frame, "t": round(t, 3), "age_ms": round(age_ms, 1)}
+
+
+def _line(record: dict[str, Any]) -> str:
+    """A record as one line of JSON, without its end."""
+    return to_json(record, ensure_ascii=True, separators=(",", ":"))

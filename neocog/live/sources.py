@@ -1,11 +1,8 @@
 """Where frames come from: a camera, a video file, a folder of pictures, a stream, Python."""
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,72 +10,52 @@ from numpy.typing import NDArray
 from neocog.batch.sources import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
-from neocog.vision.decode import check_size, decode_clear
+from neocog.vision.decode import decode
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
-Given: TypeAlias = "str | Path | int | Frames"
-"""What names a source."""
 
 FOLDER_FPS = 25.0
 """Pictures of a folder that make a second, unless another rate is asked for."""
-
-_MOST_BYTES = 2**28  # of a picture's file; a longer one counts as cut short
 
 
 class SourceLost(InputError):
     """A camera or stream that gave pictures gives none any more; it may come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is asked of a source.
+class Source:
+    """Gives frames, one after another."""
 
-    ``size``: width and height of a camera's frames; ``fps``: frames a second of a camera, or of a
-    folder's pictures.
-    """
-
-    size: tuple[int, int] | None = None
-    fps: float | None = None
-
-
-class Source(Protocol):
-    """Gives frames, one after another.
-
-    A source that reads files names them in an attribute ``files``: no output may be one of them.
-    One that may wait long for a frame has a method ``interrupt`` that ends the wait.
-    """
-
-    @property
-    def name(self) -> str:
-        """As people call it."""
-
-    @property
-    def live(self) -> bool:
-        """Whether it goes on by itself, so that only its newest frame is of use."""
-
-    @property
-    def returns(self) -> bool:
-        """Whether it may be opened again when it was lost."""
-
-    @property
-    def fps(self) -> float | None:
-        """Frames a second, where that is known."""
+    name = ""  # as people call it
+    live = False  # goes on by itself: only its newest frame is of use, and once lost it may be back
+    fps: float | None = None  # frames a second, where that is known
+    files: tuple[Path, ...] = ()  # that it reads: no output may be one of them
 
     def open(self) -> str:
         """Open it, and say in a few words what it grants; InputError if it cannot be opened."""
+        raise NotImplementedError
 
     def grab(self) -> bool:
         """Wait for the next frame; False at the end, SourceLost if it broke off."""
+        raise NotImplementedError
 
     def retrieve(self) -> Pixels:
         """Decode the frame that was grabbed, (H, W, 3) in the order blue, green, red."""
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """End a long wait for a frame."""
 
     def close(self) -> None:
         """Release it; it may be opened again."""
 
 
-def open_source(what: Given, wanted: Wanted | None = None) -> Source:
+def open_source(
+    what: "str | Path | int | Frames",
+    *,
+    size: tuple[int, int] | None = None,
+    fps: float | None = None,
+) -> Source:
     """Find out which source is meant; nothing is opened yet.
 
     Parameters
@@ -86,8 +63,10 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     what : str, Path, int or iterable of arrays
         A camera by its number or name, a video file, a folder of pictures, an address (http,
         https, rtsp), or frames (H, W) or (H, W, 3), in the order blue, green, red.
-    wanted : Wanted, optional
-        Size and rate to ask for.
+    size : tuple of int, optional
+        Width and height to ask of a camera.
+    fps : float, optional
+        Frames a second to ask of a camera; of a folder's pictures, or frames from Python.
 
     Raises
     ------
@@ -99,22 +78,22 @@ def open_source(what: Given, wanted: Wanted | None = None) -> Source:
     from neocog.live.cameras import CameraSource, find_camera
     from neocog.live.video import VideoFile, open_stream
 
-    wanted = wanted or Wanted()
     if isinstance(what, int):
-        return CameraSource(what, wanted)
+        return CameraSource(what, size=size, fps=fps)
     if not isinstance(what, str | Path):
-        return FrameSource(what, fps=wanted.fps)
+        return FrameSource(what, fps=fps)
     text, path = str(what), Path(what)
     if "://" in text:
         return open_stream(text)
-    if text.isdecimal() and not path.exists():
-        return CameraSource(int(text), wanted)
     if path.is_dir() or (path.is_file() and _is_frame(path)):
-        return FolderSource(path, fps=wanted.fps)
-    return VideoFile(path) if path.is_file() else CameraSource(find_camera(text), wanted)
+        return FolderSource(path, fps=fps)
+    if path.is_file():
+        return VideoFile(path)
+    number = int(text) if text.isdecimal() else find_camera(text)
+    return CameraSource(number, size=size, fps=fps)
 
 
-class FrameSource:
+class FrameSource(Source):
     """Frames from Python.
 
     Parameters
@@ -125,12 +104,10 @@ class FrameSource:
         Frames a second that they stand for, 25 by default.
     """
 
-    live = False
-    returns = False
     name = "<frames>"
 
     def __init__(self, frames: Frames, *, fps: float | None = None) -> None:
-        self.fps: float | None = fps or FOLDER_FPS
+        self.fps = fps or FOLDER_FPS
         self._frames = frames
         self._rest: Iterator[NDArray[Any]] = iter(())
         self._at: NDArray[Any] | None = None
@@ -150,10 +127,6 @@ class FrameSource:
         assert self._at is not None
         return in_colours(self._at).copy()
 
-    def close(self) -> None:
-        """Take no more."""
-        self._rest = iter(())
-
 
 class FolderSource(FrameSource):
     """The pictures of a folder in the order of their names, or one picture.
@@ -163,14 +136,12 @@ class FolderSource(FrameSource):
     """
 
     def __init__(self, folder: Path, *, fps: float | None = None) -> None:
-        self.name = str(folder)
-        self.files = [folder]
+        super().__init__((), fps=fps)
+        self.name, self.files = str(folder), (folder,)
         if folder.is_dir():
-            entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-            self.files = [e for e in entries if _is_frame(e) and e.is_file()]
+            self.files = tuple(sorted(e for e in folder.iterdir() if _is_frame(e) and e.is_file()))
         if not self.files:
             raise NothingToRead(f"{folder}: this folder holds no pictures")
-        super().__init__((), fps=fps)
 
     def open(self) -> str:
         """Begin with the first picture."""
@@ -178,48 +149,23 @@ class FolderSource(FrameSource):
         return f"{len(self.files)} pictures, {self.fps:g} a second"
 
     def _pictures(self) -> Iterator[Pixels]:
-        hush()
         why, found = "", False
         for path in self.files:
             try:
-                yield _picture(path)
-                found = True
+                page = next(decode(path, max_pixels=MAX_PIXELS)).pixels
             except InputError as error:
                 why = str(error)
+                continue
+            found = True
+            yield page[:, :, ::-1] if page.ndim == 3 else page
         if not found:
             count = len(self.files)
-            what = (
-                why
-                if count == 1
-                else f"none of its {count} files is a picture that neocog can decode"
-            )
-            raise InputError(f"{self.name}: {what}")
+            none = f"none of its {count} files is a picture that neocog can decode"
+            raise InputError(f"{self.name}: {why if count == 1 else none}")
 
 
 def _is_frame(path: Path) -> bool:
     return is_picture_name(path.name) and path.suffix.lower() not in DOCUMENT_SUFFIXES
-
-
-def _picture(path: Path) -> Pixels:
-    """Return an upright picture in colours, on white paper."""
-    import cv2
-
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES)
-    except OSError as error:
-        raise InputError(f"cannot be opened ({error.strerror})") from None
-    check_size(data, max_pixels=MAX_PIXELS)
-    # OpenCV drops the transparency, or keeps it and leaves the picture as it lies
-    with suppress(InputError):
-        clear = decode_clear(data, max_pixels=MAX_PIXELS)
-        if clear is not None:
-            return np.asarray(cv2.cvtColor(clear, cv2.COLOR_RGB2BGR), np.uint8)
-    with suppress(cv2.error):
-        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-        if picture is not None:
-            return np.asarray(picture, np.uint8)
-    raise InputError("is not a picture that neocog can decode")
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:
@@ -230,8 +176,6 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
     InputError
         If it has another shape or type, or no pixels.
     """
-    import cv2
-
     frame = np.asarray(frame)
     planes = frame.shape[2] if frame.ndim == 3 else 1
     shaped = frame.ndim in (2, 3) and planes in (1, 3, 4) and frame.size
@@ -240,20 +184,8 @@ def in_colours(frame: NDArray[Any]) -> Pixels:
             f"got a frame of {frame.dtype} {frame.shape}, expected uint8 (H, W) or (H, W, 3)"
         )
     if planes == 1:
-        return np.asarray(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR), np.uint8)
+        return np.repeat(frame.reshape(*frame.shape[:2], 1), 3, axis=2)
     if planes == 4:
         alpha = frame[:, :, 3:].astype(np.float32) / 255
         frame = (frame[:, :, :3] * alpha + 255 * (1 - alpha)).round().astype(np.uint8)
     return np.ascontiguousarray(frame)
-
-
-def hush() -> None:
-    """Keep the remarks of OpenCV and FFmpeg off stderr: a line of ours says what matters."""
-    import cv2
-
-    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    places = (getattr(cv2.utils, "logging", None), cv2)  # the second one before OpenCV 4.12
-    for place in places:
-        if tell := getattr(place, "setLogLevel", None):
-            tell(0)
-            return

@@ -1,24 +1,41 @@
-"""Lines of digits followed from frame to frame; each frame's reading is one vote."""
+"""Lines of digits followed from frame to frame; each frame's reading is one vote.
+
+A line is matched as a whole: a sheet moves with all its digits. For each likely shift the line as
+it was and as it may be now are aligned by dynamic programming: a pair costs the distance that the
+shift leaves between its places, and more for different characters; a digit without a partner costs
+as well. The cheapest shift wins. Costs are in heights of a digit.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from math import log
-from statistics import fmean
+from math import hypot, inf, log
+from statistics import fmean, median
 
 from neocog.batch.records import REJECTED, DigitReading
 from neocog.errors import UsageError
-from neocog.live.align import Pairs, Shift, align, moved
 
 Row = tuple[DigitReading, ...]
 """A line of a frame, from left to right."""
+
+Shift = tuple[float, float]
+"""Columns and rows by which a line moves."""
+
+Pairs = tuple[tuple[int | None, int | None], ...]
+"""Numbers in the old and in the new row, in reading order; None where a partner is missing."""
 
 Vote = tuple[str, float] | None
 """What one frame says of a digit: character and probability; None where it saw nothing."""
 
 _SUREST = 0.999  # probability; what is beyond it is as sure
 _SAME = 0.55  # lines of two frames are one line below this cost
+_ALONE = 0.6  # cost of a digit without a partner
+_OTHER = 0.45  # cost of a pair with different characters
+_UNKNOWN = 0.15  # cost of a pair of which one was not recognised
+_FAR = 0.9  # no pair is further apart than so many heights
+_MOVED = 0.08  # cost of each height that the line has moved
+_SIZE = 1.7  # digits of one line grow or shrink at most so much from frame to frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +60,6 @@ class Agreement:
             raise UsageError(f"agreement '{text}': expected K/N, for example 3/5")
         return Agreement(int(match[1]), int(match[2]))
 
-    def present(self, votes: Sequence[Vote]) -> bool:
-        """Whether k of the last n frames saw something there."""
-        return sum(vote is not None for vote in votes) >= self.k
-
     def decide(self, votes: Sequence[Vote]) -> tuple[str, float]:
         """Return the character that k frames saw and its mean probability, else ``?`` and 0.
 
@@ -65,42 +78,26 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One digit of a line that is followed, with the votes of the last n frames, newest last.
+    """One digit of a line that is followed.
 
-    ``reading`` is what they agree on, ``?`` with probability 0 until they do; box and margin are
-    those of the last frame that saw it, and the box moves on with its line. ``present`` tells
-    whether enough frames saw anything there.
+    ``reading`` is what the votes agree on, ``?`` with probability 0 until they do; box and margin
+    are those of the last frame that saw it, and the box moves on with its line.
     """
 
     reading: DigitReading
-    votes: tuple[Vote, ...]
-    present: bool
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the newest frame saw it."""
-        return self.votes[-1] is not None
+    votes: tuple[Vote, ...]  # of the last n frames, newest last
+    present: bool  # whether k of them saw anything there
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A line of digits that is followed; ``number`` tells it from other lines.
+    """A line of digits that is followed."""
 
-    ``step``: columns and rows by which it moved between the last two frames; ``steady``: frames
-    for which its text has been complete and the same; ``read``: what the newest frame alone read,
-    empty if it did not see the line.
-    """
-
-    number: int
-    digits: tuple[Digit, ...]
-    step: Shift = (0.0, 0.0)
-    steady: int = 0
-    read: str = ""
-
-    @property
-    def readings(self) -> Row:
-        """All digits."""
-        return tuple(digit.reading for digit in self.digits)
+    number: int  # tells it from other lines
+    digits: tuple[Digit, ...] = ()
+    step: Shift = (0.0, 0.0)  # by which it moved between the last two frames
+    steady: int = 0  # frames for which its text has been complete and the same
+    read: str = ""  # what the newest frame alone read, empty if it did not see the line
 
     @property
     def shown(self) -> Row:
@@ -116,7 +113,7 @@ class Track:
     def complete(self) -> bool:
         """Whether all is agreed on and no new digit is about to come or an old one to go."""
         sure = bool(self.text) and REJECTED not in self.text
-        return sure and not any(digit.fresh and not digit.present for digit in self.digits)
+        return sure and all(digit.present or digit.votes[-1] is None for digit in self.digits)
 
     @property
     def confidence(self) -> float:
@@ -136,18 +133,18 @@ class Tracker:
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
         self.tracks: tuple[Track, ...] = ()
-        self._numbers: Iterator[int] = count()
+        self._numbers = count()
 
     def update(self, rows: Sequence[Row]) -> tuple[Track, ...]:
         """Take the lines of one frame; return the lines that are followed, top to bottom."""
         matches, left = _match(self.tracks, rows)
         tracks = []
         for track in self.tracks:
-            row, pairs = matches.get(track.number, ((), _unpaired(len(track.digits))))
-            tracks.append(self._voted(track, row, pairs))
+            unseen = tuple((i, None) for i in range(len(track.digits)))
+            tracks.append(self._voted(track, *matches.get(track.number, ((), unseen))))
         for row in left:
             pairs = tuple((None, j) for j in range(len(row)))
-            tracks.append(self._voted(Track(next(self._numbers), ()), row, pairs))
+            tracks.append(self._voted(Track(next(self._numbers)), row, pairs))
         alive = [track for track in tracks if track.digits]
         self.tracks = tuple(sorted(alive, key=lambda t: (t.digits[0].reading.box[1], t.number)))
         return self.tracks
@@ -158,7 +155,7 @@ class Tracker:
 
     def _voted(self, track: Track, row: Row, pairs: Pairs) -> Track:
         """Return a track with the votes of one more frame; none of its digits if none is left."""
-        step = moved(track.readings, row, pairs)
+        step = _moved(track, row, pairs)
         digits = []
         for i, j in pairs:
             old = track.digits[i] if i is not None else None
@@ -181,11 +178,8 @@ class Tracker:
         if new is None:
             x, y = round(x + step[0]), round(y + step[1])
         reading = DigitReading(char, p, last.margin, (x, y, width, height))
-        return Digit(reading, votes, self.agreement.present(votes))
-
-
-def _unpaired(count: int) -> Pairs:
-    return tuple((i, None) for i in range(count))
+        present = sum(vote is not None for vote in votes) >= self.agreement.k
+        return Digit(reading, votes, present)
 
 
 def _match(
@@ -195,7 +189,8 @@ def _match(
     options = []
     for track in tracks:
         for number, row in enumerate(rows):
-            pairs, cost = align(track.readings, row, expected=track.step)
+            before = tuple(digit.reading for digit in track.digits)
+            pairs, cost = align(before, row, expected=track.step)
             if cost < _SAME:
                 options.append((cost, track.number, number, pairs))
     matches: dict[int, tuple[Row, Pairs]] = {}
@@ -204,3 +199,87 @@ def _match(
         if track_number not in matches and number in left:
             matches[track_number] = left.pop(number), pairs
     return matches, list(left.values())
+
+
+def _moved(track: Track, row: Row, pairs: Pairs) -> Shift:
+    """Return the columns and rows by which paired digits have moved; (0, 0) without any."""
+    steps = [
+        _step(track.digits[i].reading, row[j])
+        for i, j in pairs if i is not None and j is not None
+    ] or [(0.0, 0.0)]  # fmt: skip
+    return median([dx for dx, _ in steps]), median([dy for _, dy in steps])
+
+
+def align(old: Row, new: Row, *, expected: Shift = (0.0, 0.0)) -> tuple[Pairs, float]:
+    """Pair the digits of two rows, neither of them empty.
+
+    ``expected`` is how the line is thought to have moved. The second value is the cost per digit
+    of the longer row: near 0 for the same line, above 0.6 for another.
+    """
+    tall = median([p.box[3] for p in old])
+    grown = median([p.box[3] for p in new]) / max(tall, 1)
+    strangers = (*((i, None) for i in range(len(old))), *((None, j) for j in range(len(new))))
+    best: tuple[Pairs, float] = strangers, 2 * _ALONE
+    if not 1 / _SIZE < grown < _SIZE:
+        return best
+    tall, longer = max(tall, 1.0), max(len(old), len(new))
+    (xs, ys), (new_xs, new_ys) = (
+        zip(*map(_centre, old), strict=True),
+        zip(*map(_centre, new), strict=True),
+    )
+    middles = fmean(new_xs) - fmean(xs), fmean(new_ys) - fmean(ys)
+    ends = _step(old[0], new[0]), _step(old[-1], new[-1])
+    for dx, dy in (expected, (0.0, 0.0), *ends, middles):  # what is likely
+        pairs, cost = _cheapest(old, new, (dx, dy), tall)
+        surprise = hypot(dx - expected[0], dy - expected[1])
+        cost = cost / longer + _MOVED * surprise / tall
+        if cost < best[1]:
+            best = pairs, cost
+        if cost < 0.1:
+            break
+    return best
+
+
+def _centre(digit: DigitReading) -> tuple[float, float]:
+    x, y, width, height = digit.box
+    return x + width / 2, y + height / 2
+
+
+def _step(a: DigitReading, b: DigitReading) -> Shift:
+    """Columns and rows from the centre of one digit to that of the other."""
+    (x0, y0), (x1, y1) = _centre(a), _centre(b)
+    return x1 - x0, y1 - y0
+
+
+def _cheapest(old: Row, new: Row, shift: Shift, tall: float) -> tuple[Pairs, float]:
+    """Align two rows for one shift; return the pairs and their whole cost."""
+    best: list[list[tuple[float, int, int]]] = []  # cost so far, and the step that led there
+    for i in range(len(old) + 1):
+        best.append([])
+        for j in range(len(new) + 1):
+            ways = [(0.0, 0, 0)] if i == j == 0 else []
+            if i and j:
+                pair = _pair_cost(old[i - 1], new[j - 1], shift, tall)
+                ways.append((best[i - 1][j - 1][0] + pair, 1, 1))
+            if i:
+                ways.append((best[i - 1][j][0] + _ALONE, 1, 0))
+            if j:
+                ways.append((best[i][j - 1][0] + _ALONE, 0, 1))
+            best[i].append(min(ways))
+    pairs: list[tuple[int | None, int | None]] = []
+    i, j = len(old), len(new)
+    while i or j:
+        _, up, left = best[i][j]
+        i, j = i - up, j - left
+        pairs.append((i if up else None, j if left else None))
+    return tuple(reversed(pairs)), best[-1][-1][0]
+
+
+def _pair_cost(a: DigitReading, b: DigitReading, shift: Shift, tall: float) -> float:
+    x, y = _step(a, b)
+    apart = hypot(x - shift[0], y - shift[1]) / tall
+    if apart > _FAR:
+        return inf
+    if a.char == b.char:
+        return apart
+    return apart + (_UNKNOWN if REJECTED in (a.char, b.char) else _OTHER)

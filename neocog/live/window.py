@@ -1,20 +1,24 @@
 """The window: it shows views and does what the keys and the mouse ask for."""
 
 import os
+import re
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
 
 from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.live import panels, records
-from neocog.live.draw import Picture, draw, draw_text
+from neocog.live.draw import Picture, candidates, draw, draw_text, layers
+from neocog.live.frame_reader import Roi
 from neocog.live.pipeline import View
-from neocog.live.roi import Roi
 from neocog.programs import python
 
 if TYPE_CHECKING:
@@ -22,24 +26,28 @@ if TYPE_CHECKING:
 
 TITLE = "neocog"
 
-_ESCAPE = 27
-_ESCAPE_KEYSYM = 0xFF1B  # as X names it
+_ESCAPES = (27, 0xFF1B)  # the second as X names it
 _ASCII = 0x7F  # arrows and the like have larger codes, some with a letter's in their last byte
 _CLICK = 12  # pixels; a drag that is shorter is a click
 _NOTE = 2.0  # seconds that a note is shown
 _LONGEST = 20.0  # seconds that a window may take to open
+_KEYS = (
+    "q, Esc   end",
+    "space    freeze the picture",
+    "s        save picture and reading",
+    "r        record, end recording",
+    "b        what the finder sees",
+    "l        the layers' responses",
+    "mouse    drag: read that region; click: all",
+    "h        these keys",
+)
 _TRY = "import cv2; cv2.namedWindow('display?'); cv2.waitKey(1); cv2.destroyAllWindows()"
 
 
 class Window:
     """A window of OpenCV's and its keys; ask `display_trouble` before it is shown.
 
-    Parameters
-    ----------
-    session : Session
-        What is shown, saved and recorded.
-    folder : Path
-        Where pictures and recordings are saved.
+    Pictures and recordings of the session are saved in ``folder``.
     """
 
     def __init__(self, session: "Session", folder: Path = Path()) -> None:
@@ -54,8 +62,6 @@ class Window:
 
     def show(self, view: View) -> None:
         """Show a view."""
-        import cv2
-
         picture = self.take(view)
         if not self._open:
             cv2.namedWindow(TITLE, cv2.WINDOW_AUTOSIZE | cv2.WINDOW_GUI_NORMAL)
@@ -65,8 +71,6 @@ class Window:
 
     def keys(self) -> bool:
         """Do what the keys ask for; False when the run shall end."""
-        import cv2
-
         if not self._open:
             return True
         while (key := cv2.waitKeyEx(1)) >= 0:
@@ -78,8 +82,6 @@ class Window:
 
     def close(self) -> None:
         """Close the window."""
-        import cv2
-
         if self._open:
             self._open = False
             with suppress(cv2.error):
@@ -98,25 +100,24 @@ class Window:
         """Do what a key asks for; False when it ends the run."""
         code = key & 0xFFFF if key >= 0 else 0  # what stands before tells of Shift, Num Lock, ...
         char = chr(code).lower() if code <= _ASCII else ""
-        if code in (_ESCAPE, _ESCAPE_KEYSYM) or char == "q":
-            return False
-        if char == " ":
-            self._freeze()
-        elif char == "s":
-            self._save()
-        elif char == "r":
-            self._record()
-        elif char == "b":
-            self.steps = not self.steps
-        elif char == "l":
-            self.layers = self.session.pipeline.layers = not self.layers
-        elif char == "h":
-            self.help = not self.help
-        else:
-            return True
+        match char:
+            case " ":
+                self.frozen = not self.frozen
+                if not self.session.source.live:
+                    self.session.pipeline.capture.hold(self.frozen)
+            case "s":
+                self._save()
+            case "r":
+                self._record()
+            case "b":
+                self.steps = not self.steps
+            case "l":
+                self.layers = self.session.pipeline.layers = not self.layers
+            case "h":
+                self.help = not self.help
         if self.frozen and self._view is not None:
             self.picture = self._composed(self._view)
-        return True
+        return char != "q" and code not in _ESCAPES
 
     def drag(self, x: int, y: int, *, down: bool) -> None:
         """Choose a region by dragging from one corner to the other; a click chooses all."""
@@ -134,12 +135,10 @@ class Window:
             return
         roi = Roi(min(x, left), min(y, top), max(wide, 1), max(tall, 1))
         self.session.pipeline.roi = roi
-        refused = roi.refused(self._view.frame.size) if self._view else None
+        refused = roi.within(self._view.frame.size)[1] if self._view else None
         self._tell(f"region: {refused}" if refused else "only this region is read")
 
     def _mouse(self, event: int, x: int, y: int, flags: int, data: Any) -> None:
-        import cv2
-
         if event in (cv2.EVENT_LBUTTONDOWN, cv2.EVENT_LBUTTONUP):
             self.drag(x, y, down=event == cv2.EVENT_LBUTTONDOWN)
 
@@ -155,29 +154,22 @@ class Window:
         picture = draw(view, session.settings, recording=session.recorder is not None, note=note)
         height = len(picture)
         if self.help:
-            draw_text(picture[60:], panels.help_lines())
+            draw_text(picture[60:], _KEYS)
+        panels = [picture]
         if self.steps:
-            picture = panels.beside(picture, panels.candidates(view.seen, height=height))
+            panels.append(candidates(view.seen, height=height))
         if self.layers and view.maps:
-            picture = panels.beside(picture, panels.layers(view.maps, height=height))
-        return picture
-
-    def _freeze(self) -> None:
-        self.frozen = not self.frozen
-        if not self.session.source.live:
-            self.session.pipeline.capture.hold(self.frozen)
+            panels.append(layers(view.maps, height=height))
+        return np.concatenate(panels, axis=1)
 
     def _save(self) -> None:
         """Save the picture that is shown, and what was read in it."""
-        import cv2
-
         if self.picture is None or self._view is None:
             return
-        path, session = self.folder / f"{_stamp()}.png", self.session
+        path = self._path(".png")
         try:
             png = cv2.imencode(".png", self.picture)[1].tobytes()
-            record = records.frame(self._view, source=session.source.name, **session.networks)
-            text = to_json(record, indent=1) + "\n"
+            text = to_json(self.session.record_of(self._view), indent=1) + "\n"
             for name, data in ((path, png), (path.with_suffix(".json"), text.encode())):
                 with atomic_write(name) as file:
                     file.write(data)
@@ -193,20 +185,17 @@ class Window:
             self.session.end_recording()
             self._tell(f"recorded {name}")
             return
-        path = self.folder / f"{_stamp()}.mp4"
+        path = self._path(".mp4")
         try:
             self.session.record(str(path))
             self._tell(f"recording {path.name}")
         except NeocogError as error:
             self._tell(str(error))
 
-
-def _stamp() -> str:
-    """Return a name for a file that is saved now."""
-    now = time.time()
-    return (
-        time.strftime("neocog-%Y%m%d-%H%M%S", time.localtime(now)) + f"-{int(1e3 * now) % 1000:03d}"
-    )
+    def _path(self, suffix: str) -> Path:
+        """Return a name for a file that is saved now."""
+        now = datetime.now()
+        return self.folder / f"neocog-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{suffix}"
 
 
 def display_trouble() -> str | None:
@@ -229,10 +218,4 @@ def display_trouble() -> str | None:
 
 def has_windows() -> bool:
     """Whether this OpenCV was built with a user interface."""
-    import cv2
-
-    for line in cv2.getBuildInformation().splitlines():
-        name, _, value = line.strip().partition(":")
-        if name == "GUI":
-            return value.strip().upper() != "NONE"
-    return True
+    return not re.search(r"^\s*GUI:\s*NONE\s*$", cv2.getBuildInformation(), re.M | re.I)

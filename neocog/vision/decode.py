@@ -91,36 +91,6 @@ def decode(
             yield _page(image, index, long_side)
 
 
-def decode_clear(source: Source, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8] | None:
-    """Decode the first page of a picture file in colours, if its header says it may be transparent.
-
-    Parameters
-    ----------
-    source : str, Path, bytes or binary file
-        As for `decode`.
-    max_pixels : int
-        A page larger than this is refused before anything of it is decoded.
-
-    Returns
-    -------
-    ndarray of uint8, shape (H, W, 3), or None
-        Red, green and blue of the upright page on white paper; None where it is opaque: of that
-        nothing is decoded.
-
-    Raises
-    ------
-    InputError
-        As `decode`.
-    """
-    with _stream(source) as stream:
-        header, image = next(opened(stream))
-        header.check(max_pixels, None)
-        if not _may_be_clear(image):
-            return None
-        with damage("is damaged or cut short"):
-            return np.asarray(_upright(_flat(image), image).convert("RGB"))
-
-
 def check_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> None:
     """Refuse, by its header, a picture that any decoder would take too long or too much for.
 
