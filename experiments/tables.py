@@ -62,29 +62,12 @@ def learning_curve(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def reading_sets(result: dict[str, Any]) -> dict[str, Any]:
-    """How the pictures of each set with digits are read."""
-    columns = {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER",
-               "exact": "exact", "missed": "missed", "extra": "extra", "misread": "misread",
-               "refused": "?", "signs_kept": "no sign as a digit",
-               "as_upright": "same as upright"}  # fmt: skip
-    rows = [
-        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
-        for row in result["rows"]
-        if row.get("kind") in ("all", "even", "odd") and "digits" in row
-    ]
-    return result | {"rows": rows, "columns": columns}
-
-
-def reading_empty(result: dict[str, Any]) -> dict[str, Any]:
-    """What is read on pages without digits."""
-    columns = {"set": "set", "pictures": "pictures", "letters": "letters",
-               "printed": "digits printed", "any": "pages with a digit"}  # fmt: skip
-    rows = [row for row in result["rows"] if row.get("kind") == "all" and "digits" not in row]
-    return result | {"rows": rows, "columns": columns}
+    """How all pictures of each set are read; columns that no set has are left out."""
+    return _filled(result, [r for r in result["rows"] if r.get("kind") in ("all", "even", "odd")])
 
 
 def reading_conditions(result: dict[str, Any]) -> dict[str, Any]:
-    """How synthetic pages of each kind are read."""
+    """How made pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
     rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
     return _filled(result, rows)
@@ -97,15 +80,15 @@ def _filled(result: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any
 
 def reading_risk(result: dict[str, Any]) -> dict[str, Any]:
     """What is left of the errors of strings where "?" is allowed."""
-    columns = {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
-               "wrong": "wrong", "risk": "wrong, of those printed"}  # fmt: skip
+    columns = {"min_p": "threshold", "strings": "strings", "answered": "without ?",
+               "wrong": "of these wrong", "risk": "share of wrong ones"}  # fmt: skip
     return result | {"rows": result.get("risk", []), "columns": columns, "formats": {"risk": ".1%"}}
 
 
 def reading_time(result: dict[str, Any]) -> dict[str, Any]:
-    """How long reading takes on two cores, without decoding."""
+    """How long reading takes on two cores, decoding apart."""
     columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
-               "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
+               "worst_ms": "worst, ms", "decode_ms": "decoding beside it, ms",
                "peak_mb": "peak memory, MB"}  # fmt: skip
     return result | {"rows": result.get("times", []), "columns": columns}
 
@@ -136,18 +119,16 @@ def by_set(result: dict[str, Any], titles: dict[str, str]) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for row in result["rows"]:
         if row["model"] in titles:
-            name = row["set"].replace("kept apart", "held out")
-            digits = f"{row['digits']:,}".replace(",", " ")
-            own = rows.setdefault(row["set"], {"set": row["set"], "name": name, "digits": digits})
+            own = rows.setdefault(row["set"], {"set": row["set"], "digits": row["digits"]})
             own[row["model"]] = f"{row['right']:.2%} ({row['refused']:.2%})"
-    columns = {"name": "set", "digits": "digits", **titles}
+    columns = {"set": "set", "digits": "digits", **titles}
     return result | {"rows": list(rows.values()), "columns": columns, "formats": {}}
 
 
 def hands_short(result: dict[str, Any]) -> dict[str, Any]:
-    """The models that ship, and the default before."""
+    """The models that ship beside the default before."""
     what = {row["model"]: row["what"] for row in result["rows"]}
-    titles = {model: f"previous {model}" for model, own in what.items()
+    titles = {model: f"{model}, before" for model, own in what.items()
               if own == "before" and model.startswith("neocog@")}  # fmt: skip
     return by_set(result, titles | {model: model for model, own in what.items() if own == "ships"})
 
@@ -176,8 +157,8 @@ def models_robustness(result: dict[str, Any]) -> dict[str, Any]:
 def models_risk(result: dict[str, Any]) -> dict[str, Any]:
     """What thresholds that were fixed on validation digits do on MNIST's test set."""
     rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
-    columns = {"model": "model", "wanted": "validation digits answered", "p": "from p =",
-               "coverage": "test digits answered", "error": "wrong, of those answered",
+    columns = {"model": "model", "wanted": "taken of validation", "p": "from p =",
+               "coverage": "taken of test", "error": "wrong among them",
                "marks": "marks read as digits"}  # fmt: skip
     formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%", "marks": ".1%"}
     return result | {"rows": rows, "columns": columns, "formats": formats}
@@ -225,7 +206,7 @@ def gpu_section(name: str, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def gpu_speed(result: dict[str, Any]) -> dict[str, Any]:
-    """The network and PyTorch, with what plan card gains."""
+    """The network beside PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
     columns = result["columns"] | {"ratio": "default", "card_ratio": "card", "commit": "commit"}
@@ -237,8 +218,8 @@ def gpu_speed(result: dict[str, Any]) -> dict[str, Any]:
 
 def gpu_speed_short(result: dict[str, Any]) -> dict[str, Any]:
     """The same in half precision, for eight digits and many."""
-    columns = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
-               "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
+    columns = {"model": "model", "batch": "batch", "neocog": "us a digit", "card": "plan card",
+               "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
     rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
     return result | {"rows": rows, "columns": columns}
 
@@ -280,16 +261,15 @@ def gpu_layers(result: dict[str, Any]) -> dict[str, Any]:
 
 def readme_accuracy(result: dict[str, Any]) -> dict[str, Any]:
     """A few sets, and the models that ship by their names alone."""
-    sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pen input",
-            "unipen": "UNIPEN, pen input", "ardis": "ARDIS, church books",
+    sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pens",
+            "unipen": "UNIPEN, pens", "ardis": "ARDIS, church books",
             "orand": "ORAND, cheques"}  # fmt: skip
     models = {row["model"]: row["model"].partition("@")[0]
               for row in result["rows"] if row["what"] == "ships"}  # fmt: skip
     rows: dict[str, dict[str, Any]] = {key: {"set": name} for key, name in sets.items()}
     for row in result["rows"]:
         if row["set"] in sets and row["model"] in models:
-            digits = f"{row['digits']:,}".replace(",", " ")
-            rows[row["set"]] |= {"digits": digits, models[row["model"]]: row["right"]}
+            rows[row["set"]] |= {"digits": row["digits"], models[row["model"]]: row["right"]}
     names = list(models.values())
     columns = {key: key for key in ("set", "digits", *names)}
     command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
@@ -298,7 +278,7 @@ def readme_accuracy(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def readme_speed(result: dict[str, Any]) -> dict[str, Any]:
-    """The default model's time on a CPU and on a GPU, and that of the fastest other software."""
+    """The default model's time on a CPU and on a GPU, beside the quickest of the others."""
     gpu = json.loads(next(RESULTS.glob("gpu/results/gpu.json")).read_text())
     rows = []
     for row in result["rows"]:
@@ -317,8 +297,8 @@ def readme_speed(result: dict[str, Any]) -> dict[str, Any]:
             rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
                          "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
                          "times": row["ratio"]})  # fmt: skip
-    columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
-               "other": "fastest other software", "times": "times as fast"}  # fmt: skip
+    columns = {"where": "machine", "batch": "digits at a time", "ours": "neocog, a digit",
+               "other": "beside it", "times": "times as fast"}  # fmt: skip
     command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
     about = {"command": command, "machine": "", "columns": columns, "formats": {"times": ".1f"}}
     return result | about | {"rows": rows}
@@ -328,7 +308,6 @@ VIEWS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
     "reading-sets": ("reading", reading_sets),
-    "reading-empty": ("reading", reading_empty),
     "reading-conditions": ("reading", reading_conditions),
     "strings": ("reading", reading_risk),
     "reading-time": ("reading", reading_time),
