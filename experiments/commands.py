@@ -39,7 +39,7 @@ Seconds = Annotated[
 Cuda = Annotated[str, typer.Option("--device", metavar="DEVICE", help="cuda or cuda:N.")]
 Less = Annotated[bool, typer.Option("--quick", help="A short run.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A run of about a minute.")]
-Cpu = Annotated[bool, typer.Option("--cpu", help="Only counts; needs no GPU.")]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Count operations only; needs no GPU.")]
 Sections = Annotated[
     str, typer.Option("--sections", metavar="NAME,...", help="Only these sections.")
 ]
@@ -71,7 +71,7 @@ def bench_network(
 ) -> None:
     """Compare the speed of the network with other software.
 
-    The scores of all sides are compared before anything is timed.
+    The scores of all implementations are compared before anything is timed.
     """
     from neocog.network.model import load_model
 
@@ -115,10 +115,10 @@ def bench_slayer(
     quick: Less = False,
     as_json: options.Json = False,
 ) -> None:
-    """Time S-layers on CPU and GPU as the GPU paper did (Ikeda 2011), and its future work.
+    """Time S-layers on CPU and GPU as the GPU paper (Ikeda 2011) did, and its proposed extensions.
 
     Every system is checked against float64 before it is timed; exit code 1 if one is wrong or a
-    section fails. Without a GPU the CPU's sections run. Sections already in the output file stay.
+    section fails. Without a GPU the CPU's sections run. Existing sections in FILE are kept.
     """
     from experiments.slayer.experiment import check_sections, merged
 
@@ -184,7 +184,7 @@ def bench_winograd(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Time decomposed Winograd convolution beside cuDNN and FFT (Lee and Kwak 2025).
+    """Compare decomposed Winograd convolution with cuDNN and FFT (Lee and Kwak 2025).
 
     Every method is checked against float64 before it is timed; exit code 1 if one is wrong.
     For active lanes, run a profiler: ncu --clock-control none --csv --page raw --metrics
@@ -220,7 +220,7 @@ def bench_all(
 ) -> None:
     """Run all experiments; exit code 1 if one fails or is wrong.
 
-    RESULTS is written as results come; neocog bench report draws it.
+    Results are written after each experiment. neocog bench report makes tables and plots from them.
     """
     _ready({"--json": json_path})
     where, names = devices.choose_device(device), _names(only)

@@ -67,12 +67,29 @@ def learning_curve(result: Result) -> Result:
 
 
 def reading_sets(result: Result) -> Result:
-    """How all pictures of each set are read; columns that no set has are left out."""
-    return _filled(result, [r for r in result["rows"] if r.get("kind") in ("all", "even", "odd")])
+    """How the pictures of each set with digits are read."""
+    columns = {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER",
+               "exact": "exact", "missed": "missed", "extra": "extra", "misread": "misread",
+               "refused": "?", "signs_kept": "no sign as a digit",
+               "as_upright": "same as upright"}  # fmt: skip
+    rows = [
+        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
+        for row in result["rows"]
+        if row.get("kind") in ("all", "even", "odd") and "digits" in row
+    ]
+    return result | {"rows": rows, "columns": columns}
+
+
+def reading_empty(result: dict[str, Any]) -> dict[str, Any]:
+    """What is read on pages without digits."""
+    columns = {"set": "set", "pictures": "pictures", "letters": "letters",
+               "printed": "digits printed", "any": "pages with a digit"}  # fmt: skip
+    rows = [row for row in result["rows"] if row.get("kind") == "all" and "digits" not in row]
+    return result | {"rows": rows, "columns": columns}
 
 
 def reading_conditions(result: Result) -> Result:
-    """How made pages of each kind are read."""
+    """How synthetic pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
     rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
     return _filled(result, rows)
@@ -85,15 +102,15 @@ def _filled(result: Result, rows: list[Result]) -> Result:
 
 def reading_risk(result: Result) -> Result:
     """What is left of the errors of strings where "?" is allowed."""
-    columns = {"min_p": "threshold", "strings": "strings", "answered": "without ?",
-               "wrong": "of these wrong", "risk": "share of wrong ones"}  # fmt: skip
+    columns = {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
+               "wrong": "wrong", "risk": "wrong, of those printed"}  # fmt: skip
     return of_rows(result, result.get("risk", ()), columns, {"risk": ".1%"})
 
 
 def reading_time(result: Result) -> Result:
-    """How long reading takes on two cores, decoding apart."""
+    """How long reading takes on two cores, without decoding."""
     columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
-               "worst_ms": "worst, ms", "decode_ms": "decoding beside it, ms",
+               "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
                "peak_mb": "peak memory, MB"}  # fmt: skip
     return of_rows(result, result.get("times", ()), columns, result["formats"])
 
@@ -123,15 +140,17 @@ def by_set(result: Result, titles: dict[str, str]) -> Result:
     rows: dict[str, Result] = {}
     for row in result["rows"]:
         if row["model"] in titles:
-            own = rows.setdefault(row["set"], {"set": row["set"], "digits": row["digits"]})
+            name = row["set"].replace("kept apart", "held out")
+            digits = f"{row['digits']:,}".replace(",", " ")
+            own = rows.setdefault(row["set"], {"set": row["set"], "name": name, "digits": digits})
             own[row["model"]] = f"{row['right']:.2%} ({row['refused']:.2%})"
-    return of_rows(result, rows.values(), {"set": "set", "digits": "digits", **titles})
+    return of_rows(result, rows.values(), {"name": "set", "digits": "digits", **titles})
 
 
 def hands_short(result: Result) -> Result:
-    """The models that ship beside the default before."""
+    """The models that ship, and the default before."""
     what = {row["model"]: row["what"] for row in result["rows"]}
-    titles = {model: f"{model}, before" for model, own in what.items()
+    titles = {model: f"previous {model}" for model, own in what.items()
               if own == "before" and model.startswith("neocog@")}  # fmt: skip
     return by_set(result, titles | {model: model for model, own in what.items() if own == "ships"})
 
@@ -160,8 +179,8 @@ def models_robustness(result: Result) -> Result:
 def models_risk(result: Result) -> Result:
     """What thresholds that were fixed on validation digits do on MNIST's test set."""
     rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
-    columns = {"model": "model", "wanted": "taken of validation", "p": "from p =",
-               "coverage": "taken of test", "error": "wrong among them",
+    columns = {"model": "model", "wanted": "validation digits answered", "p": "from p =",
+               "coverage": "test digits answered", "error": "wrong, of those answered",
                "marks": "marks read as digits"}  # fmt: skip
     formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%", "marks": ".1%"}
     return of_rows(result, rows, columns, formats)
@@ -202,7 +221,7 @@ def gpu_section(result: Result, name: str, rows: Any, columns: Any, formats: Any
 
 
 def gpu_speed(result: Result) -> Result:
-    """The network beside PyTorch, with what plan card gains."""
+    """The network and PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
     columns = result["columns"] | {"ratio": "default", "card_ratio": "card", "commit": "commit"}
@@ -214,8 +233,8 @@ def gpu_speed(result: Result) -> Result:
 
 def gpu_speed_short(result: Result) -> Result:
     """The same in half precision, for eight digits and many."""
-    columns = {"model": "model", "batch": "batch", "neocog": "us a digit", "card": "plan card",
-               "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
+    columns = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
+               "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
     rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
     return of_rows(result, rows, columns, result["formats"])
 
@@ -257,15 +276,16 @@ def gpu_layers(result: Result) -> Result:
 
 def readme_accuracy(result: Result) -> Result:
     """A few sets, and the models that ship by their names alone."""
-    sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pens",
-            "unipen": "UNIPEN, pens", "ardis": "ARDIS, church books",
+    sets = {"mnist, test": "MNIST, test", "usps": "USPS", "crohme": "CROHME, pen input",
+            "unipen": "UNIPEN, pen input", "ardis": "ARDIS, church books",
             "orand": "ORAND, cheques"}  # fmt: skip
     models = {row["model"]: row["model"].partition("@")[0]
               for row in result["rows"] if row["what"] == "ships"}  # fmt: skip
     rows: dict[str, Result] = {key: {"set": name} for key, name in sets.items()}
     for row in result["rows"]:
         if row["set"] in sets and row["model"] in models:
-            rows[row["set"]] |= {"digits": row["digits"], models[row["model"]]: row["right"]}
+            digits = f"{row['digits']:,}".replace(",", " ")
+            rows[row["set"]] |= {"digits": digits, models[row["model"]]: row["right"]}
     names = list(models.values())
     columns = {key: key for key in ("set", "digits", *names)}
     command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
@@ -274,7 +294,7 @@ def readme_accuracy(result: Result) -> Result:
 
 
 def readme_speed(result: Result) -> Result:
-    """The default model's time on a CPU and on a GPU, beside the quickest of the others."""
+    """The default model's time on a CPU and on a GPU, and that of the fastest other software."""
     gpu = json.loads((RESULTS / "gpu/results/gpu.json").read_text())
     rows = [
         {"where": result["machine"], "batch": row["batch"], "ours": f"{row['neocog']:.2f} ms",
@@ -289,8 +309,8 @@ def readme_speed(result: Result) -> Result:
             rows.append({"where": f"{gpu['machine']}, fp16", "batch": row["batch"],
                          "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
                          "times": row["ratio"]})  # fmt: skip
-    columns = {"where": "machine", "batch": "digits at a time", "ours": "neocog, a digit",
-               "other": "beside it", "times": "times as fast"}  # fmt: skip
+    columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
+               "other": "fastest other software", "times": "times as fast"}  # fmt: skip
     command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
     return of_rows(result, rows, columns, {"times": ".1f"}, command=command, machine="")
 
@@ -300,6 +320,7 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
     "reading-sets": ("reading", reading_sets),
+    "reading-empty": ("reading", reading_empty),
     "reading-conditions": ("reading", reading_conditions),
     "strings": ("reading", reading_risk),
     "reading-time": ("reading", reading_time),

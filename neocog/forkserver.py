@@ -55,7 +55,7 @@ class ForkServer:
             except (OSError, EOFError) as error:
                 self.close()
                 why = str(error) or "the process that starts them ended"
-                raise EndedEarly(f"worker processes cannot be started: {why}") from None
+                raise EndedEarly(f"worker processes cannot be started: {why}; try again") from None
 
     def end_of(self, number: int) -> int | None:
         """Wait for the end of a process whose connection is closed; return its exit code.

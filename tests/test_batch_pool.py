@@ -279,7 +279,7 @@ def test_records_that_are_missing_are_an_error(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
     wanted = run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
-    with pytest.raises(EndedEarly, match="24 inputs were found but only 23 gave records"):
+    with pytest.raises(EndedEarly, match="24 inputs gave only 23 records"):
         run.read_all(wanted, reader)
 
 

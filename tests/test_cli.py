@@ -184,7 +184,7 @@ def test_eval_of_nothing_fails(tmp_path: Path, model: str) -> None:
     write_idx(tmp_path, "train", 11)
     result = run("eval", tmp_path, "--model", model, "--split", "validation")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "no validation part in 11 training digits" in said(result)
+    assert "11 training digits are too few" in said(result)
 
 
 def test_eval_pictures(tmp_path: Path, model: str) -> None:

@@ -312,7 +312,7 @@ def unfit(change: str) -> Graph:
 
 @pytest.mark.parametrize("change", ["side", "planes", "weights", "sizes"])
 def test_a_network_that_the_kernels_do_not_know_is_refused(change: str) -> None:
-    with pytest.raises(ModelError, match="use the CPU"):
+    with pytest.raises(ModelError, match="use --device cpu"):
         network_of(Emulator(), unfit(change))
 
 

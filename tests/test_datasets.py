@@ -127,7 +127,7 @@ def test_a_small_set_has_no_validation_part(tmp_path: Path) -> None:
     assert len(open_digits(tmp_path, split="validation")) == 1
     write_idx(tmp_path, "train", 11)
     assert len(open_digits(tmp_path, split="learning")) == 11
-    with pytest.raises(InputError, match="no validation part in 11 training digits"):
+    with pytest.raises(InputError, match="11 training digits are too few"):
         open_digits(tmp_path, split="validation")
 
 

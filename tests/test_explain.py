@@ -107,7 +107,7 @@ def test_what_cannot_be_explained(tmp_path: Path) -> None:
     assert "absent.png: cannot be opened" in absent.stderr
     assert run("explain", tmp_path / "empty.png").exit_code == 3
     assert neocog.explain is explain
-    with pytest.raises(UsageError, match="digit 3: the page has 2"):
+    with pytest.raises(UsageError, match="digit 3 does not exist; choose 1 to 2"):
         explain(page, digit=3)
     with pytest.raises(NothingToRead, match="no digits"):
         explain(tmp_path / "empty.png")

@@ -77,7 +77,7 @@ def test_a_start_has_the_planes_asked_for(start: Model) -> None:
     for wrong in ("40/160", "40/160/101", "a/b/c", "0/5/10"):
         with pytest.raises(UsageError, match="K2/K3/K4"):
             recipe_of("finetuned", wrong)
-    with pytest.raises(UsageError, match="no start"):
+    with pytest.raises(UsageError, match="start 'fast' is unknown"):
         recipe_of("fast")
 
 

@@ -287,7 +287,10 @@ def test_named_stages_lie_over_the_default() -> None:
         ("{folder}/part.json", "a part of 65, expected 1..64, not more than the chunk"),
         ("{folder}/none.json", "expected {'versions'"),
         ("{folder}/endless.json", "expected {'versions'"),
-        ("{folder}/anchor.json", "a batch of 16; choose 1, 8, 64, 256, or 0 for all"),
+        (
+            "{folder}/anchor.json",
+            "batch size 16 is not allowed; choose 1, 8, 64, 256, or 0 for all",
+        ),
     ],
 )
 def test_plans_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:

@@ -77,7 +77,7 @@ def test_several_sets_may_be_learned_from(data: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         ("--planes 4", "K2/K3/K4"),
-        ("--augmentation storm", "no augmentation"),
+        ("--augmentation storm", "is unknown: choose"),
         ("--split train", "validation digits"),
         ("--epochs 0", "above 0"),
         ("--device tpu", "unknown"),
@@ -106,7 +106,7 @@ def test_a_recipe_without_gradients_refuses_options_of_those_with(
     data: Path, tmp_path: Path, words: str
 ) -> None:
     result = train(data, tmp_path / "m.safetensors", *words.split(), recipe="neocog")
-    assert_refused(result, f"does not use {', '.join(words.split()[::2])};")
+    assert_refused(result, f"so {', '.join(words.split()[::2])} would have no effect;")
     assert not (tmp_path / "m.safetensors").exists()
 
 

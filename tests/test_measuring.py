@@ -64,7 +64,7 @@ def test_letters_need_a_typeface(tmp_path: Path) -> None:
     assert faces(tmp_path) == {}
     (tmp_path / "dkg.ttf").write_bytes(b"no")
     file = faces(tmp_path)["by hand"][0]
-    with pytest.raises(InputError, match="typeface"):
+    with pytest.raises(InputError, match="as a font"):
         make_letters(file, np.random.default_rng(0))
     matplotlib = pytest.importorskip("matplotlib", reason="brings a typeface")
     file = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")

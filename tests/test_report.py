@@ -163,7 +163,7 @@ def test_pictures_alone_are_enough(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told(tmp_path: Path, data: Path) -> None:
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz.part").touch()  # nothing more was fetched
-    with pytest.raises(InputError, match="holds none of the folders mnist, usps"):
+    with pytest.raises(InputError, match="contains none of these folders: mnist, usps"):
         find_sets(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         find_sets(tmp_path / "none")

@@ -132,10 +132,10 @@ def test_what_reads_here_and_how_much(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
-        ({"Host": "evil.example"}, "the address that neocog printed"),
-        ({"Host": "127.0.0.1.evil.example:8000"}, "the address that neocog printed"),
-        ({"Host": ""}, "the address that neocog printed"),
-        ({"Host": "["}, "the address that neocog printed"),
+        ({"Host": "evil.example"}, "the URL that neocog printed"),
+        ({"Host": "127.0.0.1.evil.example:8000"}, "the URL that neocog printed"),
+        ({"Host": ""}, "the URL that neocog printed"),
+        ({"Host": "["}, "the URL that neocog printed"),
         ({"Origin": "http://evil.example"}, "another site"),
         ({"Origin": "http://127.0.0.1:9000"}, "another site"),
         ({"Origin": "null"}, "another site"),

@@ -34,15 +34,15 @@ MOST = 0.9965  # coverage at which marks are counted: with it at most 0.5 % of d
 
 COLUMNS = {
     "model": "model",
-    "p": "threshold at 99 %",
+    "p": "threshold that answers 99 % of validation digits",
     "coverage": "test digits answered",
     "errors": "wrong",
-    "risk": "wrong of those answered",
-    "p_marks": "threshold at 99.65 %",
-    "refused": "test digits refused",
-    "accuracy": "right of all",
-    "passed": "marks that get a digit",
-    "passed_open": "without clouds",
+    "risk": "wrong, of those answered",
+    "p_marks": "threshold that answers 99.65 %",
+    "refused": "test digits rejected",
+    "accuracy": "correct, of all test digits",
+    "passed": "marks read as digits",
+    "passed_open": "marks except clouds",
 }
 FORMATS = {"p": ".5f", "coverage": ".2%", "risk": ".3%", "p_marks": ".5f", "refused": ".2%",
            "accuracy": ".2%", "passed": ".1%", "passed_open": ".1%"}  # fmt: skip

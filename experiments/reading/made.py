@@ -296,7 +296,7 @@ def make_letters(face: Path, rng: Rng) -> tuple[NDArray[np.uint8], str]:
     try:
         font = ImageFont.truetype(str(face), size)
     except OSError:
-        raise InputError(f"{face} is no typeface that can be read") from None
+        raise InputError(f"{face} cannot be read as a font") from None
     sheet = Picture.new("L", (960, 720), 0)
     draw, words, y = ImageDraw.Draw(sheet), list[str](), rng.uniform(20, 60)
     while y + 1.3 * size < 720 and sum(map(len, words)) < 50:

@@ -41,11 +41,11 @@ from neocog.vision.finder import FinderSettings, Finding, overlaps
 Row = dict[str, Any]
 COLUMNS = {
     "set": "set", "kind": "kind", "pictures": "pictures", "digits": "digits",
-    "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "too many",
+    "cer": "character error rate", "exact": "exact", "missed": "missed", "extra": "extra",
     "misread": "misread", "refused": "?", "out_of_order": "out of order",
-    "any": "pictures with any digit", "printed": "printed as digits", "letters": "letters",
-    "signs_kept": "pages without a sign as a digit", "as_upright": "read as upright",
-    "turned": "turned", "left_out": "left out",
+    "any": "pages with a digit", "printed": "digits printed", "letters": "letters",
+    "signs_kept": "no sign as a digit", "as_upright": "same as upright",
+    "turned": "rotated", "left_out": "left out",
 }  # fmt: skip
 
 

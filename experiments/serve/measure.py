@@ -67,14 +67,14 @@ def measure(address: str, process: int) -> list[dict[str, Any]]:
     found = {
         "first answer, s": f"{first:.2f}",
         "frame of a camera, median of 50, ms": f"{1e3 * statistics.median(frames):.0f}",
-        "right answers to 20 requests at once, of 20": sum(text == expected for _, text in many),
-        "the last of them, s": f"{max(seconds for seconds, _ in many):.2f}",
-        "photographs a second, 100 in a row": f"{rate:.1f}",
-        "processor time of one of them, ms": f"{10 * busy:.0f}",
-        "a picture that is too large": large,
-        "one that is cut short": broken,
+        "correct answers to 20 parallel requests": sum(text == expected for _, text in many),
+        "time until the last of these answers, s": f"{max(seconds for seconds, _ in many):.2f}",
+        "photographs per second, 100 of them, 2 at a time": f"{rate:.1f}",
+        "processor time per photograph, ms": f"{10 * busy:.0f}",
+        "message for a picture that is too large": large,
+        "message for a truncated picture": broken,
         "memory at the start, MB": f"{before:.0f}",
-        "more after all this, MB": f"{grown:.0f}",
+        "memory growth after all this, MB": f"{grown:.0f}",
     }
     return [{"what": what, "found": str(value)} for what, value in found.items()]
 

@@ -41,7 +41,9 @@ def fetch(address: str) -> bytes:
     thread.start()
     thread.join(MAX_SECONDS)
     if not came:
-        raise InputError(f"did not come within {MAX_SECONDS:g} seconds; download it yourself")
+        raise InputError(
+            f"the download took more than {MAX_SECONDS:g} seconds; download it yourself"
+        )
     if isinstance(came[0], InputError):
         raise came[0]
     return came[0]
@@ -58,7 +60,9 @@ def _fetched(address: str) -> bytes | InputError:
                 if size > MAX_BYTES:
                     return InputError(f"has more than {MAX_BYTES:,} bytes; make it smaller")
                 if time.monotonic() > end:
-                    return InputError("came too slowly")
+                    return InputError(
+                        f"the download took more than {MAX_SECONDS:g} seconds; download it yourself"
+                    )
         return b"".join(blocks)
     except Exception as error:  # whatever a server makes of it
         reason = printable(str(getattr(error, "reason", None) or error))[:120]
@@ -81,7 +85,7 @@ def _opened(address: str) -> Any:
             if to is None:
                 raise
             address = urljoin(address, to)
-    raise InputError(f"leads on more than {MAX_REDIRECTS} times")
+    raise InputError(f"redirects more than {MAX_REDIRECTS} times; give the final URL")
 
 
 def _opener() -> Any:

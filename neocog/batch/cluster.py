@@ -154,7 +154,9 @@ class _Actor:
         try:
             return self._ray.get(method.remote(*args))
         except failures.RayTaskError as error:
-            raise EndedEarly(f"an actor failed: {_first(error.cause or error)}") from None
+            raise EndedEarly(
+                f"an actor failed: {_first(error.cause or error)}; rerun with --resume"
+            ) from None
         except failures.RayError as error:
             self._ray.kill(self._finder)
             raise WorkerDied(f"died ({_first(error)})") from None

@@ -73,7 +73,9 @@ class WorkerProcess:
         while kind == QUESTION:
             kind, what = self._exchanged(self._ask(*what))
         if kind == ERROR:
-            raise EndedEarly(f"a worker process failed: {what}")
+            raise EndedEarly(
+                f"a worker process failed: {what}; start again (neocog read: with --resume)"
+            )
         assert kind == BLOCK
         return [what]
 

@@ -216,7 +216,10 @@ def read_all(request: Request, reader: "Reader", *, watch: Watch = lambda block:
             for card in block.cards if report else ():
                 report.add(card)  # type: ignore[union-attr]
         if tally.found != (read := tally.inputs - done.inputs):
-            raise EndedEarly(f"{tally.found} inputs were found but only {read} gave records")
+            raise EndedEarly(
+                f"internal error: {tally.found} inputs gave only {read} records; rerun with "
+                "--resume"
+            )
         if done.last is not None and not done.again:
             tally.add(Counts(inputs=1, pages=done.last_pages, failed=done.last_failed))
         tally.spend("output", sink.seconds)

@@ -79,8 +79,8 @@ def make_pages(
 ) -> None:
     """Draw test pages of handwriting and their labels.csv.
 
-    They have shadows, folds, ruled paper, blur and so on: the conditions under which the reader is
-    measured. Conditions without digits are used only if they are named.
+    They have shadows, folds, ruled paper, blur and so on. These conditions are also used to measure
+    the reader. Blank conditions are used only if listed in --conditions.
     """
     from neocog.learning.pages import write
 

@@ -58,8 +58,8 @@ Limit = _option(
 )
 Split = _option(
     "--split", "|".join(SPLITS),
-    "learning: the training digits without the validation part, which is used to calibrate the "
-    "probabilities; train: all of them.",
+    "learning: training digits minus validation digits, which calibrate the probabilities. train: "
+        "all training digits (no calibration).",
 )  # fmt: skip
 Device = _option(
     "--device", "auto|cpu|cuda",
@@ -67,7 +67,7 @@ Device = _option(
 )  # fmt: skip
 Variants = _gradient(
     "--variants", "SHARE",
-    "Share of a batch that looks like a coarse scan or a crop of the reader.", min=0,
+    "Fraction of a batch that looks like a coarse scan or a crop of the reader.", min=0,
 )  # fmt: skip
 Changes = _gradient(
     "--augmentation", "NAME[,STRENGTH=X]",
@@ -84,13 +84,23 @@ Epochs = _gradient("--epochs", "N", "Passes over the training digits.")
 Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
 Batch = _gradient("--batch", "N", "Pictures per step.")
 Rate = _gradient("--rate", "RATE", "Highest learning rate of Adam.")
-Reject = _gradient("--reject", "N", "Planes that stand for 'no digit'.", min=0)
-Lean = _gradient("--lean", "BONUS", "Bonus for the logit of 'no digit' in training.")
+Reject = _gradient("--reject", "N", "Planes for 'no digit'; 0: none.", min=0)
+Lean = _gradient(
+    "--lean",
+    "BONUS",
+    "Bonus for the logit of 'no digit' in training; a larger one makes the planes for it respond "
+    "less.",
+)
 Start = _gradient("--start", "MODEL", "Continue from this model.")
 Seed = _option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
 Recipes = typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
-Marks = _gradient("--marks", "SHARE", "Share of a batch that is not a digit.", min=0)
+Marks = _gradient(
+    "--marks",
+    "SHARE",
+    "Fraction of a batch that is not a digit; a larger one makes the model reject more.",
+    min=0,
+)
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
 Finder = _option(
@@ -136,8 +146,8 @@ def train(
 ) -> None:
     """Train a model on labelled digits. The model is named after its file.
 
-    On a CPU, the same seed and name give the same file. Recipes by gradient also need the same
-    number of threads (OMP_NUM_THREADS) and no --minutes. On a GPU, two runs differ slightly.
+    On a CPU, the same seed and name give the same file. For gradient recipes this
+    also requires the same OMP_NUM_THREADS and no --minutes. On a GPU, two runs differ slightly.
     """
     from neocog.learning.mix import open_mix
     from neocog.learning.recipes import STARTS
@@ -190,8 +200,8 @@ def _check_given(given: list[str], recipe: str, *, by_gradient: bool) -> None:
 
     if given and not by_gradient:
         raise UsageError(
-            f"recipe '{recipe}' learns without gradients and does not use {', '.join(given)}; "
-            f"leave it out, or give --recipe {' or '.join(STARTS)}"
+            f"recipe '{recipe}' does not use gradients, so {', '.join(given)} would have no "
+            f"effect; leave it out, or give --recipe {' or '.join(STARTS)}"
         )
     useless = [option for option in ("--planes", "--reject") if option in given]
     if "--start" in given and useless:

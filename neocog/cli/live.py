@@ -22,7 +22,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="[SOURCE]",
-        help="Camera by number or name, video file, folder of pictures, http or rtsp address.",
+        help="Camera by number or name, video file, folder of pictures, http or rtsp URL.",
     ),
 ]
 Model = Annotated[
@@ -88,7 +88,9 @@ ReplayFps = Annotated[
 Headless = Annotated[bool, typer.Option("--headless", help="Open no window.")]
 Record = Annotated[
     str | None,
-    typer.Option("--record", metavar="FILE", help="Record the window to a video (mp4, avi)."),
+    typer.Option(
+        "--record", metavar="FILE", help="Record the window to a video (mp4, m4v, mov, mkv, avi)."
+    ),
 ]
 Jsonl = Annotated[
     str | None,

@@ -185,8 +185,8 @@ def timing(
 ) -> None:
     """Measure how long a digit takes, and which stages take it.
 
-    On CUDA, a stage's time is how much longer the whole pass takes with it. "of roof" is the
-    least time that its operations or bytes need on this device, as a share of its time.
+    On CUDA, a stage's time is the difference of the pass with and without it. "of roof": the
+    roofline time of its operations or bytes on this device, divided by the measured time.
     """
     from neocog.batch.device import open_engine
     from neocog.evaluation.timing import measure

@@ -58,7 +58,8 @@ def _cell(value: float | None, times: float, unit: str = "") -> str:
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     card: Annotated[
-        bool, typer.Option("--card", help="All of the card: training, accuracy, thresholds.")
+        bool,
+        typer.Option("--card", help="Print the complete card: training, accuracy, thresholds."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -58,7 +58,7 @@ MaxError = Annotated[
     typer.Option(
         "--max-error",
         metavar="SHARE",
-        help="Print ? as often as needed so that at most this share of the printed digits is "
+        help="Choose the threshold of ? so that at most this fraction of the printed digits is "
         "wrong, e.g. 0.1%.",
     ),
 ]

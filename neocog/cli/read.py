@@ -14,8 +14,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT",
-        help="Pictures, folders, zip and tar archives, patterns, @FILE (one name per line), "
-        "- (a picture, or names, on stdin).",
+        help="Pictures, URLs, folders, zip and tar archives, globs, @FILE (one name per line), - "
+        "(stdin: a picture or a list of names).",
     ),
 ]
 Format = Annotated[
@@ -48,7 +48,7 @@ ReportFile = Annotated[
     typer.Option(
         "--report",
         metavar="FILE.html",
-        help="Write an HTML page, the most doubtful pictures first.",
+        help="Write an HTML page, the most uncertain pictures first.",
     ),
 ]
 Rotate = Annotated[
@@ -73,7 +73,8 @@ Verbose = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Null = Annotated[
-    bool, typer.Option("--null", "-0", help="Names in lists and on stdin end with a zero byte.")
+    bool,
+    typer.Option("--null", "-0", help="Names in lists and on stdin are separated by NUL bytes."),
 ]
 Resume = Annotated[
     bool,
@@ -84,7 +85,7 @@ ShardOf = Annotated[
     typer.Option(
         "--shard",
         metavar="I/N",
-        help="Read the I-th of N parts; names decide which picture is in which.",
+        help="Read part I of N. A hash of the name assigns each picture to a part.",
     ),
 ]
 Ordered = Annotated[

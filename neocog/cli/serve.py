@@ -11,7 +11,7 @@ Host = Annotated[
     typer.Option(
         "--host",
         metavar="ADDRESS",
-        help="Address to listen on; 0.0.0.0 lets telephones of the same network in.",
+        help="Address to listen on; 0.0.0.0 lets phones of the same network in.",
     ),
 ]
 Port = Annotated[
@@ -20,7 +20,7 @@ Port = Annotated[
 Tls = Annotated[
     bool,
     typer.Option(
-        "--tls", help="Use https with a certificate made here; telephones need it for live video."
+        "--tls", help="Use https with a self-signed certificate; phones need it for live video."
     ),
 ]
 Corrections = Annotated[
@@ -47,8 +47,8 @@ def serve(
 ) -> None:
     """Read pictures in the browser: drop them, photograph them, correct what was read.
 
-    Nothing leaves this machine. The page, and an HTTP API (its address ends in docs), are for this
-    machine alone unless --host says otherwise.
+    Nothing leaves this machine. The server accepts only local connections unless --host is given.
+    The API is described at /docs.
     """
     from neocog.batch.policy import parse_share
     from neocog.batch.reader import Reader

@@ -99,7 +99,10 @@ def check_launch(launch: Launch, *, xp: Any, arch: int, shared: int, device: int
     if not 1 <= kernel.threads <= _MOST_THREADS:
         raise DeviceError(f"{where}: {kernel.threads} threads a block, expected 1..{_MOST_THREADS}")
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _LIMITS, strict=True)):
-        raise DeviceError(f"{where}: a grid of {launch.grid} blocks; use a smaller batch")
+        raise DeviceError(
+            f"{where}: a grid of {launch.grid} blocks exceeds the device's limits; use a smaller "
+            "batch"
+        )
     known = parameters(kernel.file, kernel.name, _map_code(kernel))
     if known is not None and len(known) != len(launch.args):
         raise InputError(f"{where}: got {len(launch.args)} arguments, expected {len(known)}")

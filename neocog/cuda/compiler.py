@@ -119,7 +119,9 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
         except nvrtc.NVRTCError as error:
             lines = nvrtc.getProgramLog(program).splitlines()
             first = next((line for line in lines if "error" in line), str(error))
-            raise DeviceError(f"kernel {kernel.name} does not build: {first.strip()}") from None
+            raise DeviceError(
+                f"kernel {kernel.name} does not build: {first.strip()}; use --device cpu"
+            ) from None
         log = str(nvrtc.getProgramLog(program))
         if any(option.startswith("-arch=compute") for option in options):
             return Built(nvrtc.getPTX(program), 0, 0, 0, 0, log)
@@ -131,7 +133,7 @@ def _compile(kernel: Kernel, options: tuple[str, ...]) -> Built:
 def _read_log(kernel: Kernel, cubin: bytes, log: str) -> Built:
     """Return the build with the figures that ptxas printed for the kernel; 0 if it did not."""
     if f".text.{kernel.name}\0".encode() not in cubin:  # the name of its section
-        raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}")
+        raise DeviceError(f"kernel {kernel.name} is not in {kernel.file}; reinstall neocog")
     sections = re.split(r"Compiling entry function '(\w+)'", log)
     text = dict(zip(sections[1::2], sections[2::2], strict=True)).get(kernel.name, "")
 

@@ -253,7 +253,7 @@ def _array(digits: Any) -> Array:
         return np.from_dlpack(digits)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise InputError(f"digits cannot be passed by DLPack: {first}") from None
+        raise InputError(f"DLPack conversion of the digits failed: {first}") from None
 
 
 def _brought(digits: Array, number: int) -> Array:

@@ -107,7 +107,9 @@ class FinderNetwork:
         op, name = node["op"], node["output"]
         given = node["inputs"][:1] if op == "Conv" else node["inputs"]
         if any(one not in self.maps for one in given):
-            raise ModelError(f"finder, operation {name!r}: reads weights as maps; use the CPU")
+            raise ModelError(
+                f"finder, operation {name!r} is not supported on the GPU; use --device cpu"
+            )
         maps = [self.maps[one] for one in given]
         first = maps[0]
         if op == "Conv":
@@ -118,7 +120,9 @@ class FinderNetwork:
             return first._replace(planes=first.planes + maps[1].planes)
         if op in _POINTWISE and op != "Concat" and len(set(maps)) == 1:
             return first
-        raise ModelError(f"finder, operation {name!r}: {op} of {maps}; use the CPU")
+        raise ModelError(
+            f"finder, operation {name!r} ({op}) is not supported on the GPU; use --device cpu"
+        )
 
     def _conv_shape(self, node: Node, maps: Maps) -> Maps:
         weight, stride = self._tensors[node["inputs"][1]], node["stride"]
@@ -128,7 +132,7 @@ class FinderNetwork:
         if not (fits and high == wide and stride >= 1 and -stride <= edge <= -1):
             raise ModelError(
                 f"finder, operation {node['output']!r}: {weight.shape} at stride {stride} of "
-                f"{maps.planes} planes; use the CPU"
+                f"{maps.planes} planes; use --device cpu"
             )
         return Maps(planes, maps.cell * stride)
 

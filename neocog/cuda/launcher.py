@@ -200,7 +200,10 @@ def _launch_programmatic(function: int, launch: Launch, stream: int) -> None:
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     code = _driver().cuLaunchKernelEx(ctypes.byref(config), function, addresses, None)
     if code != 0:
-        raise DeviceError(f"kernel {kernel.name}: launch failed with CUDA error {code}")
+        raise DeviceError(
+            f"kernel {kernel.name}: launch failed with CUDA error {code}; update the driver or "
+            "use --device cpu"
+        )
 
 
 def _value(argument: Any) -> Any:

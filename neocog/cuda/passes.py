@@ -83,7 +83,7 @@ class Pass:
         written = steps[0].reads
         for step in steps:
             if step.reads != written:
-                raise InputError(f"a step reads {step.reads} where {written} was written")
+                raise InputError(f"internal error: a step expects {step.reads}, got {written}")
             written = step.writes
         self.machine, self.batch, self._layouts = machine, batch, layouts
         self.part, self._late = min(part or batch, batch), frozenset(late)

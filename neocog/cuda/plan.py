@@ -157,8 +157,7 @@ def _check_sizes(anchors: Iterable[int], chunk: int, part: int, name: str) -> No
         if anchor not in (0, *ANCHORS):
             known = ", ".join(map(str, ANCHORS))
             raise UsageError(
-                f"plan {name}: no versions are looked up for a batch of {anchor}; choose "
-                f"{known}, or 0 for all"
+                f"plan {name}: batch size {anchor} is not allowed; choose {known}, or 0 for all"
             )
     if not 0 <= chunk <= MOST_CHUNK:
         raise UsageError(f"plan {name}: a chunk of {chunk}, expected 1..{MOST_CHUNK}")

@@ -101,12 +101,15 @@ class Convolution:
         if self.m not in TILES:
             raise UsageError(f"tiles of {self.m}x{self.m} outputs: choose 2 to 5")
         if self.thread_wise and self.m in self.split.sizes:
-            raise UsageError(f"parts {self.split.sizes} share inputs, tiles {self.m}x{self.m}")
+            raise UsageError(
+                f"parts {self.split.sizes} share inputs with tiles of {self.m}x{self.m}; choose "
+                "other tiles for thread-wise indexing"
+            )
         if self.shape.planes % 8 or self.shape.kernel != self.split.kernel:
             raise UsageError(
-                f"{self.shape.planes} planes stored, filters {self.shape.kernel}x"
-                f"{self.shape.kernel} with parts of {self.split.kernel}: wanted a multiple of 8 "
-                "and one filter size"
+                f"got {self.shape.planes} planes and filters of {self.shape.kernel}, split for "
+                f"filters of {self.split.kernel}; the number of planes must be a multiple of "
+                "8, and the filter sizes equal"
             )
 
     # -- sizes -------------------------------------------------------------------------------------

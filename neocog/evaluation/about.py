@@ -84,9 +84,9 @@ def verify(name: str) -> str:
     digits = np.concatenate([np.zeros((1, 28, 28), np.uint8), made_digits(15)])
     answers = Engine(model).recognise(digits, batch=len(digits))
     if answers.label[0] != -1:
-        raise ModelError(f"model {name}: answers {answers.label[0]} to empty paper")
+        raise ModelError(f"model {name}: reads {answers.label[0]} in an empty picture")
     if not np.isfinite(answers.score).all() or (answers.label[1:] < 0).all():
-        raise ModelError(f"model {name}: answers nothing to ink; train it again")
+        raise ModelError(f"model {name}: finds no digit in drawn digits; train it again")
     return f"{model.id}  planes {'/'.join(map(str, model.planes))}  {shipped}"
 
 
@@ -100,7 +100,7 @@ def _verify_finder(path: Path) -> str:
     except ImportError as error:
         raise ModelError(f"finder {path}: cannot run without OpenCV ({error})") from None
     if len(find(np.full((200, 300), 230, np.uint8), finder)):
-        raise ModelError(f"finder {path}: finds digits on empty paper")
+        raise ModelError(f"finder {path}: finds digits on an empty page")
     if not len(find(made_page(made_digits(15)), finder)):
         raise ModelError(f"finder {path}: finds nothing on a page; train it again")
     return finder.model.id

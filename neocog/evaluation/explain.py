@@ -184,7 +184,7 @@ def explain(
     if not places:
         raise NothingToRead("no digits in the picture; give one that 'neocog read' finds digits in")
     if not 1 <= digit <= len(places):
-        raise UsageError(f"digit {digit}: the page has {len(places)} digits, expected 1 to that")
+        raise UsageError(f"digit {digit} does not exist; choose 1 to {len(places)}")
     return explain_digit(places[digit - 1].digit, Engine(loaded), count=count)
 
 

@@ -151,7 +151,7 @@ def _verify_kernels(device: str) -> str:
     want, got = Engine(model).recognise(digits), engine.recognise(digits)
     off = float(np.abs(got.score - want.score).max())
     if not off <= _SAME_SCORE:
-        raise DeviceError(f"device '{device}': its scores are {off:.3f} off those of the CPU")
+        raise DeviceError(f"device '{device}': its scores differ from the CPU's by {off:.3f}")
     return f"{model.id} at {engine.precision} on {device} answers as on the CPU"
 
 

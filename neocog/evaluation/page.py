@@ -89,7 +89,7 @@ def _overview(facts: Facts) -> str:
          f"{own['ece']:.4f}", f"{own['aurc']:.2e}")
         for name, own in facts["digits"].items()
     ]  # fmt: skip
-    heads = ["isolated digits", "digits", "accuracy", "if it must answer", "wrong", "no answer",
+    heads = ["isolated digits", "digits", "accuracy", "forced", "wrong", "no answer",
              "printed as ?", "ECE", "AURC"]  # fmt: skip
     out = "<h2>Overview</h2>" + _table(heads, rows)
     pictures = [

@@ -97,7 +97,7 @@ def _folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder, expected one that holds {sets}")
     if not any(_holds_files(folder / name) for name in SETS):
-        raise InputError(f"{folder}: holds none of the folders {sets}, which a report is made from")
+        raise InputError(f"{folder}: contains none of these folders: {sets}")
     return folder
 
 

@@ -55,8 +55,8 @@ def check_same(path: Path, known: dict[str, Any], given: dict[str, Any]) -> None
     if other:
         had, came = (", ".join(f"{n} {values.get(n)}" for n in other) for values in (then, now))
         raise UsageError(
-            f"{path} belongs to a run with {had}, not {came}; give the options of that run, or "
-            "another folder"
+            f"{path} is from a run with other options ({had}, not {came}); use the same options "
+            "or another folder"
         )
 
 

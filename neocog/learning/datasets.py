@@ -156,8 +156,8 @@ def rows_of_part(folder: Path, labels: NDArray[np.int64], split: str | None) -> 
         kept[len(labels) - min(VALIDATION, len(labels) // VALIDATION_SHARE) :] = True
         if split == "validation" and not kept.any():
             raise InputError(
-                f"{folder.name} {split}: no validation part in {len(labels)} training digits; it "
-                f"is a twelfth of them, so {VALIDATION_SHARE} or more are needed"
+                f"{folder.name} {split}: {len(labels)} training digits are too few; at least "
+                f"{VALIDATION_SHARE} are needed (1/{VALIDATION_SHARE} is used for validation)"
             )
     return np.flatnonzero(kept == (split == "validation"))
 

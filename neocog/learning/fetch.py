@@ -134,7 +134,7 @@ def _download(file: RemoteFile, mirrors: Sequence[str], folder: Path, report: Pr
                 break
         reasons.append(f"{mirror} {reason}")
     raise InputError(
-        f"{file.name}: no mirror has it: {'; '.join(reasons)}; "
+        f"{file.name}: download failed from all mirrors: {'; '.join(reasons)}; "
         "try again later, or copy the files by hand and use --from DIR"
     )
 

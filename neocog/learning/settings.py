@@ -74,7 +74,7 @@ def augmentation(words: str) -> Augmentation:
     """Return a preset, or one with changes: ``"strokes,elastic=2,blur=1"``; else UsageError."""
     name, *changes = words.split(",")
     if name not in PRESETS:
-        raise UsageError(f"no augmentation {name!r}; there are {', '.join(PRESETS)}")
+        raise UsageError(f"augmentation {name!r} is unknown: choose {', '.join(PRESETS)}")
     known, values = {field.name for field in fields(Augmentation)}, dict[str, float]()
     for change in changes:
         key, _, value = change.partition("=")

@@ -33,7 +33,7 @@ def recipe_of(name: str, planes: str | None = None) -> Recipe:
     no such recipe, or the counts make no sense.
     """
     if name not in STARTS:
-        raise UsageError(f"no start {name!r}; there are {', '.join(STARTS)}")
+        raise UsageError(f"start {name!r} is unknown: choose {', '.join(STARTS)}")
     if planes is None:
         return STARTS[name]
     try:
@@ -119,7 +119,7 @@ def start_of_run(
         )
     if model is None and "finetuning" in kept.card:
         raise UsageError(
-            f"{place} is {kept.id}, which learned by gradient, not a new start; give the --start "
+            f"{place} is {kept.id}, a model trained by gradient, not a new start; give the --start "
             "of the run in that folder, or another folder"
         )
     if model is None:

@@ -31,8 +31,8 @@ def model_to_onnx(model: Model, *, maps: bool = False) -> bytes:
     """
     if model.rule != "strongest":
         raise UsageError(
-            f"model {model.id} is read by the rule {model.rule!r}, which ONNX has no operations "
-            "for; export a model of the rule 'strongest', such as neocog"
+            f"decision rule {model.rule!r} of model {model.id} cannot be exported to ONNX; export "
+            "a model with the rule 'strongest', such as neocog"
         )
     graph = OnnxGraph(model.name)
     ink = graph.add("Div", graph.add("Cast", "digits", to=FLOAT), np.float32(255))

@@ -148,7 +148,7 @@ def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDA
     """Cast reference vectors; those beyond fp16 are a sign of a wrong scale, never of infinity."""
     if kind is np.float16 and reference.max(initial=0) > np.finfo(np.float16).max:
         raise ModelError(
-            f"reference vectors reach {reference.max():.3g}, more than fp16 holds; save as fp32"
+            f"reference vectors reach {reference.max():.3g}, too large for fp16; save as fp32"
         )
     return reference.astype(kind)
 
@@ -173,7 +173,7 @@ def load_model(name_or_path: str | Path) -> Model:
     except OSError as error:
         raise ModelError(f"model {path}: cannot be read ({error.strerror})") from None
     except MemoryError:
-        raise ModelError(f"model {path}: needs more memory than there is") from None
+        raise ModelError(f"model {path}: not enough memory to load it") from None
 
 
 def from_bytes(data: bytes, *, source: str) -> Model:

@@ -218,4 +218,4 @@ def preset(name: str) -> NetworkSpec:
     try:
         return _PRESETS[name]()
     except KeyError:
-        raise UsageError(f"no preset {name!r}; the presets are {', '.join(PRESETS)}") from None
+        raise UsageError(f"preset {name!r} is unknown: choose {', '.join(PRESETS)}") from None

@@ -212,7 +212,7 @@ async def _error(request: Request, error: Exception) -> Response:
         return failure(500, "the server failed; its messages say why")
     allowed = (error.headers or {}).get("Allow", "GET")
     words = {
-        404: "nothing is here; open the address that neocog printed",
+        404: "nothing is here; open the URL that neocog printed",
         405: f"use {'POST' if 'POST' in allowed else 'GET'}",
     }
     wait = 1 if error.status_code == 503 else None

@@ -76,7 +76,9 @@ class Corrections:
         if places[0].exists():
             known, old = read_idx(places[0]), places[2].read_text(encoding="utf-8").splitlines()
             if len(old) != len(known):
-                raise InputError("the corrections' files do not belong together; name a new folder")
+                raise InputError(
+                    "the files in the corrections folder do not match each other; use a new folder"
+                )
             kept = [n for n, writer in enumerate(old) if writer != name]
             digits = np.concatenate([known.images[kept], digits])
             labels = np.concatenate([known.labels[kept].astype(np.uint8), labels])

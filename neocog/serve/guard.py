@@ -80,11 +80,11 @@ class Guard:
             if name not in self._names:
                 ipaddress.ip_address(name)
         except ValueError:
-            return f"got host {host[:100]!r}, expected the address that neocog printed; open that"
+            return f"got host {host[:100]!r}, expected the URL that neocog printed; open that"
         with suppress(ValueError):
             if origin is None or urlsplit(origin).netloc == host:
                 return None
-        return "the request comes from another site; open the address that neocog printed"
+        return "the request comes from another site; open the URL that neocog printed"
 
 
 class Connection(H11Protocol):  # type: ignore[misc]

@@ -142,14 +142,14 @@ def _check(nodes: Any, tensors: dict[str, NDArray[np.float32]]) -> None:
         if node["op"] not in OPERATIONS:
             raise ValueError(f"operation {node['op']!r} is unknown")
         if not set(node["inputs"]) <= known:
-            raise ValueError(f"operation {node['output']!r} reads something that is not there")
+            raise ValueError(f"operation {node['output']!r} reads an unknown tensor")
         if node["op"] == "Conv":
             numbers = [node[name] for name in ("stride", "groups", "padding", "dilation")]
             if not all(isinstance(n, int) and 0 <= n <= 512 for n in numbers):
-                raise ValueError(f"operation {node['output']!r} has odd numbers")
+                raise ValueError(f"operation {node['output']!r} has invalid parameters")
         known.add(node["output"])
     if not all(np.isfinite(value).all() for value in tensors.values()):
-        raise ValueError("it holds something that is not a number")
+        raise ValueError("it contains NaN or infinity")
 
 
 class OpenCV:

@@ -147,7 +147,7 @@ class Header:
             )
         if self.pixels * self.passes > _KINDS[self.kind].most or self.passes > MAX_SCANS:
             raise InputError(
-                f"the picture has {self.passes} or more layers over one another, at most "
+                f"the picture has {self.passes} or more scans or layers, at most "
                 f"{MAX_SCANS} are decoded; save it again"
             )
         if (cost := self.cost(long_side)) > MAX_BYTES:
@@ -210,7 +210,7 @@ def damage(what: str) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError:
-        raise InputError(f"the picture {what}: it needs more memory than there is") from None
+        raise InputError(f"the picture {what}: not enough memory") from None
     except Exception as error:
         text = str(error) or type(error).__name__
         if type(error).__name__ == "DecompressionBombError":  # Pillow's, of 2**27.4 pixels
@@ -291,7 +291,7 @@ def _unpack(stream: IO[bytes], form: str) -> tuple[int, ...]:
 
 
 def _too_many(what: str) -> InputError:
-    return InputError(f"the picture has more {what} than any program writes; save it again")
+    return InputError(f"the picture has too many {what}; it may be damaged, save it again")
 
 
 def _whole(stream: IO[bytes]) -> Iterator[tuple[int, int]]:

@@ -102,7 +102,7 @@ def train_finder(
         If the bank cannot be read.
     """
     if settings.front not in FRONTS:
-        raise UsageError(f"no front {settings.front!r}; the fronts are {', '.join(FRONTS)}")
+        raise UsageError(f"front {settings.front!r} is unknown: choose {', '.join(FRONTS)}")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     if device.startswith("cuda"):

@@ -108,7 +108,7 @@ def load_bank(path: str | Path) -> Bank:
             return Bank(**{field.name: stored[field.name] for field in fields(Bank)})
     except (OSError, ValueError, KeyError, EOFError) as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"{path} is no bank of strokes that can be read: {reason}") from None
+        raise InputError(f"{path} cannot be read as a stroke file: {reason}") from None
 
 
 def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
@@ -219,7 +219,7 @@ def _glyphs(fonts: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int32]
         try:
             font = ImageFont.truetype(str(file), GLYPH_HEIGHT)
         except OSError:
-            raise InputError(f"{file} is no typeface that can be read") from None
+            raise InputError(f"{file} cannot be read as a font") from None
         for character in GLYPHS:
             left, top, right, bottom = (int(v) for v in font.getbbox(character))
             size = (max(1, right - left), max(1, bottom - top))
