@@ -61,7 +61,7 @@ def test_views_of_the_table() -> None:
     result = {"rows": rows, "columns": {}}
     assert [own["model"] for own in tables.hands(result)["rows"]] == ["neocog@1", "neocog@1"]
     short = tables.hands_short(result)
-    assert list(short["columns"].values()) == ["set", "digits", "neocog@0, before", "neocog@1"]
+    assert list(short["columns"].values()) == ["set", "digits", "previous neocog@0", "neocog@1"]
     assert short["rows"][0]["neocog@1"] == "90.00% (1.00%)"
     seeds = tables.hands_seeds(result)["rows"]
     assert [(own["set"], own["mean"]) for own in seeds] == [("x", "80.00%")]

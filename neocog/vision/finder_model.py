@@ -109,7 +109,7 @@ def load_finder(path: str | Path) -> FinderModel:
         tensors = {name: value.astype(np.float32) for name, value in sorted(load(data).items())}
         nodes, card = json.loads(metadata["nodes"]), json.loads(metadata["card"])
         _check(nodes, tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error).partition("\n")[0][:120]
         raise ModelError(f"finder {path} cannot be used: {reason}") from None
     return FinderModel(nodes, tensors, card, f"finder@{hashlib.sha256(data).hexdigest()[:6]}")
@@ -121,7 +121,7 @@ def is_finder(path: Path) -> bool:
         with path.open("rb") as stream:
             header = stream.read(min(int.from_bytes(stream.read(8), "little"), _LARGEST))
         return bool(json.loads(header)["__metadata__"]["format"] == FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
