@@ -68,6 +68,14 @@ def test_fp16_is_half_the_size_and_keeps_blurs_exact() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_layers_may_be_held_in_any_order() -> None:
+    m = tiny_model()
+    turned = replace(m, s=tuple(
+        replace(layer, reference=np.asfortranarray(layer.reference)) for layer in m.s
+    ))  # fmt: skip
+    assert to_bytes(turned) == to_bytes(m)
+
+
 def test_gains_travel_with_the_linear_rule() -> None:
     gains = np.linspace(-1, 1, 10, dtype=np.float32)
     loaded = from_bytes(to_bytes(replace(tiny_model(), rule="linear", gains=gains)), source="x")

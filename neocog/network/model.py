@@ -141,7 +141,8 @@ def to_bytes(model: Model, *, precision: Precision = "fp32") -> bytes:
         words = json.dumps(header, sort_keys=True, allow_nan=False)
     except ValueError:
         raise ModelError(f"model {model.name}: its header or card has {_NO_NUMBER}") from None
-    return save(tensors, metadata={"neocog": words})
+    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    return save(contiguous, metadata={"neocog": words})
 
 
 def _scaled(reference: NDArray[np.float32], kind: type[np.floating[Any]]) -> NDArray[Any]:
