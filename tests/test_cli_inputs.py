@@ -117,7 +117,9 @@ def test_json_is_one_document(model: str, scans: Path) -> None:
     run("read", scans, "--model", model, "-o", out)
     lines = run("read", scans, "--model", model, "--format", "jsonl").stdout.splitlines()
     assert json.loads(out.read_text()) == [json.loads(line) for line in lines]
-    shown = run("read", scans, "--model", model, "--format", "json").stdout
+    shown = run("read", scans, "--model", model, "--json").stdout
+    assert shown == run("read", scans, "--model", model, "--format", "json").stdout
+    assert run("read", scans, "--json", "--format", "csv").exit_code == 2
     assert json.loads(shown) == json.loads(out.read_text())
 
 

@@ -26,6 +26,7 @@ Format = Annotated[
         help="Output format [default: from FILE's suffix, else text].",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 Output = Annotated[
     str | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
@@ -113,6 +114,7 @@ def read(
     precision: options.Precision = None,
     plan: options.Plan = "default",
     form: Format = None,
+    json: Json = False,
     output: Output = None,
     overlay: Overlay = None,
     debug: Debug = None,
@@ -151,6 +153,9 @@ def read(
     from neocog.errors import UsageError
     from neocog.messages import tell
 
+    if json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} exclude each other; leave one out")
+    form = "json" if json else form
     if isolated and pattern is not None:
         raise UsageError(
             "--pattern is for lines, but with --isolated each picture is one digit; leave one out"
