@@ -20,6 +20,7 @@ their centre of mass.
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,9 +78,9 @@ def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | Labe
     if split not in (None, *SPLITS):
         raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")
     place = place_of(path)
-    if place.is_dir():
+    if os.path.isdir(place):
         return _open_folder(place, split)
-    if place.exists():
+    if os.path.exists(place):
         return _open_file(place, split)
     if str(path) == "sklearn":
         return _whole(read_sklearn(), split)
@@ -118,7 +119,9 @@ def fetched_mnist() -> Path | None:
     A transfer that broke off leaves a folder with parts of files, which is nothing to read yet.
     """
     folder = fetch.default_folder("mnist")
-    return folder if any(map(_is_idx_images, _names(folder))) else None
+    with suppress(OSError):  # it may not be listed
+        return folder if any(map(_is_idx_images, _names(folder))) else None
+    return None
 
 
 def place_of(path: str | Path) -> Path:

@@ -154,6 +154,10 @@ class Api:
                         refused = refused or _too_large(size)
                     if refused is None:
                         body += chunk
+                    else:
+                        body.clear()
+            self._held += len(body) - room  # as much as came, not as much as might have come
+            room = len(body)
             if refused is not None:
                 raise refused
             if not body:
