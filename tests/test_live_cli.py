@@ -1,10 +1,12 @@
 """``neocog live`` and ``neocog cameras`` as a user types them: what they print and write."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +87,15 @@ class TestLive:
         assert frames_in(path) == 35
 
     @pytest.mark.parametrize("option", ["--jsonl", "--record"])
-    @pytest.mark.parametrize("link", [False, True])
+    @pytest.mark.parametrize("link", [None, os.symlink, os.link])
     def test_what_is_read_is_not_written(
-        self, video: Path, tmp_path: Path, option: str, link: bool
+        self, video: Path, tmp_path: Path, option: str, link: Callable[[Path, Path], None] | None
     ) -> None:
         source = tmp_path / "clip.avi"
         source.write_bytes(video.read_bytes())
         out = tmp_path / "other.avi"
-        out.symlink_to(source)
+        if link:
+            link(source, out)
         result = live(source, option, out if link else source)
         assert result.exit_code == 2
         assert f"is what is read; choose another {option}" in result.stderr
@@ -104,6 +107,10 @@ class TestLive:
         assert result.exit_code == 2
         assert "is the file of --jsonl already" in result.stderr
         assert not path.exists()
+        path.touch()
+        os.link(path, tmp_path / "same.avi")
+        result = live(video, "--jsonl", path, "--record", tmp_path / "same.avi")
+        assert "is the file of --jsonl already" in result.stderr
 
     def test_a_pattern_lets_only_its_numbers_through(self, video: Path) -> None:
         assert live(video, "--pattern", "##-##").stdout == "20-86\n"
@@ -193,11 +200,16 @@ class TestLineFile:
     @pytest.mark.parametrize(
         "content", [b'{"settings": {"keep": [1, 2, 3]}}', b"RIFF\0\n", b"a\nb", b'{"n":0}\n[1, 2']
     )
-    def test_what_holds_no_records_is_left_alone(self, tmp_path: Path, content: bytes) -> None:
+    def test_what_holds_no_records_is_left_alone(
+        self, tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         path = tmp_path / "a.json"
         path.write_bytes(content)
+        closed: list[int] = []
+        monkeypatch.setattr(LineFile, "close", lambda lines: closed.append(lines.handle))
         with pytest.raises(UsageError, match="is not a file of records"):
             LineFile(path)
+        os.close(closed[0])
         assert path.read_bytes() == content
 
     def test_a_full_disk_leaves_whole_lines(self, tmp_path: Path) -> None:

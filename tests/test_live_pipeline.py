@@ -379,6 +379,42 @@ class TestSources:
 
         assert [int(frame[0, 0, 0]) for frame in frames_of(FrameSource(frames()))] == [10, 20, 30]
 
+    def test_frames_are_let_go_when_the_source_is_closed(self) -> None:
+        ended = []
+
+        class Frames:
+            def __iter__(self) -> Iterator[np.ndarray]:
+                try:
+                    while True:
+                        yield np.zeros((30, 40), np.uint8)
+                finally:
+                    ended.append(True)
+
+        source = FrameSource(Frames())
+        source.open()
+        assert source.grab()
+        source.close()
+        assert ended
+
+    @pytest.mark.parametrize("begin", [b"%PDF-1.7\n", b"\0\0\0\x18ftypheic", b"\0\0\0\x18ftypavif"])
+    def test_documents_are_refused_whatever_their_name(self, tmp_path: Path, begin: bytes) -> None:
+        (tmp_path / "a.png").write_bytes(begin + bytes(100))
+        with pytest.raises(InputError, match=r"a\.png: is not a picture that neocog can decode"):
+            frames_of(open_source(tmp_path / "a.png"))
+
+    def test_files_without_a_page_and_huge_ones_are_left_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cv2.imwrite(str(tmp_path / "a.png"), np.zeros((30, 40, 3), np.uint8))
+        with open(tmp_path / "b.png", "wb") as file:
+            file.truncate(2**28 + 1)
+        assert len(frames_of(open_source(tmp_path))) == 1
+        with pytest.raises(InputError, match="more than 256 MB"):
+            frames_of(open_source(tmp_path / "b.png"))
+        monkeypatch.setattr("neocog.live.sources.decode", lambda *_, **__: iter(()))
+        with pytest.raises(InputError, match="is not a picture"):
+            frames_of(open_source(tmp_path / "a.png"))
+
     def test_what_is_not_there_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(NothingToRead, match="neocog cameras"):
             open_source(tmp_path / "nothing.avi")

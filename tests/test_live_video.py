@@ -268,6 +268,39 @@ def test_a_decoder_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_decoder_that_is_stopped_is_ended(tmp_path: Path) -> None:
+    save_video(tmp_path / "a.avi", clip(("1", 5)))
+    source = VideoFile(tmp_path / "a.avi")
+    source.open()
+    try:
+        assert source.grab()
+        source.retrieve()
+        assert source._decoder is not None
+        source._limit = 0.5
+        os.kill(source._decoder.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        with pytest.raises(SourceLost, match="its decoder ended"):
+            source.grab()
+        assert time.monotonic() - start < 3
+    finally:
+        source.close()
+    source.open()
+    assert source.grab()
+    source.close()
+
+
+def test_a_decoder_that_does_not_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neocog.live.video._LONGEST", 0.0)
+    monkeypatch.setattr("neocog.live.video._STARTS", 0.5)
+    sleeper = [sys.executable, "-c", "import time; time.sleep(30)"]
+    monkeypatch.setattr("neocog.live.video.python", lambda *words: sleeper)
+    start = time.monotonic()
+    with pytest.raises(InputError, match="its decoder ended"):
+        VideoFile("a.avi").open()
+    assert time.monotonic() - start < 3
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_a_server_that_nobody_vouches_for_gets_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,10 @@ class LineFile(AppendFile):
     def __init__(self, path: str | Path) -> None:
         try:
             super().__init__(path)
-            self._mend()
+            with ExitStack() as opened:
+                opened.callback(self.close)
+                self._mend()
+                opened.pop_all()
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be written ({error.strerror}); choose another --jsonl"
@@ -115,12 +118,12 @@ class Session:
             If the source cannot be opened or breaks off for good, or an output cannot be opened
             or is what is read.
         """
-        taken = {os.path.realpath(path): "is what is read" for path in self.source.files}
+        taken = {_identity(path): "is what is read" for path in self.source.files}
         for option, path in (("--jsonl", self._jsonl), ("--record", self._video)):
-            if path and (why := taken.get(os.path.realpath(path))):
+            if path and (why := taken.get(_identity(path))):
                 raise UsageError(f"{path}: {why}; choose another {option}")
             if path:
-                taken[os.path.realpath(path)] = f"is the file of {option} already"
+                taken[_identity(path)] = f"is the file of {option} already"
         with ExitStack() as stack:
             if self._jsonl:
                 self._lines = stack.enter_context(LineFile(self._jsonl))
@@ -240,6 +243,15 @@ class Session:
     def _event(self, event: dict[str, Any]) -> None:
         if self._events:
             print(_line(event), flush=True)
+
+
+def _identity(path: str | Path) -> tuple[int, int] | str:
+    """What all names of a file have in common."""
+    try:
+        found = os.stat(path)
+    except OSError:  # it is not there yet
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
 
 
 def _when(frame: int, t: float, age_ms: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Where frames come from: a camera, a video file, a folder of pictures, a stream, Python."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,12 +12,16 @@ from neocog.batch.sources import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.vision.decode import decode
+from neocog.vision.header import kind_of
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"
 
 FOLDER_FPS = 25.0
 """Pictures of a folder that make a second, unless another rate is asked for."""
+
+_MOST_BYTES = 2**28  # of a picture's file
+_DOCUMENTS = ("PDF", "HEIF", "AVIF")  # refused here whatever their name
 
 
 class SourceLost(InputError):
@@ -127,6 +132,10 @@ class FrameSource(Source):
         assert self._at is not None
         return in_colours(self._at).copy()
 
+    def close(self) -> None:
+        """Take no more."""
+        self._rest = iter(())
+
 
 class FolderSource(FrameSource):
     """The pictures of a folder in the order of their names, or one picture.
@@ -152,12 +161,12 @@ class FolderSource(FrameSource):
         why, found = "", False
         for path in self.files:
             try:
-                page = next(decode(path, max_pixels=MAX_PIXELS)).pixels
+                pixels = _picture(path)
             except InputError as error:
                 why = str(error)
                 continue
             found = True
-            yield page[:, :, ::-1] if page.ndim == 3 else page
+            yield pixels
         if not found:
             count = len(self.files)
             none = f"none of its {count} files is a picture that neocog can decode"
@@ -166,6 +175,21 @@ class FolderSource(FrameSource):
 
 def _is_frame(path: Path) -> bool:
     return is_picture_name(path.name) and path.suffix.lower() not in DOCUMENT_SUFFIXES
+
+
+def _picture(path: Path) -> Pixels:
+    """Decode a picture, grey or in the order blue, green, red."""
+    try:
+        with path.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
+                raise InputError(f"the file has more than {_MOST_BYTES >> 20} MB")
+            documents = kind_of(stream) in _DOCUMENTS
+            page = None if documents else next(decode(stream, max_pixels=MAX_PIXELS), None)
+    except OSError as error:
+        raise InputError(f"cannot be opened ({error.strerror})") from None
+    if page is None:
+        raise InputError("is not a picture that neocog can decode")
+    return page.pixels[:, :, ::-1] if page.pixels.ndim == 3 else page.pixels
 
 
 def in_colours(frame: NDArray[Any]) -> Pixels:

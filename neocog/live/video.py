@@ -4,7 +4,8 @@ import json
 import os
 import ssl
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from neocog.live.player import FORMATS, Asked
 from neocog.live.sources import Pixels, Source, SourceLost
 from neocog.messages import printable
 from neocog.programs import python
+from neocog.watchdog import Watchdog
 
 SILENCE = 2.0
 """Seconds without a picture after which a stream counts as lost."""
 
 _LONGEST = 10.0  # seconds that a frame of a file may take
+_STARTS = 30.0  # seconds beyond the time of two frames in which a decoder opens what it is given
+_LATE = 5.0  # and in which it answers from then on
 _ENDS = 1.0  # seconds in which a killed process is gone
 _USUAL_FPS = 25.0  # of a video file that does not say
 
@@ -45,6 +49,9 @@ class VideoFile(Source):
         self._asked = Asked(os.path.abspath(path), [_FILE], _LONGEST)
         self._decoder: subprocess.Popen[bytes] | None = None
         self._due = False  # whether a frame's pixels are still to come
+        self._watchdog: Watchdog | None = None  # it ends a decoder that cannot end itself
+        self._wait: object = None
+        self._limit = 0.0  # seconds that a wait may take
 
     def open(self) -> str:
         """Open it, and say what it holds."""
@@ -69,7 +76,7 @@ class VideoFile(Source):
             raise self._lost(answer)
         pixels = np.empty(answer["shape"], np.uint8)
         received: int | None = 0
-        with suppress(OSError, ValueError):
+        with self._waiting():
             received = self._decoder.stdout.readinto(pixels.data.cast("B"))  # type: ignore
         if received != pixels.size:
             raise self._lost({})
@@ -80,8 +87,18 @@ class VideoFile(Source):
         if self._decoder is not None:
             self._decoder.kill()
 
+    def wait_id(self) -> object | None:
+        """See `neocog.watchdog.Watched`."""
+        return self._wait
+
+    def kill(self) -> None:
+        """See `neocog.watchdog.Watched`."""
+        self.interrupt()
+
     def close(self) -> None:
         """Release it. The process is gone before its pipes are closed: a wait holds their locks."""
+        if self._watchdog is not None:
+            self._watchdog.close()
         if self._decoder is None:
             return
         self._decoder.kill()
@@ -103,23 +120,36 @@ class VideoFile(Source):
             )
         except OSError as error:
             raise InputError(f"{self.name}: cannot be opened ({error.strerror})") from None
+        self._limit = 2 * self._asked.silence + _STARTS
+        self._watchdog = Watchdog(lambda: [self], lambda: self._limit)
         answer, self._due = self._ask(to_json(asdict(self._asked)).encode() + b"\n"), False
         if "end" in answer:
             self.close()
             raise InputError(f"{self.name}: {self._no}{_why(answer)}")
+        self._limit = 2 * self._asked.silence + _LATE
         self.fps = answer["fps"] if 0 < answer["fps"] < 1000 else None
         return "{}x{}".format(*answer["size"])
 
     def _ask(self, question: bytes) -> dict[str, Any]:
         """Send a question, if there is one, and return the answer; one with an ``end`` is last."""
         line = b""
-        with suppress(OSError, ValueError):
+        with self._waiting():
             with suppress(OSError):  # who ended has said why
                 self._decoder.stdin.write(question)  # type: ignore[union-attr]
                 self._decoder.stdin.flush()  # type: ignore[union-attr]
             line = self._decoder.stdout.readline()  # type: ignore[union-attr]
         answer: dict[str, Any] = json.loads(line) if line else {"end": "its decoder ended"}
         return answer
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Wait for the decoder's pipes, at most until the time is up; they may be closed."""
+        self._wait = object()
+        try:
+            with suppress(OSError, ValueError):
+                yield
+        finally:
+            self._wait = None
 
     def _lost(self, answer: dict[str, Any]) -> SourceLost:
         return SourceLost(f"{self.name}: broke off{_why(answer)}")
