@@ -38,6 +38,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Connection | None = None
         self._lock = threading.RLock()
+        self._closed = False
 
     def start(self) -> tuple[Connection, int]:
         """Fork a process; return a connection to it, and its number.
@@ -49,11 +50,11 @@ class ForkServer:
             try:
                 return self._forked()
             except (OSError, EOFError):
-                self.close()
+                self._end()
             try:
                 return self._forked()
             except (OSError, EOFError) as error:
-                self.close()
+                self._end()
                 why = str(error) or "the process that starts them ended"
                 raise EndedEarly(f"worker processes cannot be started: {why}; try again") from None
 
@@ -69,7 +70,11 @@ class ForkServer:
         return None
 
     def close(self) -> None:
-        """End the server, and all that it forked."""
+        """End the server, and all that it forked; none is started any more."""
+        self._closed = True  # without the lock: a thread that waits for an answer holds it
+        self._end()
+
+    def _end(self) -> None:
         process, link, self._process, self._link = self._process, self._link, None, None
         if link is not None:
             link.close()
@@ -80,7 +85,7 @@ class ForkServer:
             process.wait()
 
     def _forked(self) -> tuple[Connection, int]:
-        if self._link is None or self._process is None:
+        if not self._closed and (self._link is None or self._process is None):
             self._link, own = Pipe()
             with own:
                 self._process = subprocess.Popen(
@@ -91,6 +96,11 @@ class ForkServer:
                     pass_fds=[own.fileno()],
                     start_new_session=True,  # Ctrl-C is for the process that writes
                 )
+        if self._closed:
+            self._end()
+            raise EndedEarly("the run has ended")
+        assert self._link is not None
+        assert self._process is not None
         ours, theirs = Pipe()
         with theirs:
             self._link.send(None)

@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
-from neocog.batch.batching import FixedBatches, Networks
+from neocog.batch.batching import Batcher, FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
 from neocog.batch.pool import Pool, WorkerDied, do, run_tasks
@@ -259,6 +259,18 @@ def test_what_forks_workers_may_end(reader: Reader, scans: Path) -> None:
 
 
 @posix
+def test_no_worker_comes_back_after_the_end(reader: Reader, scans: Path) -> None:
+    items = list(find_inputs([scans]))
+    with pool_of(reader, workers=2) as pool:
+        blocks = run_tasks(into_tasks(items, 1), pool.workers)
+        next(blocks)
+    time.sleep(1.0)
+    assert pool._server._process is None
+    with pytest.raises(EndedEarly, match="has ended"):
+        pool._server.start()
+
+
+@posix
 def test_workers_that_cannot_be_had_end_the_run(
     reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,21 +362,22 @@ def test_no_more_is_begun_than_is_taken() -> None:
 def test_order_bounds_what_waits() -> None:
     taken: list[int] = []
     hands = [Hand(waits_at="0") for _ in range(4)]
-    threading.Timer(0.3, hand_on, [hands]).start()
-    blocks = run_tasks(some_tasks(200, taken), hands, window=24)
-    assert next(block.first for block in blocks if len(taken) >= 12) > 0
-    assert sum(1 for block in in_order(blocks)) < 200
+    seen: list[int] = []
+    waiting = threading.Timer(0.3, lambda: (seen.append(len(taken)), hand_on(hands)))
+    waiting.start()
+    firsts = [block.first for block in run_tasks(some_tasks(200, taken), hands, window=24)]
+    assert seen[0] <= 24 // 2 + 1, "tasks of two inputs each, and one that waits"
+    assert firsts[0] > 0
+    assert sorted(firsts) == list(range(0, 400, 2))
 
 
 def test_pictures_that_are_carried_are_bounded_by_bytes() -> None:
     taken: list[int] = []
     hands = [Hand(waits_at="x") for _ in range(4)]
-    blocks = run_tasks(some_tasks(20, taken, held=2**28), hands)
-    threading.Timer(0.3, hand_on, [hands]).start()
-    first = next(blocks)
-    assert first.inputs == 2
-    assert len(taken) <= 2 + 1 + 2  # a third waits for room; two more once it is there
-    assert sum(1 for _ in blocks) == 19
+    seen: list[int] = []
+    threading.Timer(0.3, lambda: (seen.append(len(taken)), hand_on(hands))).start()
+    assert sum(1 for _ in run_tasks(some_tasks(20, taken, held=2**28), hands)) == 20
+    assert seen[0] <= 2 + 1, "a third waits for room"
 
 
 def test_what_a_worker_died_over_is_tried_alone() -> None:
@@ -454,12 +467,13 @@ def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
     slow = Slow(reader.engine)
     networks = Networks(slow)
     many = digits_of("0" * slow.batch)
-    for _ in range(5):
-        threading.Thread(target=networks.ask, args=(many,), daemon=True).start()
-    slow.begun.wait(5.0)
-    threading.Timer(0.1, slow.busy.set).start()
-    networks.close()
+    with ThreadPoolExecutor(5) as threads:
+        answers = [threads.submit(networks.ask, many) for _ in range(5)]
+        slow.begun.wait(5.0)
+        threading.Timer(0.1, slow.busy.set).start()
+        networks.close()
     assert len(slow.sizes) == 1
+    assert [one.exception() is None for one in answers].count(True) == 1
 
 
 def test_workers_ask_for_the_finder_of_a_gpu(reader: Reader, scans: Path) -> None:
@@ -524,3 +538,33 @@ def test_head_ends_it_quietly_with_workers(model: str, single: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 0
+
+
+def test_nobody_waits_for_a_batcher_that_has_ended() -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    def answer(questions: list[int]) -> list[int]:
+        busy.set()
+        go_on.wait(10.0)
+        return questions
+
+    batcher, troubles = Batcher(answer), []
+
+    def ask(number: int) -> None:
+        try:
+            batcher.ask(number)
+        except EndedEarly as error:
+            troubles.append(str(error))
+
+    askers = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
+    askers[0].start()
+    assert busy.wait(10.0)
+    for asker in askers[1:]:
+        asker.start()
+    threading.Timer(0.2, go_on.set).start()
+    batcher.close()
+    for asker in askers:
+        asker.join(5.0)
+    assert troubles == ["the run has ended"] * 2
+    with pytest.raises(EndedEarly):
+        batcher.ask(4)

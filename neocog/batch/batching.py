@@ -11,11 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from neocog.errors import EndedEarly
 
 if TYPE_CHECKING:
     from neocog.network.decision import Answers
@@ -96,9 +99,14 @@ class Batcher:
         self._thread.start()
 
     def ask(self, what: Any, *, size: int = 1) -> Any:
-        """Wait for the answer, or for what went wrong; many threads may ask at once."""
+        """Wait for the answer, or for what went wrong; many threads may ask at once.
+
+        EndedEarly if nothing is answered any more.
+        """
         future: Future[Any] = Future()
         self._asked.put((what, size, future))
+        if self._closed:
+            self._refuse()
         return future.result()
 
     def close(self) -> None:
@@ -119,11 +127,23 @@ class Batcher:
             self.busy += time.perf_counter() - start
             for (*_, future), answer in zip(questions, answers, strict=True):
                 future.set_result(answer)
+        self._asked.put(self._held)
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """Tell all who wait that there is no answer."""
+        with suppress(queue.Empty):
+            while True:
+                if (question := self._asked.get_nowait()) is not None:
+                    question[2].set_exception(EndedEarly("the run has ended"))
 
     def _gathered(self) -> list[_Question]:
         """Wait for a question, and take what else is there as far as it fits into the batch."""
+        if self._closed:
+            return []
         first, self._held = self._held or self._asked.get(), None
         if first is None or self._closed:
+            self._held = first
             return []
         questions, size = [first], first[1]
         while size < self._most and not self._asked.empty():

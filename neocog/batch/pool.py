@@ -202,9 +202,9 @@ class _Run:
 
     def blocks(self, workers: Sequence[Worker]) -> Iterator[Block]:
         """Do all tasks; each worker gets a thread of its own."""
-        for worker in workers:
-            threading.Thread(target=self._work, args=(worker,), daemon=True).start()
         try:
+            for worker in workers:
+                threading.Thread(target=self._work, args=(worker,), daemon=True).start()
             while (block := self._next_block()) is not None:
                 yield block
         finally:

@@ -99,12 +99,13 @@ class ServeJob(Job):
 class Service:
     """Reads what is asked for, in the order in which it is asked; a context manager.
 
-    ``workers`` are the processes that decode and find, one for each core by default; 0: none but
+    ``workers`` are the processes that decode and find, one for each core by default,
+    two with a GPU; 0: none but
     for pictures that may cost much. The reader's networks run in this process.
     """
 
     def __init__(self, reader: "Reader", *, workers: int | None = None) -> None:
-        self.workers = usual_workers() if workers is None else workers
+        self.workers = usual_workers(reader.engine.device) if workers is None else workers
         self.on_failure: Callable[[], None] = lambda: None
         """Called, on another thread, if nothing can be read any more."""
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
