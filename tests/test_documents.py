@@ -226,10 +226,10 @@ def test_heic_and_avif(heic: bytes) -> None:
 def test_heic_is_refused_by_its_header(heic: bytes) -> None:
     at = heic.index(b"ispe") + 8
     huge = heic[:at] + (60_000).to_bytes(4) * 2 + heic[at + 8 :]
-    with pytest.raises(InputError, match="3,600,000,000 pixels"):
+    with pytest.raises(InputError, match="60000 x 60000 pixels"):
         next(decode(huge))
     boxes = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0\0\0\x08free" * 9000
-    with pytest.raises(InputError, match="cannot be opened"):
+    with pytest.raises(InputError, match="too many boxes"):
         next(decode(boxes))
 
 

@@ -9,6 +9,7 @@ A page is refused before it is decoded if it is too large or would take too much
 """
 
 import io
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import MAX_PIXELS, damage, kind_of, opened
+from neocog.vision.header import LIGHT_FILE, MAX_PIXELS, damage, kind_of, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Source = str | Path | bytes | IO[bytes]
 
 _DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-_IN_A_WORKER = ("PDF", "HEIF", "AVIF")  # not even opened elsewhere: their libraries are large
+_IN_A_WORKER = ("PDF", "HEIF", "AVIF", "JPEG2000")  # never light, so not even opened elsewhere
 _ORIENTATION = 0x0112  # a tag of EXIF
 _TURNS = {
     2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
@@ -112,7 +113,7 @@ def is_light(source: Source) -> bool:
     """
     try:
         with _stream(source) as stream:
-            if kind_of(stream) in _IN_A_WORKER:
+            if kind_of(stream) in _IN_A_WORKER or stream.seek(0, os.SEEK_END) > LIGHT_FILE:
                 return False
             return next(opened(stream))[0].is_light
     except InputError:

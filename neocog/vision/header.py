@@ -5,6 +5,7 @@ through again and again are counted before Pillow sees the file.
 """
 
 import io
+import math
 import os
 import re
 import struct
@@ -35,6 +36,12 @@ MAX_PAGES = 2500
 LIGHT_BYTES = 300_000_000
 """Memory of a picture that any process may decode; see `Header.is_light`."""
 
+LIGHT_FILE = 2**25
+"""Bytes of a file that any process may open: some decoders read all of it to tell the size."""
+
+MAX_STRIPS = 2**16
+"""Strips or tiles of a TIFF's page: decoders make an object of each when they open it."""
+
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
 """What is decoded, beside `neocog.vision.documents`. Pillow knows more; some start programs."""
 
@@ -45,13 +52,15 @@ _MOST_BLOCKS = 2**13  # segments, chunks or blocks beside pixels: decoders keep 
 _MOST_EXIF = 2**18  # bytes; a JPEG's segment has at most 2**16
 _MOST_META = 2**26  # bytes before the pixels of a JPEG, which decoders may go through one by one
 _MOST_TAGS = 2**12  # of a TIFF's directory; a hundred are many
+_MOST_BRANDS = 2**12  # bytes; of a HEIC or AVIF file
 _STRIP = 800  # bytes that decoders keep for each strip or tile of a TIFF
 
 _BEGINS = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<TIFF>II[*+]\0|MM\0[*+])|"
     rb"(?P<PDF>%PDF-)|(?P<GIF>GIF8[79]a)|(?P<HEIF>.{4}ftyp(avi|hei|hev|mif|msf))|"
     rb"(?P<WEBP>RIFF.{4}WEBPVP8[ LX])|"
-    rb"(?P<other>BM|P[1-6f]\s|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n)",
+    rb"(?P<BMP>BM)|(?P<PPM>P[1-6f]\s)|"
+    rb"(?P<JPEG2000>\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n)",
     re.DOTALL,
 )
 """How a file begins."""
@@ -59,10 +68,13 @@ _NO_PICTURE = (
     "the file is not a picture that neocog can decode; "
     "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
 )
+_PPM = re.compile(rb"(P[14]\s+\S+|P[2356f]\s+\S+\s+\S+)\s+\S+\s")  # without its remarks
+_NESTED = {b"meta": 4, b"iprp": 0, b"ipco": 0}  # boxes of HEIC, and where those in them begin
 _MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # of a JPEG's segment
 _TAG_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4,
               16: 8}  # fmt: skip
 _ONCE = {256, 257, 258, 259, 273, 277, 278, 322, 323, 324}  # readers differ in which they believe
+_PIECES = (258, 273, 279, 324, 325, 339)  # tags of the strips, tiles and samples
 _BELOW = (34665, 34853, 40965)  # tags of further directories that are read with a page's own
 _USUAL = {1, 2, 3, 4, 5, 8, 32773, 32946}  # packing of a TIFF: none, fax, LZW, deflate, PackBits
 _JPEG_IN_TIFF = (6, 7)  # unpacked to RGBA
@@ -161,7 +173,7 @@ class Header:
 def kind_of(stream: IO[bytes]) -> str:
     """Tell by its first bytes what a file is; InputError if it is no picture that is decoded."""
     stream.seek(0)
-    begin = stream.read(64)
+    begin = stream.read(_MOST_BRANDS)
     if not begin:
         raise InputError("the file is empty, expected a picture")
     if not (known := _BEGINS.match(begin)):
@@ -185,7 +197,7 @@ def opened(stream: IO[bytes]) -> "Iterator[tuple[Header, Image]]":
     if kind == "PDF":
         raise InputError(_NO_PICTURE)
     try:
-        for index, (extra, passes) in enumerate(_COUNTED.get(kind, _whole)(stream)):
+        for index, (extra, passes) in enumerate(_COUNTED[kind](stream)):
             if image is None:
                 image = _open(stream, kind)
             elif not _turn_to(image, index):
@@ -294,12 +306,99 @@ def _too_many(what: str) -> InputError:
     return InputError(f"the picture has too many {what}; it may be damaged, save it again")
 
 
-def _whole(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+def _bmp(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    stream.seek(14)
+    (length,) = _unpack(stream, "<I")
+    if length > _MOST_TAGS:
+        raise _too_many("data about itself")
+    yield 0, 1
+
+
+def _ppm(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    stream.seek(0)
+    begin = re.sub(rb"#[^\r\n]*([\r\n]|$)", b"", stream.read(2**14))
+    if not _PPM.match(begin):
+        raise InputError("the picture cannot be opened: its header is cut short or too long")
     yield 0, 1
 
 
 def _webp(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
-    yield 2 * stream.seek(0, os.SEEK_END), 1
+    """Opening one makes its canvas and reads all of the file."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(12)
+    begin = stream.read(18)
+    if begin[:4] == b"VP8X":
+        low, high, *more = struct.unpack("<HBHB", begin[12:])
+        width, height = low + (high << 16) + 1, more[0] + (more[1] << 16) + 1
+    elif begin[:4] == b"VP8L":
+        (both,) = struct.unpack("<I", begin[9:13])
+        width, height = both % 2**14 + 1, (both >> 14) % 2**14 + 1
+    else:
+        width, height = (side % 2**14 for side in struct.unpack("<2H", begin[14:]))
+    Header("WebP", width, height, 2 * size).check(MAX_PIXELS, 1)
+    yield 2 * size, 1
+
+
+def _jpeg_2000(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """Bytes that decoders keep for each tile."""
+    at = 0
+    stream.seek(0)
+    if stream.read(4) != b"\xff\x4f\xff\x51":
+        for _ in range(_MOST_BLOCKS):
+            stream.seek(at)
+            length, name = struct.unpack(">I4s", stream.read(8))
+            head = 8
+            if length == 1:
+                (length,), head = _unpack(stream, ">Q"), 16
+            if name == b"jp2c":
+                at += head
+                break
+            at += head if name in (b"jp2h", b"res ") else max(length, 8)
+        else:
+            raise _too_many("boxes")
+    stream.seek(at + 4)
+    length, right, bottom, x, y, across, down, left, top, parts = _unpack(stream, ">H2x8IH")
+    if parts > 4 or not across or not down:
+        raise InputError("the picture cannot be opened: expected 1 to 4 components in tiles")
+    extra = 10_000 * -(-(right - left) // across) * -(-(bottom - top) // down)
+    Header("JPEG 2000", right - x, bottom - y, extra).check(MAX_PIXELS, 1)
+    at, mark = at + 4 + length, 0
+    for _ in range(_MOST_BLOCKS):
+        stream.seek(at)
+        mark, length = _unpack(stream, ">xBH")
+        if mark in (0x64, 0x90, 0xD9):  # a remark, the pixels or the end
+            break
+        at += 2 + length
+    else:
+        raise _too_many("segments")
+    yield extra, 1
+
+
+def _heif(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """The largest picture of all that are told of: tiles are smaller than what they make up."""
+    size = stream.seek(0, os.SEEK_END)
+    left, sides = [(0, size)], [(0, 0)]
+    for _ in range(_MOST_BLOCKS):
+        if not left:
+            break
+        at, end = left.pop()
+        if at + 8 > end:
+            continue
+        stream.seek(at)
+        length, name = struct.unpack(">I4s", stream.read(8))
+        head = 8
+        if length == 1:
+            (length,), head = _unpack(stream, ">Q"), 16
+        after = at + max(length, 8) if length else end
+        left.append((after, end))
+        if name in _NESTED:
+            left.append((at + head + _NESTED[name], min(after, end)))
+        elif name == b"ispe":
+            sides.append(struct.unpack(">4x2I", stream.read(12)))
+    else:
+        raise _too_many("boxes")
+    Header("HEIF", *max(sides, key=math.prod), size).check(MAX_PIXELS, 1)
+    yield size, 1
 
 
 def _jpeg(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
@@ -355,14 +454,15 @@ def _scans(stream: IO[bytes]) -> int:
 
 def _png(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
     size = stream.seek(0, os.SEEK_END)
-    at, blocks = 8, 0
+    at, blocks, beside = 8, 0, 0
     while at + 8 <= size:
         stream.seek(at)
         length, name = struct.unpack(">I4s", stream.read(8))
         if name == b"IEND":
             break
         blocks += name not in (b"IDAT", b"fdAT", b"fcTL")
-        if blocks > _MOST_BLOCKS:
+        beside += length if name not in (b"IDAT", b"fdAT") else 0
+        if blocks > _MOST_BLOCKS or beside > _MOST_META:
             raise _too_many("chunks")
         at += 12 + length
     yield size, 1
@@ -373,11 +473,11 @@ def _gif(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
     (flags,) = _unpack(stream, "<B2x")
     stream.seek(3 * 2 ** (1 + flags % 8) if flags & 0x80 else 0, os.SEEK_CUR)
     mark, blocks = stream.read(1), 0
-    while mark == b"!":
-        stream.seek(1, os.SEEK_CUR)
+    while mark not in (b"", b",", b";"):  # others than "!" are skipped
+        stream.seek(mark == b"!", os.SEEK_CUR)
         length = 1
         while length:
-            (length,) = stream.read(1) or b"\0"
+            (length,) = (stream.read(1) if mark == b"!" else b"") or b"\0"
             stream.seek(length, os.SEEK_CUR)
             blocks += 1
             if blocks > _MOST_BLOCKS:
@@ -402,11 +502,24 @@ def _tiff(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
             raise InputError(f"the file has more than {MAX_PAGES:,} pages; split it")
         seen.add(at)
         tags, kept, at = _tags(stream, structs, at)
+        if any(tags[tag][1] > MAX_STRIPS for tag in _PIECES if tag in tags):
+            raise _too_many("strips or tiles")
         for tag in _BELOW:
             with suppress(struct.error):  # that one is broken does not concern the pixels
-                if tag in tags and (below := link.unpack(tags[tag][2])[0]):
+                if tag in tags and (below := _place(stream, order, link, *tags[tag])):
                     _tags(stream, structs, below)
         yield 4 * kept, 1
+
+
+def _place(
+    stream: IO[bytes], order: str, link: struct.Struct, kind: int, _: int, value: bytes
+) -> int:
+    """The number that a tag holds, or that lies where it says."""
+    form = struct.Struct(order + {3: "H", 8: "H", 16: "Q"}.get(kind, "I"))
+    if form.size > len(value):
+        stream.seek(link.unpack(value)[0])
+        value = stream.read(form.size)
+    return int(form.unpack_from(value)[0])
 
 
 def _tags(
@@ -434,5 +547,8 @@ def _tags(
     return tags, told, link.unpack(after)[0] if len(after) == link.size else 0
 
 
-_COUNTED = {"JPEG": _jpeg, "PNG": _png, "GIF": _gif, "TIFF": _tiff, "WEBP": _webp}
+_COUNTED = {
+    "JPEG": _jpeg, "PNG": _png, "GIF": _gif, "TIFF": _tiff, "WEBP": _webp, "BMP": _bmp,
+    "PPM": _ppm, "JPEG2000": _jpeg_2000, "HEIF": _heif, "AVIF": _heif,
+}  # fmt: skip
 """What counts the blocks or tags of a file; yields bytes and passes, once for each page."""
