@@ -4,7 +4,8 @@
     python -m experiments.reading.peers DATA -o RESULT
 
 Photographs and every second cheque (the odd ones, on which nothing was chosen). Every reader gets
-each picture in turn, on one thread; of what it reads, the digits count. RapidOCR and tesseract get
+each picture in turn, on one thread; of what it reads, the digits count. neocog's time includes
+decoding the file, the others get pixels. RapidOCR and tesseract get
 a cheque as one line, tesseract the digits as its alphabet; other settings are theirs.
 """
 
@@ -29,12 +30,12 @@ from neocog.batch.reader import Reader
 
 COLUMNS = {"reader": "reader", "set": "set", "pictures": "pictures", "digits": "digits",
            "exact": "exact", "cer": "character error rate", "ms": "median, ms"}  # fmt: skip
-Read = Callable[[Any, bool], str]  # pixels in colour, and whether they are one line
+Read = Callable[[Path, Any, bool], str]  # the file, its pixels, and whether they are one line
 
 
 def neocog() -> Read:
     reader = Reader(device="cpu")
-    return lambda pixels, line: reader.read(pixels[..., ::-1]).plain
+    return lambda file, pixels, line: reader.read(file).plain
 
 
 def rapidocr() -> Read | None:
@@ -44,7 +45,7 @@ def rapidocr() -> Read | None:
         return None
     ocr = RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
 
-    def read(pixels: Any, line: bool) -> str:
+    def read(file: Path, pixels: Any, line: bool) -> str:
         found, _ = ocr(pixels, **({"use_det": False, "use_cls": False} if line else {}))
         return "".join(one[0] if line else one[1] for one in found or [])
 
@@ -55,11 +56,11 @@ def tesseract() -> Read | None:
     if (program := shutil.which("tesseract")) is None:
         return None
 
-    def read(pixels: Any, line: bool) -> str:
+    def read(file: Path, pixels: Any, line: bool) -> str:
         command = [program, "stdin", "stdout", "--psm", "7" if line else "6"]
         command += ["-c", "tessedit_char_whitelist=0123456789"]
-        file = cv2.imencode(".png", pixels)[1].tobytes()
-        return subprocess.run(command, input=file, capture_output=True, check=True).stdout.decode()
+        data = cv2.imencode(".png", pixels)[1].tobytes()
+        return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode()
 
     return read
 
@@ -80,7 +81,7 @@ def main() -> None:
         pixels = cv2.imread(str(one.picture))
         for name, read in readers.items():
             start = time.perf_counter()
-            text = read(pixels, task.set == "strings")
+            text = read(Path(str(one.picture)), pixels, task.set == "strings")
             ms = 1e3 * (time.perf_counter() - start)
             plain = digits_of(text) if name == "neocog" else re.sub(r"\D", "", text)
             row = (faults(plain, one.text)["wrong"], len(one.text), ms)
