@@ -107,6 +107,7 @@ class Batcher:
         self._asked.put((what, size, future))
         if self._closed:
             self._refuse()
+            self._asked.put(None)  # the thread may still wait for it
         return future.result()
 
     def close(self) -> None:
