@@ -12,7 +12,7 @@ from PIL import Image
 
 from neocog.errors import InputError
 from neocog.vision.decode import decode
-from neocog.vision.header import FORMATS
+from neocog.vision.opening import FORMATS
 from tests.support import page, run, save_page
 
 

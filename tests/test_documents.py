@@ -27,8 +27,8 @@ from neocog.cli import app
 from neocog.errors import InputError, UsageError
 from neocog.vision import documents
 from neocog.vision.decode import decode, is_light
-from neocog.vision.header import opened
 from neocog.vision.normalise import normalise
+from neocog.vision.opening import opened
 from neocog.vision.page import _turned_back
 from tests.support import glyph, page, run
 

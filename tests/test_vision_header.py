@@ -20,7 +20,8 @@ from neocog.errors import InputError
 from neocog.vision import decode as vision_decode
 from neocog.vision import header
 from neocog.vision.decode import check_size, decode, is_light
-from neocog.vision.header import LIGHT_FILE, MAX_BYTES, MAX_SCANS, opened
+from neocog.vision.header import LIGHT_FILE, MAX_BYTES, MAX_SCANS
+from neocog.vision.opening import opened
 
 
 def file_of(picture: Image.Image, kind: str, **options: object) -> bytes:
@@ -307,7 +308,7 @@ import sys
 import cv2, numpy
 from neocog.errors import InputError
 from neocog.vision.decode import decode
-from neocog.vision.header import opened
+from neocog.vision.opening import opened
 def at(name):
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])

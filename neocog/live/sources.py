@@ -12,7 +12,7 @@ from neocog.batch.sources import DOCUMENT_SUFFIXES, is_picture_name
 from neocog.errors import InputError, NothingToRead
 from neocog.live.player import MAX_PIXELS
 from neocog.vision.decode import decode
-from neocog.vision.header import kind_of
+from neocog.vision.opening import kind_of
 
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Frames: TypeAlias = "Iterable[NDArray[Any]]"

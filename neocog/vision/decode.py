@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import InputError
 from neocog.messages import printable
-from neocog.vision.header import LIGHT_FILE, MAX_PIXELS, damage, kind_of, opened
+from neocog.vision.header import LIGHT_FILE, MAX_PIXELS
+from neocog.vision.opening import damage, kind_of, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,7 +8,8 @@ import numpy as np
 
 from neocog.errors import InputError
 from neocog.vision.decode import Page
-from neocog.vision.header import MAX_PAGES, Header, damage
+from neocog.vision.header import MAX_PAGES, Header
+from neocog.vision.opening import damage
 
 if TYPE_CHECKING:
     from PIL.Image import Image

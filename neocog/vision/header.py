@@ -1,7 +1,7 @@
 """What decoding a picture would take, told before any pixel is decoded.
 
-Pillow opens a file without decoding it and tells the size. Blocks and tags that decoders would go
-through again and again are counted before Pillow sees the file.
+Blocks and tags that decoders would go through again and again are counted before Pillow opens a
+file (`neocog.vision.opening`), which then tells the size.
 """
 
 import io
@@ -9,17 +9,12 @@ import math
 import os
 import re
 import struct
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from neocog.errors import InputError
-from neocog.messages import printable
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 MAX_PIXELS = 2**27
 """Pages with more pixels than this (134 million) are refused by their header alone."""
@@ -42,9 +37,6 @@ LIGHT_FILE = 2**25
 MAX_STRIPS = 2**16
 """Strips or tiles of a TIFF's page: decoders make an object of each when they open it."""
 
-FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP", "JPEG2000")
-"""What is decoded, beside `neocog.vision.documents`. Pillow knows more; some start programs."""
-
 _SIDE = 1024  # long side at which pictures are read
 _GREY = 2  # bytes a pixel that turning a page to grey takes besides
 _WHOLE = 8  # and those for each pixel of the reduced page
@@ -52,22 +44,8 @@ _MOST_BLOCKS = 2**13  # segments, chunks or blocks beside pixels: decoders keep 
 _MOST_EXIF = 2**18  # bytes; a JPEG's segment has at most 2**16
 _MOST_META = 2**26  # bytes before the pixels of a JPEG, which decoders may go through one by one
 _MOST_TAGS = 2**12  # of a TIFF's directory; a hundred are many
-_MOST_BRANDS = 2**12  # bytes; of a HEIC or AVIF file
 _STRIP = 800  # bytes that decoders keep for each strip or tile of a TIFF
 
-_BEGINS = re.compile(
-    rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<TIFF>II[*+]\0|MM\0[*+])|"
-    rb"(?P<PDF>%PDF-)|(?P<GIF>GIF8[79]a)|(?P<HEIF>.{4}ftyp(avi|hei|hev|mif|msf))|"
-    rb"(?P<WEBP>RIFF.{4}WEBPVP8[ LX])|"
-    rb"(?P<BMP>BM)|(?P<PPM>P[1-6f]\s)|"
-    rb"(?P<JPEG2000>\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n)",
-    re.DOTALL,
-)
-"""How a file begins."""
-_NO_PICTURE = (
-    "the file is not a picture that neocog can decode; "
-    "use JPEG, PNG, TIFF, BMP, GIF, WebP, HEIC or PDF"
-)
 _PPM = re.compile(rb"(P[14]\s+\S+|P[2356f]\s+\S+\s+\S+)\s+\S+\s")  # without its remarks
 _NESTED = {b"meta": 4, b"iprp": 0, b"ipco": 0}  # boxes of HEIC, and where those in them begin
 _MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # of a JPEG's segment
@@ -170,101 +148,7 @@ class Header:
             )
 
 
-def kind_of(stream: IO[bytes]) -> str:
-    """Tell by its first bytes what a file is; InputError if it is no picture that is decoded."""
-    stream.seek(0)
-    begin = stream.read(_MOST_BRANDS)
-    if not begin:
-        raise InputError("the file is empty, expected a picture")
-    if not (known := _BEGINS.match(begin)):
-        raise InputError(_NO_PICTURE)
-    if known.lastgroup == "HEIF" and re.search(rb"avi[fs]", begin[: int.from_bytes(begin[:4])]):
-        return "AVIF"
-    return str(known.lastgroup)
-
-
-def opened(stream: IO[bytes]) -> "Iterator[tuple[Header, Image]]":
-    """Open a picture file; yield what is said of each page, and the image turned to that page.
-
-    Only a TIFF has further pages. Nothing is decoded.
-
-    Raises
-    ------
-    InputError
-        If it is no picture that can be decoded, or would cost decoders too much.
-    """
-    kind, image = kind_of(stream), None
-    if kind == "PDF":
-        raise InputError(_NO_PICTURE)
-    try:
-        for index, (extra, passes) in enumerate(_COUNTED[kind](stream)):
-            if image is None:
-                image = _open(stream, kind)
-            elif not _turn_to(image, index):
-                return
-            with damage("cannot be opened"):
-                header = _header(image, extra, passes)
-            yield header, image
-    except (struct.error, IndexError, ValueError, OverflowError):
-        raise InputError("the picture cannot be opened: its header is cut short") from None
-    if image is None:
-        raise InputError("the file has no page")
-
-
-@contextmanager
-def damage(what: str) -> Iterator[None]:
-    """Say in one line whatever a decoder makes of a damaged picture: it may raise anything."""
-    try:
-        with warnings.catch_warnings():
-            # the size is judged by `Header.check`, and odd metadata do not concern the pixels
-            warnings.simplefilter("ignore")
-            yield
-    except InputError:
-        raise
-    except MemoryError:
-        raise InputError(f"the picture {what}: not enough memory") from None
-    except Exception as error:
-        text = str(error) or type(error).__name__
-        if type(error).__name__ == "DecompressionBombError":  # Pillow's, of 2**27.4 pixels
-            pixels = int(text.split("(")[1].split()[0])
-            raise InputError(
-                f"the picture has {pixels:,} pixels, at most {MAX_PIXELS:,} are decoded; "
-                "make it smaller"
-            ) from None
-        if type(error).__name__ == "UnidentifiedImageError":
-            text = "its header is damaged or cut short"
-        raise InputError(f"the picture {what}: {printable(text.splitlines()[0][:120])}") from None
-
-
-def _open(stream: IO[bytes], kind: str) -> "Image":
-    from PIL import Image
-
-    formats: tuple[str, ...] = FORMATS
-    if kind in ("AVIF", "HEIF"):
-        from neocog.vision.documents import register
-
-        register(kind)
-        formats = (kind,)
-    with damage("cannot be opened"):
-        image = Image.open(stream, formats=formats)
-        if data := image.info.get("exif"):
-            _check_exif(data)
-        if text := image.info.get("Raw profile type exif"):
-            _check_exif(bytes.fromhex("".join(text.splitlines()[3:])))
-        return image
-
-
-def _turn_to(image: "Image", index: int) -> bool:
-    """Turn to a page; False where there are no more."""
-    with damage(f"has a page {index} that is damaged or cut short"):
-        try:
-            image.seek(index)
-        except EOFError:
-            return False
-    return True
-
-
-def _header(image: Any, extra: int, passes: int) -> Header:
+def header_of(image: Any, extra: int, passes: int) -> Header:
     """Say what decoding takes, given the bytes and passes that were counted in its file."""
     width, height = image.size
     codec = image.tile[0][0] if image.tile else ""
@@ -291,7 +175,7 @@ def _header(image: Any, extra: int, passes: int) -> Header:
     return Header(kind, width, height, extra, passes)
 
 
-def _check_exif(data: bytes) -> None:
+def check_exif(data: bytes) -> None:
     """Refuse EXIF data whose tags tell of the same bytes again and again: readers copy them."""
     with suppress(struct.error, IndexError):
         next(_tiff(io.BytesIO(data[6:] if data[:6] == b"Exif\0\0" else data)), None)
@@ -422,13 +306,13 @@ def _jpeg(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
                 if data[:4] == b"Exif":
                     exif += data[6 if exif else 0 :]
                 elif data[:4] == b"MPF\0":
-                    _check_exif(data[4:])
+                    check_exif(data[4:])
             at += 2 + length
         if len(exif) > _MOST_EXIF or at > _MOST_META:
             raise _too_many("data about itself")
     else:
         raise _too_many("segments")
-    _check_exif(exif)
+    check_exif(exif)
     height, width, count = struct.unpack(">HHB", frame[2:7])
     (parts,) = stream.read(1)
     if frame[0] in (0xC0, 0xC1, 0xC3) and parts == count:
@@ -547,7 +431,7 @@ def _tags(
     return tags, told, link.unpack(after)[0] if len(after) == link.size else 0
 
 
-_COUNTED = {
+COUNTED = {
     "JPEG": _jpeg, "PNG": _png, "GIF": _gif, "TIFF": _tiff, "WEBP": _webp, "BMP": _bmp,
     "PPM": _ppm, "JPEG2000": _jpeg_2000, "HEIF": _heif, "AVIF": _heif,
 }  # fmt: skip
