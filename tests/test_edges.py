@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neocog.learning.edges import edge_references, ideal_edge
+from neocog.learning.selforganise import edge_references, ideal_edge
 from neocog.network.fields import bell
 from neocog.network.reference import excitatory_weights, inhibitory_weights
 from neocog.network.spec import preset

@@ -267,9 +267,8 @@ def _by_gradient(
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _torch_device(device, f"recipe '{recipe}'")
-    from neocog.learning.batches import Pools
     from neocog.learning.calibrate import calibrated
-    from neocog.learning.finetune import Finetuner
+    from neocog.learning.finetune import Finetuner, Pools
     from neocog.learning.start import recipe_of, start_of_run
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
-from neocog.learning.edges import edge_references
 from neocog.learning.mix import Mix
+from neocog.learning.selforganise import edge_references
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
 from neocog.network.decision import Decision

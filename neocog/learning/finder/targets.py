@@ -39,14 +39,10 @@ class Targets:
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
-    """What is wanted at every place of pages of ``side`` pixels.
+    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5).
 
-    Parameters
-    ----------
-    marks : tensor, shape (B, M, 5)
-    side : int
-    largest : float
-        Longer side of the largest digits that one size of a picture is asked for, in pixels.
+    ``largest`` is the longer side of the largest digits that one size of a picture is asked for, in
+    pixels.
     """
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
@@ -91,12 +87,7 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
 def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
     """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds.
 
-    Returns
-    -------
-    scalar tensor
-        Mean over the batch.
-    tensor, shape (B,)
-        How wrong each page is: its focal loss by digit.
+    Returns its mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
     """
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)

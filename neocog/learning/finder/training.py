@@ -27,7 +27,7 @@ from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpo
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
-from neocog.learning.teacher.pool import NO_MARK, Pages, drawn, order, page_pool
+from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
 
 Tensor = Any
@@ -74,32 +74,14 @@ def train_finder(
     device: str = "cpu",
     tell: Callable[[str], None] = print,
 ) -> FinderNetwork:
-    """Train a finder, or go on with the run in a folder.
+    """Train a finder, or go on with the run that ``folder`` keeps.
 
-    Parameters
-    ----------
-    bank : Path
-        File of `neocog.learning.teacher.bank.Bank`.
-    folder : Path
-        Keeps the run: ``run.safetensors`` and ``curves.json``.
-    workers : int
-        Processes that draw pages; they change nothing of what is learned.
-    device : str
-        Of PyTorch.
-    tell : callable
-        Is told how it goes, a line at a time.
+    ``bank`` is the file of a `neocog.learning.teacher.bank.Bank`. ``workers`` processes draw the
+    pages; they change nothing of what is learned. ``tell`` is told how it goes, a line at a time.
+    Returns the running mean of the weights, on the CPU.
 
-    Returns
-    -------
-    FinderNetwork
-        The running mean of the weights, on the CPU.
-
-    Raises
-    ------
-    UsageError
-        If the settings make no sense, or the folder holds a run with others or another bank.
-    InputError
-        If the bank cannot be read.
+    UsageError if the settings make no sense, or the folder holds a run with others or another bank;
+    InputError if the bank cannot be read.
     """
     if settings.front not in FRONTS:
         raise UsageError(f"front {settings.front!r} is unknown: choose {', '.join(FRONTS)}")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from neocog.learning.pages import blank, drawn, light
+from neocog.learning.pages import drawn, light
 from neocog.learning.pages.page import Canvas, Colour, Plan, any_colour
 
 HELD_BACK = (
@@ -126,15 +126,15 @@ CONDITIONS: dict[str, Callable[[Plan], None]] = {
     "plastic_sleeve": _set(lens=[light.plastic_sleeve]),
     "empty_paper": _without_digits(),
     "empty_ruled": _without_digits(lambda c: drawn.rule_lines(c, squared=False)),
-    "texture": _without_digits(blank.texture),
-    "print": _without_digits(blank.full_text),
-    "drawing": _without_digits(blank.drawing),
-    "noise_face": _without_digits(blank.noise_face),
+    "texture": _without_digits(drawn.texture),
+    "print": _without_digits(drawn.full_text),
+    "drawing": _without_digits(drawn.drawing),
+    "noise_face": _without_digits(drawn.noise_face),
     "empty_squared": _without_digits(lambda c: drawn.rule_lines(c, squared=True)),
-    "other_type": _without_digits(blank.other_type),
-    "letters_by_hand": _without_digits(blank.letters_by_hand),
-    "plant": _without_digits(blank.plant),
-    "grain": _without_digits(blank.grain),
-    "cartoon": _without_digits(blank.cartoon),
+    "other_type": _without_digits(drawn.other_type),
+    "letters_by_hand": _without_digits(drawn.letters_by_hand),
+    "plant": _without_digits(drawn.plant),
+    "grain": _without_digits(drawn.grain),
+    "cartoon": _without_digits(drawn.cartoon),
 }
 """Each name with what it changes of the plan of a page."""

@@ -22,14 +22,8 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
 
     None and "mnist" stand for MNIST as it was fetched. Of MNIST the last 5 000 training digits are
     taken, which no shipped model learned from. Where it is not there, ``tell`` is told in one line
-    that scikit-learn's digits stand in for it.
-
-    Raises
-    ------
-    InputError
-        If the set is there and cannot be read.
-    UsageError
-        If nothing is there and scikit-learn is not installed.
+    that scikit-learn's digits stand in for it. InputError if the set is there and cannot be read;
+    UsageError if nothing is there and scikit-learn is not installed.
     """
     if place is not None and (str(place) == "sklearn" or Path(place).exists()):
         is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
@@ -41,13 +35,7 @@ def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
 
 
 def known_conditions(names: Sequence[str]) -> list[str]:
-    """Check the names of conditions; without any, all of them that carry digits.
-
-    Raises
-    ------
-    UsageError
-        If one is not known.
-    """
+    """Check the names of conditions (UsageError); without any, all of them that carry digits."""
     for name in names:
         if name not in CONDITIONS:
             raise UsageError(f"condition '{name}' is unknown: choose from {', '.join(CONDITIONS)}")
@@ -61,12 +49,7 @@ def write_pages(
 
     The folder is made if it is not there; files of the same names are replaced. The conditions
     take turns. The same seed gives the same pages, whatever else is written. Returns the number
-    of pages written.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written to.
+    of pages written. OSError if the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = range(-(-count // len(conditions)))

@@ -152,7 +152,7 @@ class Canvas:
             written = int(bank.scan_labels[index])
         else:
             index = self._one_of(hand.pool, bank.labels, label)
-            lines = bank.strokes(index)
+            lines = [path.astype(np.float32) for path in bank.paths(index)]
             written = int(bank.labels[index])
             if written == 1:
                 lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)

@@ -16,14 +16,19 @@ import cv2
 import numpy as np
 from PIL import ImageFont
 
-from neocog.learning.marks.learned import (
+from neocog.learning.marks import (
+    FIELD,
     LETTERS,
     SIGNS,
+    Draw,
+    Ink,
+    Random,
+    Source,
+    draw_lines,
     from_outline,
     from_strokes,
     side_by_side,
 )
-from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines
 
 STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")
 #: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
