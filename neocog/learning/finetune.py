@@ -346,22 +346,17 @@ class Finetuner:
         parts = {f"adam {number}": slot for number, slot in adam.items()}
         parts |= {"network": self.network.state_dict(), "mean": self.mean.state_dict()}
         parts |= {"kept": self._kept}
-        tensors = {f"{part}/{name}": v for part, own in parts.items() for name, v in own.items()}
         state = {"position": asdict(self.position), "origin": self._origin, "curves": self.curves}
-        save_checkpoint(self._folder / "checkpoint.safetensors", tensors, state)
+        save_checkpoint(self._folder / "checkpoint.safetensors", parts, state)
         save_curves(self._folder, self.curves)
 
     def _resume(self) -> None:
         path = self._folder / "checkpoint.safetensors" if self._folder else None
         if path is None or not path.exists():
             return
-        tensors, state = load_checkpoint(path)
+        parts, state = load_checkpoint(path)
         check_same(path, state["origin"], self._origin)
         self.position, self.curves = Position(**state["position"]), state["curves"]
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            part, _, rest = name.partition("/")
-            parts.setdefault(part, {})[rest] = value
         self.network.load_state_dict(parts.pop("network"))
         self.mean.load_state_dict(parts.pop("mean"))
         self._kept = parts.pop("kept")
