@@ -24,9 +24,8 @@ from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
-from neocog.learning.recipes import STARTS, score  # noqa: E402
+from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
-from neocog.learning.start import recipe_of, start_model  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
@@ -369,7 +368,7 @@ def test_marks_of_every_kind(digits: Set, held: bool) -> None:
 
 def test_held_out_kinds_are_not_learned_from() -> None:
     """Letters and signs are in both, in other fonts."""
-    assert {draw.__name__ for draw in KINDS} & {draw.__name__ for draw in HELD} == {
+    assert KINDS.keys() & HELD.keys() == {
         "letter", "sign",
     }  # fmt: skip
     with pytest.raises(UsageError, match="no digits"):

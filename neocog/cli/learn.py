@@ -269,7 +269,7 @@ def _by_gradient(
     device = _torch_device(device, f"recipe '{recipe}'")
     from neocog.learning.calibrate import calibrated
     from neocog.learning.finetune import Finetuner, Pools
-    from neocog.learning.start import recipe_of, start_of_run
+    from neocog.learning.recipes import recipe_of, start_of_run
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 

@@ -4,7 +4,7 @@ What they are drawn from comes first, and how a drawing is varied as a hand vari
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import cv2
@@ -173,20 +173,13 @@ def word(rng: Random, source: Source) -> Ink:
     letters = [letter(rng, source) for _ in range(int(rng.integers(2, 5)))]
     out = np.zeros((FIELD, FIELD * len(letters)), np.float32)
     at = 0
-    for ink in letters:
-        columns = np.flatnonzero(ink.max(axis=0) > 0.3)
-        if not columns.size:
+    for part in map(_columns, letters):
+        if not part.shape[1]:
             continue
-        part = ink[:, columns[0] : columns[-1] + 1]
         at = max(0, at - int(rng.integers(0, 8)))
         out[:, at : at + part.shape[1]] = np.maximum(out[:, at : at + part.shape[1]], part)
         at += part.shape[1]
     return out
-
-
-def pair(rng: Random, source: Source) -> Ink:
-    """Two digits that touch."""
-    return side_by_side(rng, source, 2)
 
 
 def side_by_side(rng: Random, source: Source, count: int) -> Ink:
@@ -304,18 +297,22 @@ def _drawn(
         ink = draw_lines(rng, drawing(rng), pens=pens)
         return by_hand(ink, rng, by_hand_of) if by_hand_of else ink
 
-    draw.__name__ = drawing.__name__
     return draw
 
 
 #: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
-KINDS: dict[Draw, float] = {
-    letter: 7, sign: 3.5, word: 1.5, pair: 3, part_of_next: 1, piece: 1, struck: 0.7,
-    _drawn(drawings.scribble): 1.5, _drawn(drawings.zigzag, (2, 7)): 1,
-    _drawn(drawings.cross, by_hand_of=0.7): 1.5, _drawn(drawings.bar): 1,
-    _drawn(drawings.polygon): 1.2, _drawn(drawings.crossed_ring, by_hand_of=0.6): 0.6,
-    _drawn(drawings.figure, (3, 9)): 1.5, _drawn(drawings.arrow, by_hand_of=0.5): 0.8,
-    _drawn(drawings.tick, by_hand_of=0.6): 0.5, _drawn(drawings.box, (2, 8)): 0.8,
-    _drawn(drawings.face, (2, 6), 0.8): 0.6, _drawn(drawings.plant, (2, 7)): 0.8,
-    blot: 0.8, specks: 0.8, paper: 0.8, noise: 0.6,
+KINDS: dict[str, tuple[Draw, float]] = {
+    "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5),
+    "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1),
+    "piece": (piece, 1), "struck": (struck, 0.7),
+    "scribble": (_drawn(drawings.scribble), 1.5), "zigzag": (_drawn(drawings.zigzag, (2, 7)), 1),
+    "cross": (_drawn(drawings.cross, by_hand_of=0.7), 1.5), "bar": (_drawn(drawings.bar), 1),
+    "polygon": (_drawn(drawings.polygon), 1.2),
+    "crossed_ring": (_drawn(drawings.crossed_ring, by_hand_of=0.6), 0.6),
+    "figure": (_drawn(drawings.figure, (3, 9)), 1.5),
+    "arrow": (_drawn(drawings.arrow, by_hand_of=0.5), 0.8),
+    "tick": (_drawn(drawings.tick, by_hand_of=0.6), 0.5),
+    "box": (_drawn(drawings.box, (2, 8)), 0.8), "face": (_drawn(drawings.face, (2, 6), 0.8), 0.6),
+    "plant": (_drawn(drawings.plant, (2, 7)), 0.8),
+    "blot": (blot, 0.8), "specks": (specks, 0.8), "paper": (paper, 0.8), "noise": (noise, 0.6),
 }  # fmt: skip

@@ -40,14 +40,14 @@ def negatives(
     source = Source(digits, labels)
     parts = in_blocks(_block, count, _BLOCK, source, seed, held, jobs=jobs)
     marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return marks, kind, tuple(draw.__name__ for draw in (HELD if held else KINDS))
+    return marks, kind, tuple(HELD if held else KINDS)
 
 
 def _block(
     source: Source, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64]]:
-    kinds = HELD if held else KINDS
-    draws, shares = list(kinds), np.array(list(kinds.values()))
+    draws, often = zip(*(HELD if held else KINDS).values(), strict=True)
+    shares = np.array(often)
     rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])
     kind = rng.choice(len(draws), size=size, p=shares / shares.sum())
     marks = np.zeros((size, SIDE, SIDE), np.uint8)

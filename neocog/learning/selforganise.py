@@ -45,17 +45,13 @@ def ideal_edge(angle: float, *, centre: float) -> NDArray[np.float64]:
     return picture
 
 
+@cache
 def edge_references(spec: NetworkSpec) -> NDArray[np.float32]:
-    """Return the reference vectors of US1, shape (16, 2, 6, 6).
+    """Return the reference vectors of US1, shape (16, 2, 6, 6); they cannot be written to.
 
     For each orientation X is what the cell in the middle of US1 sees, through UG, of an ideal
     edge of height 1 through the centre of its receptive field.
     """
-    return _references(spec).copy()
-
-
-@cache
-def _references(spec: NetworkSpec) -> NDArray[np.float32]:
     s = spec.s[0]
     cell = spec.size("US1") // 2
     # The window of that cell starts at row cell - padding of UG; UG's row r lies on U0's row
@@ -67,7 +63,9 @@ def _references(spec: NetworkSpec) -> NDArray[np.float32]:
         edge = ideal_edge(360 * k / spec.orientations, centre=centre)
         seen = windows(contrast(edge[None], g), s.kernel, s.padding)[0, :, cell, cell]
         references.append(seen * (bell(s.kernel, s.c) > 0))
-    return np.stack(references).astype(np.float32)
+    learned = np.stack(references).astype(np.float32)
+    learned.flags.writeable = False
+    return learned
 
 
 def learn(

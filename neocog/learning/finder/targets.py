@@ -1,7 +1,6 @@
 """What the network should answer on a page, and the loss."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +19,7 @@ _NONE = -100  # where nothing is asked
 _SIZE, _OFFSET, _KINDS = 0.5, 0.2, 0.3  # weights of parts of the loss (chosen by eye, from a trial)
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(NamedTuple):
     """What is wanted of every place (h, w) of B pages."""
 
     heat: Tensor  #: (B, 2, h, w) hills of height 1 on the middles of digits and of signs
@@ -30,12 +28,6 @@ class Targets:
     box: Tensor  #: (B, 4, h, w) log width and height, offset x and y of the nearest mark
     near: Tensor  #: (B, h, w) how much the box counts
     kind: Tensor  #: (B, h, w) of int8
-
-    def __iter__(self) -> Any:
-        return (getattr(self, f.name) for f in fields(self))
-
-    def __getitem__(self, index: Any) -> "Targets":
-        return Targets(*(value[index] for value in self))
 
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:

@@ -221,9 +221,9 @@ class _Run:
                 self._pace()
                 flip = np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
                 chosen = torch.from_numpy(index).to(self.place)
-                total, by_page = self._step(
-                    maps[chosen], wanted[chosen], torch.from_numpy(flip).to(self.place)
-                )
+                asked = Targets(*(each[chosen] for each in wanted))
+                flips = torch.from_numpy(flip).to(self.place)
+                total, by_page = self._step(maps[chosen], asked, flips)
                 told.append(total)
                 if turn == 0:
                     first.append((index, by_page))
