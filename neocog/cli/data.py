@@ -82,9 +82,9 @@ def make_pages(
     They have shadows, folds, ruled paper, blur and so on. These conditions are also used to measure
     the reader. Blank conditions are used only if listed in --conditions.
     """
-    from neocog.learning.pages import write
+    from neocog.learning.pages.page import known_conditions, pen_digits, write_pages
 
-    names = write.known_conditions([name for name in conditions.split(",") if name])
-    pens = write.pen_digits(digits, tell=tell)
-    made = write.write_pages(folder, pens, conditions=names, count=count, seed=seed)
+    names = known_conditions([name for name in conditions.split(",") if name])
+    pens = pen_digits(digits, tell=tell)
+    made = write_pages(folder, pens, conditions=names, count=count, seed=seed)
     print(f"{folder}: {made} pages, labels.csv")

@@ -22,6 +22,7 @@ from neocog.learning import selforganise, top
 from neocog.learning.calibrate import calibrated
 from neocog.learning.checkpoint import check_same
 from neocog.learning.mix import Mix
+from neocog.learning.negatives import negatives
 from neocog.learning.selforganise import edge_references
 from neocog.learning.settings import want
 from neocog.network.arrays import to_numpy
@@ -440,8 +441,6 @@ def start_model(
     model = replace(model, card=model.card | told)
     if not reject:
         return model
-    from neocog.learning.negatives import negatives
-
     marks = negatives(min(MARKS, 4 * count), images, labels, seed=seed)[0]
     none, rng = np.zeros(len(marks), np.int64), np.random.default_rng([seed, 6])
     engine, parts = Engine(model), np.array_split(marks, -(-len(marks) // _BATCH))

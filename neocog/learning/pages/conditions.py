@@ -1,13 +1,9 @@
 """The conditions under which made pages are written and photographed, by name.
 
 `HELD_BACK` are never looked at while the search for digits is tuned; they show what an unforeseen
-photograph costs. What was counted of them is published, and ``stained`` and ``folded`` came out
-worst; ``creased``, ``taped`` and ``blotched`` were then made as conditions of a like kind to tune
-on. ``phone_shadow``, ``desk_edge``, ``crumpled`` and ``blind_shadow`` were held back at first too,
-and tuned for after they had been counted once; ``fence_shadow`` took the place of the last.
-
-Pages without digits come in two halves: the kinds of `BLANK` may be looked at, those of
-`BLANK_HELD_BACK` (other typefaces, other drawings, other patterns) may not.
+photograph costs. ``phone_shadow``, ``desk_edge``, ``crumpled`` and ``blind_shadow`` were counted
+once before they were tuned for. Pages without digits come in two halves: the kinds of `BLANK` may
+be looked at, those of `BLANK_HELD_BACK` (other typefaces, drawings, patterns) may not.
 """
 
 from collections.abc import Callable

@@ -16,6 +16,7 @@ _THINNED = 84  # side of the field in which a 28 x 28 scan is thinned, in pixels
 _STEP = 3  # pixels of that field between two points of a stroke
 _DEEPER, _FULL = 1.5, 0.03  # pixels over a stroke's middle, and share of the ink, of a full loop
 _SPUR = 5  # shorter strokes are an artefact of thinning, unless there are no others
+_AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 _NEAR = tuple((r, c) for r in (-1, 0, 1) for c in (-1, 0, 1) if r or c)
 
 Line = NDArray[np.float32]
@@ -27,26 +28,18 @@ def skeleton(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     Zhang and Suen 1984, doi:10.1145/357994.358023.
     """
     image = np.pad(mask, 1).astype(np.uint8)
-    changed = True
-    while changed:
-        changed = False
-        for step in (0, 1):
-            n = [
-                image[1 + r : image.shape[0] - 1 + r, 1 + c : image.shape[1] - 1 + c]
-                for r, c in ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
-            ]
-            count = sum(x.astype(int) for x in n)
-            turns = sum((n[k] == 0) & (n[(k + 1) % 8] == 1) for k in range(8)).astype(int)
-            up, right, down, left = n[0], n[2], n[4], n[6]
-            if step == 0:
-                corner = (up * right * down == 0) & (right * down * left == 0)
-            else:
-                corner = (up * right * left == 0) & (up * down * left == 0)
-            gone = (image[1:-1, 1:-1] == 1) & (count >= 2) & (count <= 6) & (turns == 1) & corner
-            if gone.any():
-                image[1:-1, 1:-1][gone] = 0
-                changed = True
-    return image[1:-1, 1:-1].astype(bool)
+    inner, (high, wide) = image[1:-1, 1:-1], mask.shape
+    while True:
+        before = inner.copy()
+        for first in (True, False):
+            around = np.stack([image[1 + r :, 1 + c :][:high, :wide] for r, c in _AROUND])
+            up, right, down, left = around[::2]
+            count = around.sum(axis=0)
+            turns = (around < np.roll(around, -1, axis=0)).sum(axis=0)  # from paper to ink
+            kept = right & down & (up | left) if first else up & left & (right | down)
+            inner[(count >= 2) & (count <= 6) & (turns == 1) & (kept == 0)] = 0
+        if np.array_equal(inner, before):
+            return inner.astype(bool)
 
 
 def traced(

@@ -57,12 +57,11 @@ class Bank(Strokes):
     @cached_property
     def pools(self) -> dict[bool, list[NDArray[np.int64]]]:
         """Numbers of the digits of each source, of the part for learning and of the held one."""
-        every = range(int(self.sources.max(initial=0)) + 1)
-        found = {
-            held: [np.flatnonzero((self.held == held) & (self.sources == k)) for k in every]
-            for held in (False, True)
-        }
-        return {held: [pool for pool in pools if len(pool)] for held, pools in found.items()}
+        found: dict[bool, list[NDArray[np.int64]]] = {}
+        for held in (False, True):
+            own = [(self.held == held) & (self.sources == k) for k in np.unique(self.sources)]
+            found[held] = [np.flatnonzero(those) for those in own if those.any()]
+        return found
 
     @cached_property
     def scan_pools(self) -> dict[bool, NDArray[np.int64]]:

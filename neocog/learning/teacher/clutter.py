@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from neocog.learning import drawings
 from neocog.learning.teacher.canvas import Canvas, Hand
-from neocog.learning.teacher.lettering import LETTERS, any_word
-from neocog.learning.teacher.pen import Pen, Rng
+from neocog.learning.teacher.pen import LETTERS, Pen, Rng, any_word
 
 Lines = list[NDArray[np.float64]]
 
