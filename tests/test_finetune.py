@@ -236,9 +236,9 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         killed(first, 4)
     assert begin(start, digits, settings, **more).position.finished == finished
     for change, message in (
-        ({"seed": 5}, "a run with seed 0, not seed 5; give"),
-        ({"rate": 0.5}, "with rate 0.03, not rate 0.5"),
-        ({"epochs": 3.0, "lean": 0.0}, "with epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0"),
+        ({"seed": 5}, r"with other options \(seed 0, not seed 5\); use"),
+        ({"rate": 0.5}, r"\(rate 0.03, not rate 0.5\)"),
+        ({"epochs": 3.0, "lean": 0.0}, r"\(epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0\)"),
         ({"augmentation": PRESETS["none"]}, "augmentation rotation 12.0"),
     ):
         with pytest.raises(UsageError, match=message) as refused:
@@ -249,7 +249,7 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         (relabelled(digits, 3), "digits 160 "),
         (relabelled(digits, 200), "validation 100 "),
     ):
-        with pytest.raises(UsageError, match=f"with {names}.*, not .*; give"):
+        with pytest.raises(UsageError, match=rf"\({names}.*, not .*\); use"):
             begin(start, other, settings, **more)
     with pytest.raises(UsageError, match="start finetuned@"):
         begin(replace(start, temperature=0.5), digits, settings, **more)
