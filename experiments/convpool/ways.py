@@ -137,6 +137,10 @@ class Operands:
         stored = self.device.array(self._stored)
         return Way("ours", tiling.words(), self._layer_run(layer, stored), tiling)
 
+    def usual(self) -> Run:
+        """Return ours with the tiling that the package chooses."""
+        return self._layer_run(self.layer(POOL), self.device.array(self._stored))
+
     def ours_two(self, tiling: Tiling) -> Way:
         sums, first = self._sums()
         layer = self.layer(1, tiling)
