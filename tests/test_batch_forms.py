@@ -206,14 +206,6 @@ def test_a_page_that_cannot_be_written(model: str, scans: Path, tmp_path: Path) 
         Report(tmp_path)
 
 
-def test_an_old_page_stays_where_nothing_is_read(model: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "r.html").write_text("dear")
-    result = run("read", tmp_path / "empty", "--model", model, "--report", tmp_path / "r.html")
-    assert result.exit_code == 3
-    assert (tmp_path / "r.html").read_text() == "dear"
-
-
 def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path) -> None:
     for other in (f"{tmp_path}/x", f"{tmp_path}/./x"):
         result = run("read", scans, "--model", model, "-o", tmp_path / "x", "--report", other)
