@@ -18,9 +18,7 @@ from neocog.cuda.rounding import bf16, of_bf16
 from neocog.errors import InputError, NeocogError, UsageError
 from tests import cuda_fake
 from tests.cuda_maps import uncleared
-from tests.cuda_support import SHARED, emulator, nvrtc, thinned
-
-__all__ = ["emulator", "nvrtc"]  # fixtures
+from tests.cuda_support import SHARED, thinned
 
 TOLERANCES = {"fp16": 1e-3, "bf16": 8e-3, "tf32": 1e-3, "fp32": 3e-6}
 #: B, C, K, H, W, k, p, padding

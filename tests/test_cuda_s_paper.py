@@ -13,9 +13,7 @@ from neocog.cuda.compiler import build
 from neocog.errors import UsageError
 from neocog.network.made import made_digits
 from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
-from tests.cuda_support import ARCHITECTURES, emulator, machine, nvrtc, thinned
-
-__all__ = ["emulator", "nvrtc"]  # fixtures
+from tests.cuda_support import ARCHITECTURES, machine, thinned
 
 
 def check(model: Any, layer: int, version: str, places: int | None, on: Any, batch: int) -> None:

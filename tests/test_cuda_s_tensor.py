@@ -31,13 +31,8 @@ BOUND: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-3, "bf16
 S2 = Shape(6, 43, 16, 38, 32, 0)
 
 
-@pytest.fixture(scope="module")
-def machine() -> Emulator:
-    return Emulator()
-
-
 def check(
-    machine: Emulator,
+    emulator: Emulator,
     layer: int,
     precision: Precision,
     tiling: Tiling | None,
@@ -48,16 +43,16 @@ def check(
     """A digit full of strokes, a blank one, and one with an empty upper half."""
     model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
-    step = TensorS(machine, model, layer, lay, precision, {batch: tiling} if tiling else None)
+    step = TensorS(emulator, model, layer, lay, precision, {batch: tiling} if tiling else None)
     source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.4)
     maps[1:2] = 0
     maps[2:3, :, : source.size // 2] = 0
-    compare(machine, step, model, lay, stored(maps, source), BOUND[precision])
+    compare(emulator, step, model, lay, stored(maps, source), BOUND[precision])
 
 
 def compare(
-    machine: Emulator,
+    emulator: Emulator,
     step: TensorS,
     model: Model,
     lay: dict[str, Layout],
@@ -73,7 +68,7 @@ def compare(
     for _ in range(2):  # the second finds the counters as the first left them
         out = poisoned(target, batch)
         for launch in step.launches(batch, held, out, scratch):
-            machine.launch(launch)
+            emulator.launch(launch)
         assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
 
 
@@ -84,8 +79,8 @@ def compare(
         lambda layer, precision: precision == ("fp16", "bf16", "fp32", "tf32")[layer],
     ),
 )
-def test_gives_the_equations(machine: Emulator, layer: int, precision: Precision) -> None:
-    check(machine, layer, precision, None)
+def test_gives_the_equations(emulator: Emulator, layer: int, precision: Precision) -> None:
+    check(emulator, layer, precision, None)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +108,13 @@ def test_gives_the_equations(machine: Emulator, layer: int, precision: Precision
     ids=str,
 )
 def test_any_tiling_gives_the_equations(
-    machine: Emulator, layer: int, precision: Precision, tiling: Tiling
+    emulator: Emulator, layer: int, precision: Precision, tiling: Tiling
 ) -> None:
-    check(machine, layer, precision, tiling)
+    check(emulator, layer, precision, tiling)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precision) -> None:
+def test_no_cell_that_responds_is_left_out(emulator: Emulator, precision: Precision) -> None:
     """Input and weights that are alike in all planes reach the bound exactly."""
     model = excitable_model("fukushima2003", (3, 2, 1))
     weights = model.s[2]
@@ -128,12 +123,12 @@ def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precisi
     model = replace(model, s=(s1, s2, replace(weights, reference=alike, threshold=0.6), s4))
     lay = layouts(model.spec, model.planes, precision)
     tiling = Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, compact=True)
-    step = TensorS(machine, model, 2, lay, precision, {2: tiling})
+    step = TensorS(emulator, model, 2, lay, precision, {2: tiling})
     source = lay["UC2"]
     one = sparse((2, 1, source.size, source.size), active=0.5)
     maps = np.broadcast_to(one, (2, source.planes, source.size, source.size))
     held = stored(maps, source)
-    compare(machine, step, model, lay, held, BOUND[precision])
+    compare(emulator, step, model, lay, held, BOUND[precision])
     # the bound is no looser than that: with smaller norms fewer cells respond, with none no cell
     before = np.inf
     for share in (1.0, 0.97, 0.0):
@@ -141,7 +136,7 @@ def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precisi
         out = poisoned(lay["US3"], 2)
         scratch = {n: np.zeros(s, dtype=d) for n, (s, d) in step.scratch(2).items()}
         (launch,) = step.launches(2, held, out, scratch)
-        machine.launch(launch)
+        emulator.launch(launch)
         cells = int((read(out, lay["US3"]) > 0).any(axis=1).sum())
         assert cells < before
         before = cells
@@ -164,21 +159,21 @@ def test_no_cell_that_responds_is_left_out(machine: Emulator, precision: Precisi
     ids=str,
 )
 def test_two_taps_share_a_step_where_channels_end_in_half_of_one(
-    machine: Emulator, precision: Precision, tiling: Tiling | None
+    emulator: Emulator, precision: Precision, tiling: Tiling | None
 ) -> None:
-    check(machine, 2, precision, tiling, batch=1, planes=(35, 19, 13))
+    check(emulator, 2, precision, tiling, batch=1, planes=(35, 19, 13))
 
 
 @pytest.mark.parametrize("tiles", [12, 15, 20])
-def test_planes_beyond_one_instruction_take_two(machine: Emulator, tiles: int) -> None:
+def test_planes_beyond_one_instruction_take_two(emulator: Emulator, tiles: int) -> None:
     tiling = Tiling(2, 5, 4, 1, 1, 1, tiles, stage=9, wgmma=True)
-    check(machine, 3, "fp16", tiling, batch=2, planes=(3, 5, 8 * tiles - 3))
+    check(emulator, 3, "fp16", tiling, batch=2, planes=(3, 5, 8 * tiles - 3))
 
 
 @pytest.mark.parametrize("planes", [(1, 1, 1), (33, 7, 41)])
-def test_any_number_of_planes(machine: Emulator, planes: tuple[int, int, int]) -> None:
-    check(machine, 2, "fp16", None, batch=1, planes=planes)
-    check(machine, 3, "fp16", None, batch=1, planes=planes)
+def test_any_number_of_planes(emulator: Emulator, planes: tuple[int, int, int]) -> None:
+    check(emulator, 2, "fp16", None, batch=1, planes=planes)
+    check(emulator, 3, "fp16", None, batch=1, planes=planes)
 
 
 @pytest.mark.parametrize("order", ["reversed", 3])

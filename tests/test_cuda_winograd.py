@@ -32,7 +32,6 @@ from tests import cuda_fake
 from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
 from tests.cuda_maps import poisoned as maps_poisoned
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first, thinned
-from tests.cuda_support import nvrtc as nvrtc
 
 
 @pytest.fixture
