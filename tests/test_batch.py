@@ -161,11 +161,6 @@ def test_wrong_arguments() -> None:
         Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
 
 
-def test_cuda_where_there_is_none() -> None:
-    with pytest.raises(DeviceError):
-        Reader(tiny_model(), device="cuda")
-
-
 def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learning_module("cpu") is np
     with pytest.raises(UsageError, match="choose one of auto, cpu, cuda"):

@@ -17,7 +17,6 @@ from neocog.batch.inputs import Shard
 from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP, Item
-from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page
 
@@ -132,19 +131,6 @@ def test_a_column_tells_what_has_the_pattern(model: str, scans: Path) -> None:
     assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
 
 
-@pytest.mark.parametrize("form", ["text", "csv", "table"])
-def test_times_have_a_place_in_json_alone(form: str, model: str, scans: Path) -> None:
-    result = run("read", scans, "--model", model, "--timings", "--format", form)
-    assert result.exit_code == 2
-    assert "needs --format jsonl or json" in result.stderr
-
-
-def test_isolated_digits_have_no_pattern(model: str, scans: Path) -> None:
-    result = run("read", scans, "--model", model, "--isolated", "--pattern", "#")
-    assert result.exit_code == 2
-    assert "leave one out" in result.stderr
-
-
 def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> None:
     words = [save_page(tmp_path / "slow.png", "07946\n12858\n30214"), *["none.png"] * 6]
     result = run("read", *words, "--model", model, "--format", "table", "--workers", "2")
@@ -196,14 +182,6 @@ def test_the_page_stands_alone(model: str, scans: Path, tmp_path: Path) -> None:
         assert page.count("<article") == 4
         assert "b &lt;i&gt;.png" in page
         assert not re.search(r"https?://|<script|<i>", page)
-
-
-def test_a_page_that_cannot_be_written(model: str, scans: Path, tmp_path: Path) -> None:
-    result = run("read", scans, "--model", model, "--report", tmp_path / "no" / "r.html")
-    assert result.exit_code == 2
-    assert "choose another --report" in result.stderr
-    with pytest.raises(UsageError):
-        Report(tmp_path)
 
 
 def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path) -> None:

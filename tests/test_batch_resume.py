@@ -67,6 +67,9 @@ def name_to(process: subprocess.Popen[bytes], picture: Path, out: Path) -> None:
 def test_what_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     assert read_done(out, model="m").pages == 0
+    for torn in (b"", b"{", b'{"schema":1,"source":"x', b"\0\0"):
+        out.write_bytes(torn)
+        assert read_done(out, model="m").end == 0
     first = lines_of(PageReading("a", model="m"), PageReading("a", 1, model="m", error="no"))
     last = lines_of(PageReading("b", model="m"))
     for torn in (b"", b'{"schema":1,"sour', b"\0\0\0\0"):
@@ -76,18 +79,13 @@ def test_what_is_kept(tmp_path: Path) -> None:
         assert [done.take("a"), done.take("a"), done.take("b")] == [True, False, False]
 
 
-def test_an_input_named_twice(tmp_path: Path) -> None:
+def test_an_input_named_twice_and_records_that_tell_no_settings(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     one = PageReading("a", model="m")
     out.write_bytes(lines_of(one, one, PageReading("z", model="m")))
-    done = read_done(out, model="m")
+    done = read_done(out, model="m", settings={"min_p": 0.4})
+    assert done.last == "z"
     assert [done.take("a") for _ in range(3)] == [True, True, False]
-
-
-@pytest.mark.parametrize("torn", [b"", b"{", b'{"schema":1,"source":"x', b"\0\0"])
-def test_the_first_record_may_be_torn(torn: bytes, tmp_path: Path) -> None:
-    (tmp_path / "out").write_bytes(torn)
-    assert read_done(tmp_path / "out", model="m").end == 0
 
 
 @pytest.mark.parametrize(
@@ -108,13 +106,6 @@ def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> N
     with pytest.raises(UsageError, match=words):
         read_done(tmp_path / "out", model="m")
     assert (tmp_path / "out").read_bytes() == data
-
-
-def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path) -> None:
-    for words in ([], ["-o", tmp_path / "out.csv"], ["-o", tmp_path / "x", "--format", "text"]):
-        result = run("read", scans, "--model", model, "--resume", *words)
-        assert result.exit_code == 2
-        assert "add -o FILE.jsonl" in result.stderr
 
 
 @pytest.mark.parametrize("workers", few([0, 2], 2))
@@ -157,12 +148,6 @@ def test_records_of_other_settings_are_left_alone(
     assert out.read_bytes() == before
     assert run("read", scans / "0.png", *words, "--resume", *shlex.split(first)).exit_code == 0
     assert out.read_bytes() == before
-
-
-def test_records_that_tell_no_settings_are_gone_on_with(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    out.write_bytes(lines_of(PageReading("a", model="m")))
-    assert read_done(out, model="m", settings={"min_p": 0.4}).last == "a"
 
 
 def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path) -> None:

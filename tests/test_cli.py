@@ -114,11 +114,28 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--model", "{file}"), 4, "expected a safetensors file"),
         (("--finder", "{file}"), 4, "cannot be used"),
         (("--finder", "no-such"), 4, "no-such"),
+        (("--isolated", "--pattern", "#"), 2, "leave one out"),
+        *(
+            (("--timings", "--format", form), 2, "needs --format jsonl or json")
+            for form in ("text", "csv", "table")
+        ),
+        (("--report", "no/r.html"), 2, "choose another --report"),
+        (("--report", "."), 2, "choose another --report"),
+        (("-o", "out.xlsx"), 2, "neocog writes .csv"),
+        (("--resume",), 2, "add -o FILE.jsonl"),
+        (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
+        (("--resume", "-o", "x", "--format", "text"), 2, "add -o FILE.jsonl"),
     ],
 )
 def test_exit_codes_of_read(
-    tmp_path: Path, model: str, options: tuple[str, ...], code: int, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    options: tuple[str, ...],
+    code: int,
+    words: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
     options = tuple(option.format(file=picture) for option in options)
     if "--model" not in options:

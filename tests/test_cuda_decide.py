@@ -83,16 +83,14 @@ def test_planes_of_no_digit_may_win(emulator: Emulator, rule: Rule) -> None:
     assert (got.label >= 0).any()
 
 
-@pytest.mark.parametrize("planes", [200, 700])
-def test_tables_larger_than_shared_memory(emulator: Emulator, planes: int) -> None:
-    model = model_with([planes // 10] * 10, "pairs")
-    us4 = responses(model, 2, 0.2)
-    agree(decided(emulator, model, us4), Decision(model)(us4))
-
-
-def test_many_planes_of_one_label(emulator: Emulator) -> None:
-    model = model_with([200, *[0] * 8, 3], "pairs")
-    us4 = responses(model, 3, 0.9)
+@pytest.mark.parametrize(
+    ("counts", "active"), [([20] * 10, 0.2), ([70] * 10, 0.2), ([200, *[0] * 8, 3], 0.9)]
+)
+def test_tables_larger_than_shared_memory_or_of_one_label(
+    emulator: Emulator, counts: list[int], active: float
+) -> None:
+    model = model_with(counts, "pairs")
+    us4 = responses(model, 3, active)
     agree(decided(emulator, model, us4), Decision(model)(us4))
 
 
@@ -107,10 +105,3 @@ def test_ties_go_to_the_lower_label_and_the_first_place(emulator: Emulator) -> N
     got = decided(emulator, model, us4)
     agree(got, Decision(model)(us4))
     assert got.label.tolist() == [3, 4, -1]
-
-
-def test_no_response_is_no_answer(emulator: Emulator) -> None:
-    got = decided(emulator, model_with(SEVEN, "strongest"), np.zeros((2, 5, 5, 70)))
-    assert (got.label == -1).all()
-    assert not got.p.any()
-    assert not got.margin.any()
