@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -84,10 +83,9 @@ def test_jq_reads_json_lines(model: str, scans: Path) -> None:
     jq = shutil.which("jq")
     if jq is None:
         pytest.skip("needs jq")
-    command = [sys.executable, "-m", "neocog", "read", str(scans), "--model", model]
-    read = subprocess.run([*command, "--format", "jsonl"], capture_output=True)
+    read = run("read", scans, "--model", model, "--format", "jsonl").stdout_bytes
     wanted = "[.source, .text, (.error == null), (.digits | map(.p) | min)] | @csv"
-    found = subprocess.run([jq, "-r", wanted], input=read.stdout, capture_output=True, check=True)
+    found = subprocess.run([jq, "-r", wanted], input=read, capture_output=True, check=True)
     first, second, *_ = re.split(r"\n(?=\")", found.stdout.decode())
     assert f'"{scans / "a.png"}","07\n1",true,' in first
     assert second.endswith(",false,")
