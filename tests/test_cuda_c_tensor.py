@@ -12,7 +12,7 @@ from neocog.cuda.c_tensor import TensorC, Tiling, candidates, choose, pack
 from neocog.cuda.plan import versions
 from neocog.cuda.steps import PRECISIONS, Precision, layouts
 from neocog.errors import UsageError
-from tests.cuda_maps import c_wanted, poisoned, read, sparse, stored
+from tests.cuda_maps import c_wanted, read, responses, sparse, stored
 from tests.cuda_support import first, thinned
 from tests.test_cuda_c_direct_sum import crooked, model_of
 
@@ -42,15 +42,12 @@ def error_of(
     """Error of a layer on maps as sparse as those of a digit."""
     model = model_of(name, blur)
     lay = layouts(model.spec, planes, precision)
-    source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
+    step = TensorC(emulator, model, layer, lay, precision, **more)
+    source = lay[step.reads]
     shape = (2, source.planes, source.size, source.size)
     held = stored(sparse(shape, active=0.03), source)
     wanted = c_wanted(model, layer, read(held, source))
-    out = poisoned(target, 2)
-    step = TensorC(emulator, model, layer, lay, precision, **more)
-    for launch in step.launches(2, held, out, {}):
-        emulator.launch(launch)
-    return float(np.abs(read(out, target) - wanted).max() / wanted.max())
+    return float(np.abs(responses(emulator, step, lay, held) - wanted).max() / wanted.max())
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,8 @@ from neocog.cuda.contrast import VERSIONS, Contrast, ContrastOfU0
 from neocog.cuda.steps import Precision, layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits
-from tests.cuda_maps import poisoned, read
+from tests.cuda_maps import responses
 from tests.support import digits_of, tiny_model
-
-
-def respond(emulator: Any, step: Contrast, lay: Any, source: Any) -> Any:
-    out = poisoned(lay["UG"], len(source))
-    for launch in step.launches(len(source), source, out, {}):
-        emulator.launch(launch)
-    return read(out, lay["UG"])
 
 
 def digits(count: int) -> Any:
@@ -45,7 +38,7 @@ def test_digits_give_the_equations(emulator: Emulator, batch: int) -> None:
     step, lay = step_of("digits", emulator, "fp32")
     seen = digits(batch)
     wanted = reference.contrast(u0_from_digits(seen), tiny_model().spec.contrast)
-    got = respond(emulator, step, lay, seen)
+    got = responses(emulator, step, lay, seen)
     assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
     assert np.array_equal(got > 0, wanted > 0)
 
@@ -54,7 +47,7 @@ def test_digits_give_the_equations(emulator: Emulator, batch: int) -> None:
 def test_every_type_of_map(emulator: Emulator, precision: Precision, bound: float) -> None:
     step, lay = step_of("digits", emulator, precision)
     wanted = reference.contrast(u0_from_digits(digits(3)), tiny_model().spec.contrast)
-    got = respond(emulator, step, lay, digits(3))
+    got = responses(emulator, step, lay, digits(3))
     assert np.abs(got - wanted).max() <= bound * wanted.max()
 
 
@@ -63,7 +56,7 @@ def test_u0_of_any_range(emulator: Emulator, scale: float) -> None:
     step, lay = step_of("u0", emulator, "fp32")
     u0 = np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
     wanted = reference.contrast(u0, tiny_model().spec.contrast)
-    got = respond(emulator, step, lay, u0)
+    got = responses(emulator, step, lay, u0)
     assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
     assert np.array_equal(got > 0, wanted > 0)
 
@@ -82,7 +75,7 @@ def test_silence_is_decided_as_in_float64(emulator: Emulator) -> None:
     u0 = np.stack(pictures)
     wanted = reference.contrast(u0, spec)
     assert 0 < (wanted.reshape(len(u0), -1).max(axis=1) > 0).sum() < len(u0)
-    assert np.array_equal(respond(emulator, step, lay, u0) > 0, wanted > 0)
+    assert np.array_equal(responses(emulator, step, lay, u0) > 0, wanted > 0)
 
 
 def test_u0_is_what_the_other_engines_see(emulator: Emulator) -> None:
@@ -93,6 +86,6 @@ def test_u0_is_what_the_other_engines_see(emulator: Emulator) -> None:
     seen = digits(14)
     step, lay = step_of("digits", emulator, "fp32")
     from_u0 = ContrastOfU0(emulator, tiny_model(), 0, lay, "fp32")
-    got = respond(emulator, step, lay, seen)
-    wanted = respond(emulator, from_u0, lay, u0_from_digits(seen))
+    got = responses(emulator, step, lay, seen)
+    wanted = responses(emulator, from_u0, lay, u0_from_digits(seen))
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)

@@ -12,7 +12,7 @@ from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.cuda.compiler import build
 from neocog.errors import UsageError
 from neocog.network.made import made_digits
-from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
+from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored
 from tests.cuda_support import ARCHITECTURES, machine, thinned
 
 
@@ -20,16 +20,12 @@ def check(model: Any, layer: int, version: str, places: int | None, on: Any, bat
     stage = f"US{layer + 1}"
     ladder = Ladder(on, model, {(stage, version): places} if places else None)
     step = ladder.step(stage, version)
-    source, target = ladder.layouts[step.reads], ladder.layouts[step.writes]
+    source = ladder.layouts[step.reads]
     held = stored(sparse((batch, source.planes, source.size, source.size)), source)
     wanted = s_wanted(model, layer, read(held, source))
     assert (wanted > 0).any()
-    out = poisoned(target, batch)
-    scratch = {name: np.full(shape, np.nan, dtype) for name, (shape, dtype) in
-               step.scratch(batch).items()}  # fmt: skip
-    for launch in step.launches(batch, held, out, scratch):
-        on.launch(launch)
-    assert np.abs(read(out, target) - wanted).max() <= 1e-5 * wanted.max()
+    got = responses(on, step, ladder.layouts, held)
+    assert np.abs(got - wanted).max() <= 1e-5 * wanted.max()
 
 
 @pytest.mark.parametrize(

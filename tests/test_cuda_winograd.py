@@ -29,8 +29,7 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests import cuda_fake
-from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
-from tests.cuda_maps import poisoned as maps_poisoned
+from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored, uncleared
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first, thinned
 
 
@@ -266,18 +265,13 @@ def test_parts_that_share_inputs_have_no_thread_wise_order():
 # -- steps -----------------------------------------------------------------------------------------
 def respond(step, layer, model, lay, batch, silent=0):
     """What a step makes of maps at random, and what the equations make of them, (B, K, H, W)."""
-    source, target = lay[step.reads], lay[step.writes]
+    source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
     wanted = s_wanted(model, layer, read(held, source))
     assert 0.02 < (wanted > 0).mean() < 0.98
-    out = maps_poisoned(target, batch)
-    scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}
-    machine = Emulator()
-    for launch in step.launches(batch, held, out, scratch):
-        machine.launch(launch)
-    return read(out, target), wanted
+    return responses(Emulator(), step, lay, held), wanted
 
 
 @emulated
