@@ -56,13 +56,24 @@ class RemoteFinder:
 def run_worker(connection: Connection, job: "Job", pause: float) -> None:
     """Do task after task until the connection closes; the body of a worker process.
 
-    After ``pause`` seconds in which it has sent nothing, it says that it is at work.
+    After ``pause`` seconds in which it has sent nothing, it says that it is at work. It ends where
+    memory runs out: half a message may be left in the connection.
     """
+    try:
+        _work(connection, job, pause)
+    except MemoryError:
+        os._exit(NO_MEMORY)
+
+
+def _work(connection: Connection, job: "Job", pause: float) -> None:
     heard = time.monotonic()
 
     def ask(*question: Any) -> Any:
-        connection.send((QUESTION, question))
-        return connection.recv()
+        try:
+            connection.send((QUESTION, question))
+            return connection.recv()
+        except MemoryError:  # not the page's error: what follows would be taken for the answer
+            os._exit(NO_MEMORY)
 
     def beat() -> None:
         nonlocal heard
@@ -79,9 +90,7 @@ def run_worker(connection: Connection, job: "Job", pause: float) -> None:
         heard = time.monotonic()
         try:
             connection.send((BLOCK, job.do(task, beat=beat)))
-        except MemoryError:
-            os._exit(NO_MEMORY)
-        except ConnectionError:
+        except (ConnectionError, MemoryError):
             raise
         except Exception as error:
             connection.send((ERROR, f"{type(error).__name__}: {error}"))
