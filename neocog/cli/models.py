@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.jsontext import to_json
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     card: Annotated[
         bool,
-        typer.Option("--card", help="Print the complete card: training, accuracy, thresholds."),
+        option("--card", None, "Print the complete card: training, accuracy, thresholds."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
