@@ -6,10 +6,10 @@ import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.batch.tasks import Job
     from neocog.network.decision import Answers
     from neocog.network.model import Model
@@ -46,13 +46,6 @@ class RemoteEngine:
         return answers
 
 
-class RemoteFinder:
-    """Stands in for a finder on a GPU in a process that opens none."""
-
-    def __init__(self, model: Any, ask: Callable[..., Any]) -> None:
-        self.model, self.find = model, ask
-
-
 def run_worker(connection: Connection, job: "Job", pause: float) -> None:
     """Do task after task until the connection closes; the body of a worker process.
 
@@ -82,7 +75,10 @@ def _work(connection: Connection, job: "Job", pause: float) -> None:
             heard = time.monotonic()
 
     limit_process()
-    _ask_elsewhere(job.reader, ask)
+    reader: Any = job.reader
+    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)
+    if reader.finder.device != "cpu":
+        reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
     _bound_memory()
     connection.send((READY, None))
     while True:
@@ -104,12 +100,6 @@ def limit_process() -> None:
     cv2.setNumThreads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-
-
-def _ask_elsewhere(reader: "Reader", ask: Callable[..., Any]) -> None:
-    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)  # type: ignore[assignment]
-    if reader.finder.device != "cpu":
-        reader.finder = RemoteFinder(reader.finder.model, ask)  # type: ignore[assignment]
 
 
 def _bound_memory() -> None:

@@ -15,11 +15,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Download data sets, make test pages."""
-
-
 @app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],

@@ -15,11 +15,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """List, describe and check models."""
-
-
 @app.command("list", cls=options.Command)
 def list_them(as_json: options.Json = False) -> None:
     """List the shipped models: how well they read, and how fast here, on the CPU."""
