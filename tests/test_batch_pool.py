@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
+from neocog.batch import worker
 from neocog.batch.batching import Batcher, FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
@@ -161,11 +162,99 @@ _FAILS = "cannot be read: twice, the process that reads it {}"
 
 @posix
 def test_pictures_that_end_a_worker_become_records(reader: Reader, tmp_path: Path) -> None:
-    assert faults(reader, tmp_path, "killed", "odd", "large") == {
+    assert faults(reader, tmp_path, "killed", "odd", "large", "full") == {
         "killed": _FAILS.format("was ended by SIGKILL"),
         "odd": _FAILS.format("ended with code 1"),
         "large": _FAILS.format("needed more than 1.5 GB"),
+        "full": _FAILS.format("needed more than 1.5 GB"),
     }
+
+
+@posix
+def test_an_input_whose_record_kills_every_worker_ends_the_run(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = ForkServer.start
+    monkeypatch.setattr(ForkServer, "start", lambda own: started.append(1) or start(own))
+    for name in ("1", "2-always-killed"):
+        save_page(tmp_path / f"{name}.png", "7")
+    job, records = Job(reader, Faulty("jsonl")), []
+    with reading(job, find_inputs([tmp_path]), workers=1) as blocks:
+        records.append(json.loads(next(blocks).text))
+        with pytest.raises(EndedEarly, match=r"2-always-killed.png: 5 .*SIGKILL; start again"):
+            records += blocks
+    assert [record["text"] for record in records] == ["7"]
+    assert len(started) == 5
+
+
+class NoMemory:
+    """A worker's connection; memory runs out at the given send or receive."""
+
+    def __init__(self, *received: Any, sends: int = 99) -> None:
+        self.received, self.sends, self.sent = list(received), sends, []
+
+    def recv(self) -> Any:
+        if not self.received:
+            raise MemoryError
+        return self.received.pop(0)
+
+    def send(self, message: Any) -> None:
+        if len(self.sent) == self.sends:
+            raise MemoryError
+        self.sent.append(message[0])
+
+
+@posix
+@pytest.mark.parametrize(
+    ("connection", "sent"),
+    [
+        (lambda task: NoMemory(), ["ready"]),  # as it asks for work
+        (lambda task: NoMemory(task), ["ready", "question"]),  # as the network answers
+        (lambda task: NoMemory(task, sends=1), ["ready"]),  # as it asks the network
+        (lambda task: NoMemory(None, sends=1), ["ready"]),  # as it says what went wrong
+    ],
+)
+def test_a_worker_without_memory_ends_at_once(
+    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch, connection: Any, sent: list[str]
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)  # which is no error of a page
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(worker, "_bound_memory", lambda: None)
+    monkeypatch.setattr(worker, "limit_process", lambda: None)
+    (task,) = islice(into_tasks(find_inputs([scans]), 1), 1)
+    link = connection(task)
+    with pytest.raises(SystemExit, match=str(worker.NO_MEMORY)):
+        worker.run_worker(link, Job(copy(reader), Format("jsonl")), 60.0)
+    assert link.sent == sent
+
+
+@posix
+@pytest.mark.parametrize("wait", [0.0, 0.02, 0.3])
+def test_the_end_while_workers_start(wait: float) -> None:
+    server, came = ForkServer("numpy"), []
+
+    def start() -> None:
+        while True:
+            try:
+                came.append(server.start())
+            except EndedEarly as error:
+                came.append(str(error))
+                return
+
+    threads = [threading.Thread(target=start, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(wait)
+    server.close()
+    assert server._process is None
+    for thread in threads:
+        thread.join(5.0)
+    assert came.count("the run has ended") == 3
+    for _, number in (one for one in came if not isinstance(one, str)):
+        assert not Path(f"/proc/{number}").exists()
 
 
 @posix
