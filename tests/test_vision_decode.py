@@ -110,11 +110,6 @@ def test_refusals_are_one_line(data, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("side", [12_000, 20_000])
-def test_too_many_pixels_are_refused(side):
-    test_refusals_are_one_line(file_of(Image.new("1", (side, side))), "pixels")
-
-
 def test_names_that_lead_nowhere(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         list(decode(tmp_path / "none.png"))
