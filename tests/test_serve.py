@@ -87,9 +87,7 @@ def test_a_file_that_is_no_picture_is_a_record_with_its_error(client: TestClient
 def test_pages_of_a_file_are_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "MAX_PAGES", 2)
     job = ServeJob(Reader(tiny_model()), Format("jsonl"))
-    item = Item(
-        "a.tif", json.dumps({"what": "read", "live": False}), data=page_file(*"123", kind="TIFF")
-    )
+    item = Item("a.tif", json.dumps({"what": "read", "live": False}), data=tiff(*"123"))
     records = job.do(Task(0, (item,))).value
     assert [record["text"] for record in records] == ["1", "2", ""]
     assert "more than 2 pages" in records[2]["error"]

@@ -32,7 +32,7 @@ def read(model: str, tmp_path: Path) -> str:
     return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     done = shell(f"{read} -o {out} {closed}")
