@@ -219,3 +219,40 @@ def test_a_record_tells_what_was_seen_beside_the_digits(reader: Reader) -> None:
     assert record["finder"] == reader.finder.model.id
     assert (record["left_out"], record["turn"], record["signs"]) == (0, 0, [])
     assert "finder" not in replace(reader.read(page("0")), finder="").to_dict()
+
+
+def slashed(text: str, likely: str, *, score: float = 0.7, gap: int = -1) -> Finding:
+    """A line of digits; those that ``likely`` marks with / may be slashes as well."""
+    columns = [10 + 30 * k + 60 * (0 <= gap <= k) for k in range(len(text))]
+    also = [k for k, char in enumerate(likely) if char == "/"]
+    boxes = row(*columns) + row(*(columns[k] for k in also))
+    scores = [0.65 if k in also else 0.9 for k in range(len(text))] + [score] * len(also)
+    return finding(boxes, scores, [int(c) for c in text] + [10 + SIGNS.index("/")] * len(also))
+
+
+@pytest.mark.parametrize(
+    ("text", "likely", "read"),
+    [
+        ("1210312024", "  /  /    ", "12/03/2024"),
+        ("713124", " / /  ", "7/3/24"),
+        ("2024109123", "    /  /  ", "2024/09/23"),
+        ("121031202", "  /  /   ", "121031202"),  # no year has three digits
+        ("11031202", " /  /   ", "11031202"),
+        ("5512131024", "     /  / ", "5512131024"),
+        ("4914", " /  ", "4914"),  # one alone is no date
+        ("12103120241", "  /  /    /", "12103120241"),
+    ],
+)
+def test_slashes_make_a_date(text: str, likely: str, read: str) -> None:
+    assert chars(searched(slashed(text, likely))[0]) == [read]
+
+
+def test_what_is_rather_a_digit_is_no_slash_of_a_date() -> None:
+    assert chars(searched(slashed("1210312024", "  /  /    ", score=0.6))[0]) == ["1210312024"]
+
+
+def test_a_date_may_stand_beside_a_number() -> None:
+    found = slashed("99121031202", "    /  /   ", gap=2)
+    assert chars(searched(found)[0]) == ["99121031202"]  # a year of three digits
+    found = slashed("9912103124", "    /  /  ", gap=2)
+    assert chars(searched(found)[0]) == ["9912/03/24"]

@@ -36,6 +36,7 @@ SURE = 12.0
 """Logits beyond this are certainty."""
 MULTIPLE = 16
 """The network halves its maps four times."""
+_NARROW = 0.3  # of the height: two 1s side by side are at least so far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +249,17 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
 
 
 def same_mark(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M)."""
-    return np.asarray(overlaps(a, b)[1] > 0.5)
+    """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M).
+
+    A 1 counts as wide as a digit is at least: its two boxes need not be exact to a stroke's width.
+    """
+    return np.asarray(overlaps(_as_wide(a), _as_wide(b))[1] > 0.5)
+
+
+def _as_wide(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    left, top, width, height = boxes.T
+    wide = np.maximum(width, _NARROW * height)
+    return np.stack([left + (width - wide) / 2, top, wide, height], axis=1)
 
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:

@@ -6,8 +6,10 @@ doubt. Where a doubt is left, what overlaps is tried as well. Of each line the c
 is worth most is taken (`neocog.vision.lines`).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,10 @@ Grey = NDArray[np.uint8]
 Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 """Given digits (N, 28, 28) and the finder's guesses (N, 10): what the digit network says of each,
 (N, 3), see `neocog.vision.weigh.NETWORK`."""
+
+_DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
+"""A date with slashes, each digit as 0."""
+_SLASH = 10 + SIGNS.index("/")
 
 
 @dataclass(slots=True, eq=False)
@@ -237,8 +243,35 @@ class Search:
             low, high = boxes[:, 1].min(), (boxes[:, 1] + boxes[:, 3]).max()
             own = [sign for sign in free if low <= sign.box[1] + sign.box[3] / 2 <= high]
             free = [sign for sign in free if sign not in own]
-            out.append(sorted([*line, *own], key=lambda mark: mark.box[0] + mark.box[2] / 2))
+            whole = sorted([*line, *own], key=lambda mark: mark.box[0] + mark.box[2] / 2)
+            out.append(self._dated(whole))
         return out
+
+    def _dated(self, line: list[Mark]) -> list[Mark]:
+        """A line whose digits are slashes where that makes a date.
+
+        A slash looks like a leaning 1. That two places which the finder rather takes for slashes
+        stand just where a date has them tells what they are.
+        """
+        sure = self._signs.scores >= FinderSettings().score
+        slashes = _marks(self._signs[sure & (self._signs.kinds == _SLASH)])
+        same = same_mark(_boxes(line), _boxes(slashes))
+        may = {}  # place in the line: the slash that it may be
+        for k, mark in enumerate(line):
+            here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
+            if here and (mark.is_digit or mark.kind == _SLASH):
+                may[k] = max(here, key=lambda slash: slash.score)
+        for pair in combinations(may, 2):
+            text, places = "", []
+            for k, mark in enumerate(line):
+                before = line[k - 1].box if k else mark.box
+                text += " " * (mark.box[0] - before[0] - before[2] > mark.box[3])
+                places += [len(text)] * (k in pair)
+                text += "/" if k in pair else "0" if mark.is_digit else mark.char
+            first, last = places
+            if any(date.start() < first < last < date.end() for date in _DATE.finditer(text)):
+                line = [may[k] if k in pair else mark for k, mark in enumerate(line)]
+        return line
 
 
 def _marks(found: Finding) -> list[Mark]:

@@ -43,10 +43,10 @@ class SearchSettings:
 
     least: float = 0.15  #: score of the finder from which a box is looked at
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
-    told: float = 0.6  #: probability from which a place is told, if perhaps as ``?``
+    told: float = 0.4  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.2, 4.0)
+    asked: tuple[float, float] = (-2.9, 3.7)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -61,7 +61,7 @@ class SearchSettings:
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 5.0
+    upright: float = 6.6
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -72,13 +72,13 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.15, 2.25, -0.3, 0.95, -0.43, -0.1, -0.56, -0.15, 0.49)
-    network: tuple[float, ...] = (-0.03, 0.27, 0.25)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.58, 0.87, 0.74)  #: of `AROUND`
-    link: tuple[float, ...] = (1.0, -0.86)  #: of `neocog.vision.lines.LINK`
-    trust: float = 0.9  #: of the digit network's log probabilities of the ten digits
-    guess: float = 0.7  #: of the finder's
-    share: float = 0.539  #: of the finder's marks that are digits, usually
+    own: tuple[float, ...] = (-0.54, 2.25, 0.28, 1.08, -0.4, -0.18, -0.69, -0.29, 0.88)
+    network: tuple[float, ...] = (0.01, 0.25, 0.3)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.44, 0.99, 0.67)  #: of `AROUND`
+    link: tuple[float, ...] = (1.07, -1.29)  #: of `neocog.vision.lines.LINK`
+    trust: float = 1.0  #: of the digit network's log probabilities of the ten digits
+    guess: float = 1.0  #: of the finder's
+    share: float = 0.505  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
