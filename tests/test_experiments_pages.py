@@ -22,8 +22,8 @@ from experiments.harness.pages import (
 )
 from experiments.harness.run import Request
 from experiments.slayer.tables import systems_of
+from experiments.winograd.lanes import traffic
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
-from experiments.winograd.traffic import traffic
 from neocog.errors import DeviceError, InputError, UsageError
 
 NAMES = ("convpool", "winograd", "slayer")

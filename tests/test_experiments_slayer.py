@@ -31,7 +31,7 @@ from experiments.slayer.experiment import (
     merged,
 )
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
-from experiments.slayer.systems import systems
+from experiments.slayer.paper import systems
 from neocog.cli import app
 from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits

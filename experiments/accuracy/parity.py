@@ -28,10 +28,10 @@ from neocog.network.u0 import u0_from_digits
 from neocog.vision.finder_model import is_finder
 
 COLUMNS = {
-    "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy",
-    "whole": "largest error, whole pass", "layer": "largest error of a layer", "worst": "in",
+    "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy|.2%",
+    "whole": "largest error, whole pass|.1e", "layer": "largest error of a layer|.1e",
+    "worst": "in",
 }  # fmt: skip
-FORMATS = {"whole": ".1e", "layer": ".1e", "accuracy": ".2%"}
 _STEP = 20
 
 
@@ -65,10 +65,7 @@ def compare(job: tuple[Path, np.ndarray]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = data_and_output(__doc__)
-    parser.add_argument("--models", type=Path, default=Path("models"))
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    args = parser.parse_args()
+    args = data_and_output(__doc__, models=Path("models"), jobs=os.cpu_count()).parse_args()
     test = open_digits(args.data / "mnist", split="test")
     rows = []
     for path in sorted(args.models.glob("*.safetensors")):
@@ -94,7 +91,7 @@ def main() -> None:
             ],
         })  # fmt: skip
         print(rows[-1], flush=True)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS)
+    write_results(args.output, rows, columns=COLUMNS)
 
 
 if __name__ == "__main__":

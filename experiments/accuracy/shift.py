@@ -32,11 +32,11 @@ DIRECTIONS = {
     "down": (1, 0), "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
 }  # fmt: skip
 COLUMNS = {
-    "network": "network", "parameters": "parameters", "changed": "learned from digits",
-    "shift": "shift, pixels of 65", "unshifted": "not shifted", "mean": "mean of 8 directions",
-    "worst": "worst", "direction": "to", "drop": "worst drop, points",
+    "network": "network", "parameters": "parameters|,", "changed": "learned from digits",
+    "shift": "shift, pixels of 65", "unshifted": "not shifted|.2%",
+    "mean": "mean of 8 directions|.2%", "worst": "worst|.2%", "direction": "to",
+    "drop": "worst drop, points|.2f",
 }  # fmt: skip
-FORMATS = {"parameters": ",", "unshifted": ".2%", "mean": ".2%", "worst": ".2%", "drop": ".2f"}
 _AT_ONCE = 256  # pictures that an engine takes at a time
 
 Reading = Callable[[np.ndarray, int, int], np.ndarray]
@@ -106,16 +106,12 @@ def lost(digits: Digits, shift: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = data_and_output(__doc__)
-    parser.add_argument("--models", nargs="+", default=["neocog"])
-    parser.add_argument("--device", default="cpu", help="of the models")
-    parser.add_argument("--lenet-device", help="cpu or cuda [default: cuda if it is there]")
-    parser.add_argument("--shifts", nargs="+", type=int, default=[4, 8])
-    parser.add_argument("--limit", type=int, help="test digits, evenly spread [default: all]")
-    parser.add_argument("--epochs", type=float, default=40)
-    parser.add_argument("--seconds", type=float, default=100, help="at most for each LeNet")
-    parser.add_argument("--changes", nargs="*", default=["none", "scans"])
-    parser.add_argument("--no-lenet", action="store_true")
+    parser = data_and_output(
+        __doc__, models=["neocog"], device=("cpu", "of the models"), no_lenet=False,
+        lenet_device=(str, "cpu or cuda [default: cuda if it is there]"), shifts=[4, 8],
+        limit=(int, "test digits, evenly spread [default: all]"), epochs=40.0,
+        seconds=(100.0, "at most for each LeNet"), changes=["none", "scans"],
+    )  # fmt: skip
     args = parser.parse_args()
     digits = open_digits(args.data / "mnist", split="test")
     if args.limit:
@@ -152,7 +148,7 @@ def main() -> None:
                 about = {"network": "LeNet", "parameters": network.parameters_held, **spent,
                          "changed": "as they are" if how == "none" else "changed"}  # fmt: skip
                 keep(about, of_lenet(network, device))
-    write_results(args.output, table, columns=COLUMNS, formats=FORMATS,
+    write_results(args.output, table, columns=COLUMNS,
                   gpu=args.device.startswith("cuda"), digits=len(digits),
                   lost={str(s): lost(digits, s) for s in args.shifts})  # fmt: skip
 

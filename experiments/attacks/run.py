@@ -7,7 +7,6 @@ Everything is made from the seed; nothing real is needed. What must hold of ever
 hold.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -23,6 +22,7 @@ from experiments.attacks import streams as attack_streams
 from experiments.attacks import surroundings as attack_surroundings
 from experiments.attacks.pictures import Case
 from experiments.attacks.watch import Outcome, one_record_each, watched
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from tests.support import tiny_model
 
@@ -128,14 +128,10 @@ def run(name: str, attack: Attack, model: str) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__, output=RESULTS, seed=0)
     parser.add_argument(
         "--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay"
     )
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rows = []
     if args.kinds and args.output.exists():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.harness.builds import build_all
+from experiments.harness.processes import build_all
 from experiments.network.peers import Graph, kernels_of, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu

@@ -7,7 +7,6 @@ its own under the profiler. An ``ffma`` counts as two operations; what tensor co
 what tiles compute beyond the edges, and ours in fp32 three products of TF32 for one.
 """
 
-import argparse
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from experiments.convpool.systems import LABELS, SIZE, SYSTEMS, Case, operations
 from experiments.harness import ncu
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from neocog.programs import python
 
@@ -92,14 +92,11 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    out = parser.parse_args().out
+    args = arguments(__doc__, output=None).parse_args()
     columns = {"system": "system", "precision": "precision", "launches": "launches",
-               "formula": "Table I, millions", "cores": "on CUDA cores",
-               "tensor": "on tensor cores", "ratio": "counted by Table I"}  # fmt: skip
-    formats = {"formula": ".0f", "cores": ".0f", "tensor": ".0f", "ratio": ".2f"}
-    write_results(out, list(rows()), columns=columns, formats=formats, gpu=True)
+               "formula": "Table I, millions|.0f", "cores": "on CUDA cores|.0f",
+               "tensor": "on tensor cores|.0f", "ratio": "counted by Table I|.2f"}  # fmt: skip
+    write_results(args.output, list(rows()), columns=columns, gpu=True)
 
 
 if __name__ == "__main__":

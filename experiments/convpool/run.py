@@ -8,15 +8,7 @@ from typing import Any
 import torch
 
 from experiments.convpool.cudnn import CudnnWinograd
-from experiments.convpool.systems import (
-    KERNEL,
-    LABELS,
-    POOL,
-    SYSTEMS,
-    Case,
-    contenders,
-    operations,
-)
+from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, contenders, operations
 from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
 from experiments.harness.run import Result, Save, progress, tried
 from neocog.cuda import tuned

@@ -10,7 +10,6 @@ marks are compared with those that the CPU finds. PyTorch: the same sizes, contr
 boxes and what overlaps are then worked out by NumPy, as on the CPU.
 """
 
-import argparse
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ import cv2
 import numpy as np
 import torch
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.network.compare import session
 from experiments.network.peers import Graph
@@ -39,15 +39,14 @@ CLEAR = 0.15
 COLUMNS = {
     "picture": "picture",
     "way": "way",
-    "median": "median, ms",
-    "p95": "p95, ms",
-    "device": "of it on the GPU, ms",
+    "median": "median, ms|.2f",
+    "p95": "p95, ms|.2f",
+    "device": "of it on the GPU, ms|.3f",
     "marks": "marks",
     "missed": "of the CPU's clear marks not found",
-    "score": "largest difference of a score",
-    "box": "of a box, pixels",
+    "score": "largest difference of a score|.1e",
+    "box": "of a box, pixels|.2f",
 }
-FORMATS = {"median": ".2f", "p95": ".2f", "device": ".3f", "score": ".1e", "box": ".2f"}
 Row = dict[str, Any]
 
 
@@ -206,7 +205,8 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
     return decode(row, settings, finest=finest, coarsest=coarsest)
 
 
-def rows_of(args: argparse.Namespace) -> None:
+def main() -> None:
+    args = arguments(__doc__, "finder", output=None, seconds=1.0, no_compile=False).parse_args()
     settings, model = FinderSettings(), load_finder(args.finder)
     on_gpu, reference, opencv = open_finder(model, device="cuda"), open_finder(model), OpenCV(model)
     torch_finder, rows = TorchFinder(model, settings), []
@@ -238,27 +238,13 @@ def rows_of(args: argparse.Namespace) -> None:
                 name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)
             )
         add(name, f"OpenCV, {cores()} threads", lambda g: find(g, opencv, settings))
-    write(args, rows)
-    if args.compile:
+    write_results(args.output, rows, columns=COLUMNS, gpu=True)
+    if not args.no_compile:
         torch_finder._graphs.clear()
         torch_finder.network = torch.compile(torch_finder.answers, dynamic=True)
         for name in SIZES:
             add(name, "torch.compile fp16", lambda g: torch_finder.find(g, settings))
-        write(args, rows)
-
-
-def write(args: argparse.Namespace, rows: list[Row]) -> None:
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("finder", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--no-compile", dest="compile", action="store_false")
-    args = parser.parse_args()
-    rows_of(args)
+            write_results(args.output, rows, columns=COLUMNS, gpu=True)
 
 
 if __name__ == "__main__":

@@ -39,15 +39,12 @@ COLUMNS = {
     "batch": "batch",
     "precision": "precision",
     "digits": "digits",
-    "neocog": "us a digit",
-    "card": "plan card",
-    "torch": "PyTorch",
-    "compile": "torch.compile",
-    "ratio": "times as fast as the better",
-    "difference": "largest difference of a score",
-}
-FORMATS = dict.fromkeys(("neocog", "card", "torch", "compile", "ratio"), ".2f") | {
-    "difference": ".1e"
+    "neocog": "us a digit|.2f",
+    "card": "plan card|.2f",
+    "torch": "PyTorch|.2f",
+    "compile": "torch.compile|.2f",
+    "ratio": "times as fast as the better|.2f",
+    "difference": "largest difference of a score|.1e",
 }
 
 #: Digits of 10 000 whose decision may change in 16 bits or TF32.
@@ -165,23 +162,15 @@ SECTIONS: dict[str, Callable[[Run], Iterator[dict[str, Any]]]] = {
 
 
 def parse() -> argparse.Namespace:
-    parser = data_and_output(__doc__)
+    models = ["neocog-small", "neocog", "fukushima"]
+    parser = data_and_output(
+        __doc__, models=(models, "all are checked, the first is timed"),
+        batches=[1, 8, 64, 1024, 4096], step_batches=[1, 8, 256],
+        precisions=["fp32", "tf32", "fp16"], rounds=20,
+        plans=(["default", "card"], "the first is shown beside others"),
+        compile_until=(300.0, "seconds after which torch.compile takes no further part"),
+    )  # fmt: skip
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument(
-        "--models", nargs="+", default=["neocog-small", "neocog", "fukushima"],
-        help="all are checked, the first is timed",
-    )  # fmt: skip
-    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 1024, 4096])
-    parser.add_argument("--step-batches", nargs="+", type=int, default=[1, 8, 256])
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "tf32", "fp16"])
-    parser.add_argument(
-        "--plans", nargs="+", default=["default", "card"], help="the first is shown beside others"
-    )
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument(
-        "--compile-until", type=float, default=300.0,
-        help="seconds after which torch.compile takes no further part",
-    )  # fmt: skip
     args = parser.parse_args()
     unknown = set(args.sections) - set(SECTIONS)
     if unknown:
@@ -202,8 +191,8 @@ def main() -> None:
 
     def write() -> None:
         rows = found.get("speed", {}).get("rows", [])
-        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=True,
-                      sections=found, failures=failures)  # fmt: skip
+        about = {"sections": found, "failures": failures}
+        write_results(args.output, rows, columns=COLUMNS, gpu=True, **about)
 
     for name in args.sections or SECTIONS:
         run.say(f"section {name}")

@@ -27,7 +27,12 @@ def write_results(
     gpu: bool = False,
     **more: Any,
 ) -> None:
-    """Write one result file, readable by ``tables.py``."""
+    """Write one result file, readable by ``tables.py``.
+
+    ``columns``: the heads of what is shown of a row, by key; "head|format" for numbers.
+    """
+    heads = {key: head.partition("|") for key, head in columns.items()}
+    own = {key: form for key, (_, _, form) in heads.items() if form}
     result = {
         "command": " ".join([_script(), *without_places(sys.argv[1:])]),
         "machine": machine(gpu),
@@ -35,8 +40,8 @@ def write_results(
         "commit": commit(),
         "versions": versions(),
         **more,
-        "columns": columns,
-        "formats": formats or {},
+        "columns": {key: head for key, (head, _, _) in heads.items()},
+        "formats": own | (formats or {}),
         "rows": rows,
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,13 +25,7 @@ class OurSide:
     """``batch`` digits a pass of our engine, in chunks as it does it; a Side of ``gpu.py``."""
 
     def __init__(
-        self,
-        model: Model,
-        batch: int,
-        *,
-        precision: str,
-        plan: str = "default",
-        number: int = 0,
+        self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0
     ) -> None:
         self._batch = batch
         self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)

@@ -41,11 +41,7 @@ from experiments.slayer.counters import main; main()"""
 
 
 def counters(
-    size: str,
-    places: Mapping[tuple[str, str], int],
-    data: Path | None,
-    *,
-    number: int = 0,
+    size: str, places: Mapping[tuple[str, str], int], data: Path | None, *, number: int = 0
 ) -> list[dict[str, Any]]:
     """Return the counters of one launch of each rung on each stage; none where ncu gives none."""
     program = next((path for name in _NCU if (path := shutil.which(name))), None)

@@ -167,11 +167,7 @@ def _mean(rival: Rival, way: str, maps: list[NDArray[np.float32]]) -> dict[str, 
 def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float) -> dict[str, Any]:
     mean = _mean(rival, way, maps)
     moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
-    return {
-        "counts": mean,
-        "mb_s": 1e-3 * moved / ms,
-        "mflops": 1e-3 * mean["operations"] / ms,
-    }
+    return {"counts": mean, "mb_s": 1e-3 * moved / ms, "mflops": 1e-3 * mean["operations"] / ms}
 
 
 def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.builds import build_all
+from experiments.harness.processes import build_all
 from experiments.harness.run import progress, synchronise, tried
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
