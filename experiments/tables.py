@@ -65,49 +65,12 @@ def learning_curve(result: Result) -> Result:
     return of_rows(result, rows.values(), {"recipe": "recipe", "rule": "read by", **sizes})
 
 
-def reading_sets(result: Result) -> Result:
-    """How the pictures of each set with digits are read."""
-    columns = {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER",
-               "exact": "exact", "missed": "missed", "extra": "extra", "misread": "misread",
-               "refused": "?", "signs_kept": "no sign as a digit",
-               "as_upright": "same as upright"}  # fmt: skip
-    rows = [
-        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
-        for row in result["rows"]
-        if row.get("kind") in ("all", "even", "odd") and "digits" in row
-    ]
-    return result | {"rows": rows, "columns": columns}
-
-
-def reading_empty(result: Result) -> Result:
-    """What is read on pages without digits."""
-    columns = {"set": "set", "pictures": "pictures", "letters": "letters",
-               "printed": "digits printed", "any": "pages with a digit"}  # fmt: skip
-    rows = [row for row in result["rows"] if row.get("kind") == "all" and "digits" not in row]
-    return result | {"rows": rows, "columns": columns}
-
-
 def reading_conditions(result: Result) -> Result:
     """How synthetic pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
     rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
     columns = {key: name for key, name in result["columns"].items() if any(key in r for r in rows)}
     return of_rows(result, rows, columns, result["formats"])
-
-
-def reading_risk(result: Result) -> Result:
-    """What is left of the errors of strings where "?" is allowed."""
-    columns = {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
-               "wrong": "wrong", "risk": "wrong, of those printed|.1%"}  # fmt: skip
-    return of_rows(result, result.get("risk", ()), columns)
-
-
-def reading_time(result: Result) -> Result:
-    """How long reading takes on two cores, without decoding."""
-    columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
-               "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
-               "peak_mb": "peak memory, MB"}  # fmt: skip
-    return of_rows(result, result.get("times", ()), columns, result["formats"])
 
 
 def models(result: Result) -> Result:
@@ -171,15 +134,6 @@ def models_robustness(result: Result) -> Result:
     return of_rows(result, rows, names, dict.fromkeys(kinds, ".1%"))
 
 
-def models_risk(result: Result) -> Result:
-    """What thresholds that were fixed on validation digits do on MNIST's test set."""
-    rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
-    columns = {"model": "model", "wanted": "validation digits answered|.1%", "p": "from p =|.6g",
-               "coverage": "test digits answered|.2%", "error": "wrong, of those answered|.3%",
-               "marks": "marks read as digits|.1%"}  # fmt: skip
-    return of_rows(result, rows, columns)
-
-
 def models_confusion(result: Result) -> Result:
     """The most frequent mistakes of each shipped model on MNIST's test set."""
     rows = []
@@ -204,12 +158,6 @@ def systems(result: Result) -> Result:
     return of_rows(result, rows, {name: name for name in columns}, **about)
 
 
-def gpu_section(result: Result, name: str, rows: Any, columns: dict[str, str]) -> Result:
-    """A view of one section of the GPU's results, with the command that measured it."""
-    command = f"python -m experiments.gpu.measure {' '.join(result['sections'][name]['options'])}"
-    return of_rows(result, rows, columns, command=command)
-
-
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     for row in result["rows"]:
@@ -219,46 +167,6 @@ def gpu_speed(result: Result) -> Result:
                                    "commit": "commit"}  # fmt: skip
     last = {"difference": columns.pop("difference")}
     return of_rows(result, result["rows"], columns | last, result["formats"])
-
-
-def gpu_speed_short(result: Result) -> Result:
-    """The same in half precision, for eight digits and many."""
-    columns = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
-               "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
-    rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
-    return of_rows(result, rows, columns, result["formats"])
-
-
-def gpu_c(result: Result) -> Result:
-    """Each C-layer alone, by every form."""
-    rows = [
-        row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
-        for row in result["sections"]["c"]["rows"] if row["precision"] != "tf32"
-    ]  # fmt: skip
-    forms = ("separable", "box", "naive", "tensor")
-    columns = {"layer": "layer", "precision": "precision", "batch": "batch",
-               **{f"neocog {form}": f"{form}, us|.1f" for form in forms},
-               "torch": "PyTorch, us|.1f", "gb_per_s": "GB/s of the quickest|.0f"}  # fmt: skip
-    return gpu_section(result, "c", rows, columns)
-
-
-def gpu_decisions(result: Result) -> Result:
-    """How many test digits are decided as on the CPU."""
-    columns = {"model": "model", "precision": "precision", "digits": "digits",
-               "plan": "plan", "same": "same decision", "accuracy": "accuracy|.2%",
-               "score_difference": "largest difference of a score|.1e"}  # fmt: skip
-    rows = result["sections"]["decisions"]["rows"]
-    return gpu_section(result, "decisions", rows, columns)
-
-
-def gpu_layers(result: Result) -> Result:
-    """Each S-layer alone: time of every version by batch, and its error."""
-    rows = [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
-            if row["precision"] != "tf32"]  # fmt: skip
-    columns = {"layer": "layer", "precision": "precision", "version": "version",
-               **{n: f"batch {n}, us|.1f" for n in ("1", "8", "256")},
-               "error": "error|.0e"}  # fmt: skip
-    return gpu_section(result, "s", rows, columns)
 
 
 def readme_accuracy(result: Result) -> Result:
@@ -300,20 +208,92 @@ def readme_speed(result: Result) -> Result:
     return of_rows(result, rows, columns, command=command, machine="")
 
 
+def shown(
+    columns: dict[str, str], rows: Callable[[Result], Iterable[Result]], section: str = ""
+) -> Callable[[Result], Result]:
+    """Return a view of these rows; of a section of the GPU's results with its command."""
+
+    def view(result: Result) -> Result:
+        about = {}
+        if section:
+            options = " ".join(result["sections"][section]["options"])
+            about["command"] = f"python -m experiments.gpu.measure {options}"
+        formats = result.get("formats", {})
+        return of_rows(result, rows(result), columns, formats, **about)
+
+    return view
+
+
+def reading_rows(digits: bool, *kinds: str) -> Callable[[Result], list[Result]]:
+    """Choose the sets whose pages hold digits, or those whose pages hold none."""
+    return lambda result: [
+        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
+        for row in result["rows"]
+        if row.get("kind") in kinds and ("digits" in row) is digits
+    ]
+
+
+def best_of_torch(result: Result) -> list[Result]:
+    """Each C-layer alone, with the best of PyTorch's ways."""
+    return [
+        row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
+        for row in result["sections"]["c"]["rows"]
+        if row["precision"] != "tf32"
+    ]
+
+
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
-    "reading-sets": ("reading", reading_sets),
-    "reading-empty": ("reading", reading_empty),
+    "reading-sets": ("reading", shown(
+        {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER", "exact": "exact",
+         "missed": "missed", "extra": "extra", "misread": "misread", "refused": "?",
+         "signs_kept": "no sign as a digit", "as_upright": "same as upright"},
+        reading_rows(True, "all", "even", "odd"),
+    )),
+    "reading-empty": ("reading", shown(
+        {"set": "set", "pictures": "pictures", "letters": "letters", "printed": "digits printed",
+         "any": "pages with a digit"},
+        reading_rows(False, "all"),
+    )),
     "reading-conditions": ("reading", reading_conditions),
-    "strings": ("reading", reading_risk),
-    "reading-time": ("reading", reading_time),
+    "strings": ("reading", shown(
+        {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
+         "wrong": "wrong", "risk": "wrong, of those printed|.1%"},
+        lambda result: result.get("risk", ()),
+    )),
+    "reading-time": ("reading", shown(
+        {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
+         "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
+         "peak_mb": "peak memory, MB"},
+        lambda result: result.get("times", ()),
+    )),
     "gpu": ("gpu", gpu_speed),
-    "gpu-short": ("gpu", gpu_speed_short),
-    "gpu-c": ("gpu", gpu_c),
-    "gpu-decisions": ("gpu", gpu_decisions),
-    "gpu-layers": ("gpu", gpu_layers),
+    "gpu-short": ("gpu", shown(
+        {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
+         "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"},
+        lambda result: [row for row in result["rows"]
+                        if row["precision"] == "fp16" and row["batch"] != 64],
+    )),
+    "gpu-c": ("gpu", shown(
+        {"layer": "layer", "precision": "precision", "batch": "batch",
+         **{f"neocog {way}": f"{way}, us|.1f" for way in ("separable", "box", "naive", "tensor")},
+         "torch": "PyTorch, us|.1f", "gb_per_s": "GB/s of the quickest|.0f"},
+        best_of_torch, "c",
+    )),
+    "gpu-decisions": ("gpu", shown(
+        {"model": "model", "precision": "precision", "digits": "digits", "plan": "plan",
+         "same": "same decision", "accuracy": "accuracy|.2%",
+         "score_difference": "largest difference of a score|.1e"},
+        lambda result: result["sections"]["decisions"]["rows"], "decisions",
+    )),
+    "gpu-layers": ("gpu", shown(
+        {"layer": "layer", "precision": "precision", "version": "version",
+         **{n: f"batch {n}, us|.1f" for n in ("1", "8", "256")}, "error": "error|.0e"},
+        lambda result: [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
+                        if row["precision"] != "tf32"], "s",
+    )),
     "readme-accuracy": ("hands", readme_accuracy),
     "readme-speed": ("speed", readme_speed),
     "models": ("models", models),
@@ -322,9 +302,15 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "hands-seeds": ("hands", hands_seeds),
     "systems": ("slayer", systems),
     "models-robustness": ("models", models_robustness),
-    "models-risk": ("models", models_risk),
+    "models-risk": ("models", shown(
+        {"model": "model", "wanted": "validation digits answered|.1%", "p": "from p =|.6g",
+         "coverage": "test digits answered|.2%", "error": "wrong, of those answered|.3%",
+         "marks": "marks read as digits|.1%"},
+        lambda result: [{"model": row["model"], **own}
+                        for row in result["rows"] for own in row["fixed"]],
+    )),
     "models-confusion": ("models", models_confusion),
-}
+}  # fmt: skip
 
 
 def table(name: str) -> str:
