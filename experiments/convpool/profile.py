@@ -45,12 +45,11 @@ def run_once(system: str, precision: str) -> None:
     dtype = torch.float16 if precision == "fp16" else torch.float32
     operands = Operands(device, case, dtype)
     if system == "ours":
-        run = operands.usual()
+        run = operands.ours()
     elif system.endswith("_gemm"):
-        run = operands.product(system).run
+        run = operands.product(system)
     else:
-        way = operands.direct() if system == "direct" else operands.stock(system, "channels last")
-        run = way.run
+        run = operands.direct() if system == "direct" else operands.stock(system, "channels last")
     for watched in (False, True):
         torch.cuda.synchronize()
         if watched:

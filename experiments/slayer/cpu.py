@@ -170,13 +170,13 @@ def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float)
     return {"counts": mean, "mb_s": 1e-3 * moved / ms, "mflops": 1e-3 * mean["operations"] / ms}
 
 
-def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
+def our_engine(fed: Fed) -> list[dict[str, Any]]:
     """Time our CPU engine's S-layers on one thread: the least of some passes, a mean of digits."""
     engine = Engine(fed.model, threads=1)
     count = min(len(fed.digits), DIGITS["F"])
     spent: dict[str, list[float]] = {stage: [] for stage in STAGES}
     for i in range(count):
-        times = engine.stage_times(fed.digits[i : i + 1], repeats=repeats)
+        times = engine.stage_times(fed.digits[i : i + 1], repeats=5)
         for stage, values in spent.items():
             values.append(float(np.min(times[stage])))
     got = engine.maps(u0_from_digits(fed.digits[:1]))

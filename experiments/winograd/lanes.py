@@ -116,9 +116,9 @@ def lanes_by_formula(
     return out
 
 
-def active(counts: NDArray[Any], split: Split, m: int = TILE) -> Active:
+def active(counts: NDArray[Any], split: Split) -> Active:
     """Return the active lanes of counts (warps, 4) of lanes by size of sub-filter."""
-    weights = operations(split, m)
+    weights = operations(split, TILE)
     run = counts > 0
     return Active(
         float((counts * weights).sum() / (run * weights).sum()), float(counts.sum() / run.sum())
