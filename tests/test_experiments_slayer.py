@@ -173,7 +173,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
     monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
-    monkeypatch.setattr("experiments.slayer.counters.shutil", SimpleNamespace(which=lambda n: None))
+    monkeypatch.setattr("experiments.harness.ncu.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 
 

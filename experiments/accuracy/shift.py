@@ -12,6 +12,7 @@ among them). They need PyTorch; a GPU takes a minute for each.
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -61,26 +62,19 @@ def of_engine(engine: AnyEngine) -> Reading:
     """What a model reads on its engine."""
     decide = Decision(engine.model)
 
-    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        labels = []
-        for start in range(0, len(digits), _AT_ONCE):
-            u0 = shifted(u0_from_digits(digits[start : start + _AT_ONCE]), rows, columns)
-            us4 = engine.maps(u0)["US4"].transpose(0, 2, 3, 1)
-            labels.append(decide(np.ascontiguousarray(us4)).label)
-        return np.concatenate(labels)
+    def labels(u0: np.ndarray) -> np.ndarray:
+        us4 = engine.maps(u0)["US4"].transpose(0, 2, 3, 1)
+        return decide(np.ascontiguousarray(us4)).label
 
-    return read
+    return partial(reading, labels)
 
 
-def of_lenet(network: Any, device: str) -> Reading:
-    """What a LeNet reads."""
-    from experiments.accuracy.lenet import labels_of
-
-    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        u0 = shifted(u0_from_digits(digits), rows, columns)
-        return np.asarray(labels_of(network, u0, device=device))
-
-    return read
+def reading(
+    labels: Callable[[np.ndarray], np.ndarray], digits: np.ndarray, rows: int, columns: int
+) -> np.ndarray:
+    """What shifted digits are read as, by what reads pictures U0."""
+    parts = (digits[at : at + _AT_ONCE] for at in range(0, len(digits), _AT_ONCE))
+    return np.concatenate([labels(shifted(u0_from_digits(part), rows, columns)) for part in parts])
 
 
 def measure(read: Reading, digits: Digits, shifts: list[int]) -> list[dict[str, Any]]:
@@ -136,7 +130,7 @@ def main() -> None:
     if not args.no_lenet:
         import torch
 
-        from experiments.accuracy.lenet import as_large_as, learn
+        from experiments.accuracy.lenet import as_large_as, labels_of, learn
 
         device = args.lenet_device or ("cuda" if torch.cuda.is_available() else "cpu")
         learning = open_digits(args.data / "mnist", split="learning")
@@ -147,7 +141,7 @@ def main() -> None:
                               epochs=args.epochs, seconds=args.seconds, device=device)  # fmt: skip
                 about = {"network": "LeNet", "parameters": network.parameters_held, **spent,
                          "changed": "as they are" if how == "none" else "changed"}  # fmt: skip
-                keep(about, of_lenet(network, device))
+                keep(about, partial(reading, partial(labels_of, network, device=device)))
     write_results(args.output, table, columns=COLUMNS,
                   gpu=args.device.startswith("cuda"), digits=len(digits),
                   lost={str(s): lost(digits, s) for s in args.shifts})  # fmt: skip

@@ -86,9 +86,8 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
         (shipped / f"{number}.safetensors").write_bytes(data)
         sums.append(f"{hashlib.sha256(whole).hexdigest()}  {number}.safetensors\n")
     (shipped / "SHA256SUMS").write_text("".join(sums))
-    done = watched(
-        ["models", "verify", *map(str, shipped.glob("*.safetensors"))], folder, name="bits"
-    )
+    files = map(str, shipped.glob("*.safetensors"))
+    done = watched(["models", "verify", *files], folder, name="bits")
     missed = count - done.out.count("the shipped file was changed")
     outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
     return outcome
@@ -147,11 +146,7 @@ def main() -> int:
                 print(f"{name}: {line}", flush=True)
             rows = [row for row in rows if row["kind"] != outcome.kind] + [outcome.row()]
             write_results(args.output, rows, columns=COLUMNS)
-            print(
-                f"{name}: {outcome.tried} tried, {outcome.held} held, "
-                f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",
-                flush=True,
-            )
+            print(name, outcome.row(), flush=True)
     return 1 if any(row["broken"] for row in rows) else 0
 
 

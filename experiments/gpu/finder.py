@@ -24,6 +24,7 @@ import torch
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
+from experiments.harness.timing import milliseconds
 from experiments.network.compare import session
 from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
@@ -64,15 +65,7 @@ def pictures(shape: tuple[int, int]) -> list[np.ndarray]:
 
 
 def timed(work: Callable[[np.ndarray], Any], pages: list[np.ndarray], seconds: float) -> Row:
-    for page in pages * 2:
-        work(page)
-    taken: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(taken) < 8 or time.perf_counter() < end:
-        page = pages[len(taken) % len(pages)]
-        start = time.perf_counter()
-        work(page)
-        taken.append(1e3 * (time.perf_counter() - start))
+    taken = milliseconds(work, pages, warm_up=2 * len(pages), least=8, seconds=seconds)
     median, p95 = (float(q) for q in np.percentile(taken, (50, 95)))
     return {"median": median, "p95": p95, "passes": len(taken)}
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.run import progress
+from experiments.harness.timing import milliseconds
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
@@ -198,13 +199,8 @@ def frame(model: Model, digits: NDArray[np.uint8], *, threads: int) -> dict[str,
     found: dict[str, Any] = {"threads": threads}
     for count in (1, 8):
         some = [digits[i : i + count] for i in range(0, min(len(digits), 64) - count + 1, count)]
-        for digit in some[:_WARM_UP]:
-            engine.recognise(digit)
-        times = []
-        for digit in some[:16] * _TURNS:
-            start = time.perf_counter()
-            engine.recognise(digit)
-            times.append(time.perf_counter() - start)
-        found[f"ms_{count}"] = 1e3 * float(np.median(times))
+        shown = some[:16]
+        times = milliseconds(engine.recognise, shown, warm_up=_WARM_UP, least=_TURNS * len(shown))
+        found[f"ms_{count}"] = float(np.median(times))
     found["share_of_cores"] = 30e-3 * found["ms_8"]
     return found

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.harness.record import asked
 from experiments.harness.run import progress
+from experiments.harness.timing import milliseconds
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import PassLane, Timed, enqueue
@@ -39,12 +40,8 @@ def character(model: Model, digits: Digits, precision: str, number: int) -> list
         some = digits[:batch]
         side.load(some)
         us = 1e3 * float(np.median([side.elapsed(50) for _ in range(_ROUNDS)]))
-        trips = []
-        for _ in range(_TRIPS):
-            start = time.perf_counter()
-            side.trip(some)
-            trips.append(1e6 * (time.perf_counter() - start))
-        whole = float(np.median(trips[len(trips) // 10 :]))
+        trips = milliseconds(side.trip, [some], warm_up=_TRIPS // 10, least=_TRIPS)
+        whole = 1e3 * float(np.median(trips))
         row: Row = {"batch": batch, "precision": precision, "pass_us": us, "in_all_us": whole}
         row["transfers_us"] = whole - us
         if batch == DIGITS:
@@ -74,9 +71,10 @@ def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row
                     work.arrays["digits"].set(digits[i : i + 1])
                     work.run()
                 main.synchronize()
+            each = [launch for work in passes for launch in work.launches]
             ways: dict[str, Callable[[], None]] = {
                 "together": partial(_together, gpu, main, streams, passes),
-                "one after another": partial(_in_turn, gpu, passes),
+                "one after another": partial(enqueue, gpu, each),
                 "pipeline": partial(_pipeline, gpu, main, lines, passes),
             }
             row: Row = {"in_flight": count}
@@ -113,11 +111,6 @@ def _pipeline(gpu: Any, main: Any, lines: Sequence[Any], passes: Sequence[Pass])
             done = line.record()
     for line in lines:
         main.wait_event(line.record())
-
-
-def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
-    for work in passes:
-        enqueue(gpu, tuple(work.launches))
 
 
 def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
@@ -173,8 +166,8 @@ def devices(
             spent = []
             for turn in range(4):  # the first builds, loads and warms up
                 start = time.perf_counter()
-                each_of = partial(_batches, many, repeats if turn else 1)
-                list(pool.map(each_of, runners, outs))
+                batches = [many] * (repeats if turn else 1)
+                list(pool.map(partial(_run_all, batches), runners, outs))
                 spent.append(time.perf_counter() - start)
             best = count * each * repeats / min(spent[1:])
 
@@ -197,8 +190,8 @@ def devices(
     return rows
 
 
-def _batches(digits: Digits, repeats: int, runner: Runner, out: NDArray[np.float32]) -> None:
-    for _ in range(repeats):
+def _run_all(batches: Sequence[Digits], runner: Runner, out: NDArray[np.float32]) -> None:
+    for digits in batches:
         runner.run(digits, out, runner.chunk)
 
 
