@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ import torch
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
-from experiments.harness.timing import milliseconds
 from experiments.network.compare import session
 from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
+from neocog.evaluation.timing import milliseconds
 from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
@@ -65,7 +66,12 @@ def pictures(shape: tuple[int, int]) -> list[np.ndarray]:
 
 
 def timed(work: Callable[[np.ndarray], Any], pages: list[np.ndarray], seconds: float) -> Row:
-    taken = milliseconds(work, pages, warm_up=2 * len(pages), least=8, seconds=seconds)
+    for page in pages * 2:
+        work(page)
+    taken: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(taken) < 8 or time.perf_counter() < end:
+        taken.append(milliseconds(partial(work, pages[len(taken) % len(pages)])))
     median, p95 = (float(q) for q in np.percentile(taken, (50, 95)))
     return {"median": median, "p95": p95, "passes": len(taken)}
 

@@ -8,14 +8,14 @@ not counted.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness.timing import milliseconds
 from neocog.errors import NeocogError, UsageError
-from neocog.evaluation.timing import WARM_UP
+from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.decision import Answers, answers
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
@@ -95,12 +95,14 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
         differences.append(difference(peer, got, want, TOLERANCE))
     digits = made_digits(batch)
     for side in sides.values():
-        milliseconds(side, [digits], least=WARM_UP)
+        for _ in range(WARM_UP):
+            side(digits)
     passes: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
             time.sleep(PAUSE)
-            passes[name] += milliseconds(side, [digits], warm_up=1, least=TURN).tolist()
+            side(digits)
+            passes[name] += [milliseconds(partial(side, digits)) for _ in range(TURN)]
     measured = {name: np.array(times) for name, times in passes.items()}
     return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
 

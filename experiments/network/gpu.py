@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.run import progress, told
-from experiments.harness.timing import milliseconds
 from experiments.network.compare import difference, ratios
 from neocog.errors import UsageError
+from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
@@ -164,8 +164,8 @@ def trips(
     for turn in range(rounds):
         for name, side in sides.items():
             # the first after a change of sides finds other caches
-            given = sets[turn % len(sets)]
-            times[name] += milliseconds(side.trip, [given], warm_up=1, least=3).tolist()
+            trip = partial(side.trip, sets[turn % len(sets)])
+            times[name] += [milliseconds(trip) for _ in range(4)][1:]
     return {name: np.array(ms) for name, ms in times.items()}
 
 

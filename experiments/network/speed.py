@@ -4,14 +4,12 @@ python -m experiments.network.speed -o experiments/network/results/speed.json [-
 """
 
 import time
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
-from experiments.harness.timing import milliseconds
 from experiments.network.compare import compare
 from neocog.evaluation.timing import WARM_UP
 from neocog.network.engine import Engine
@@ -36,9 +34,12 @@ def processor_time(model: Model, batch: int, *, passes: int) -> float:
     """Return what a digit takes of all cores together, ms: the median of some passes."""
     engine, digits = Engine(model), made_digits(batch)
     time.sleep(SETTLE)
-    work, clock = partial(engine.recognise, batch=batch), time.process_time
-    spent = milliseconds(work, [digits], warm_up=WARM_UP, least=passes, clock=clock)
-    return float(np.median(spent)) / batch
+    spent = []
+    for _ in range(WARM_UP + passes):
+        start = time.process_time()
+        engine.recognise(digits, batch=batch)
+        spent.append(1e3 * (time.process_time() - start))
+    return float(np.median(spent[WARM_UP:])) / batch
 
 
 def main() -> None:

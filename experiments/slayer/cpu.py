@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.run import progress
-from experiments.harness.timing import milliseconds
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
+from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
@@ -199,8 +199,9 @@ def frame(model: Model, digits: NDArray[np.uint8], *, threads: int) -> dict[str,
     found: dict[str, Any] = {"threads": threads}
     for count in (1, 8):
         some = [digits[i : i + count] for i in range(0, min(len(digits), 64) - count + 1, count)]
-        shown = some[:16]
-        times = milliseconds(engine.recognise, shown, warm_up=_WARM_UP, least=_TURNS * len(shown))
+        for digit in some[:_WARM_UP]:
+            engine.recognise(digit)
+        times = [milliseconds(partial(engine.recognise, one)) for one in some[:16] * _TURNS]
         found[f"ms_{count}"] = float(np.median(times))
     found["share_of_cores"] = 30e-3 * found["ms_8"]
     return found

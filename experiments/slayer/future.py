@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from experiments.harness.record import asked
 from experiments.harness.run import progress
-from experiments.harness.timing import milliseconds
 from experiments.network.ours import OurSide
 from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.runner import Runner
+from neocog.evaluation.timing import milliseconds
 from neocog.network.model import Model
 
 Digits = NDArray[np.uint8]
@@ -40,8 +40,8 @@ def character(model: Model, digits: Digits, precision: str, number: int) -> list
         some = digits[:batch]
         side.load(some)
         us = 1e3 * float(np.median([side.elapsed(50) for _ in range(_ROUNDS)]))
-        trips = milliseconds(side.trip, [some], warm_up=_TRIPS // 10, least=_TRIPS)
-        whole = 1e3 * float(np.median(trips))
+        trips = [1e3 * milliseconds(partial(side.trip, some)) for _ in range(_TRIPS)]
+        whole = float(np.median(trips[len(trips) // 10 :]))
         row: Row = {"batch": batch, "precision": precision, "pass_us": us, "in_all_us": whole}
         row["transfers_us"] = whole - us
         if batch == DIGITS:
