@@ -23,6 +23,7 @@ from neocog.messages import printable
 from neocog.programs import python
 
 _ANSWERS = 60.0  # seconds that it may take to load what is wanted, and then to fork
+_LOOKS = 0.1  # seconds in which who waits for that notices that nobody wants it any more
 _LINGERS = 5.0  # seconds that a process may take to end once its connection is closed
 
 
@@ -63,7 +64,7 @@ class ForkServer:
 
         One that lingers is killed; None where nobody knows.
         """
-        with self._lock, suppress(OSError, EOFError):
+        with self._lock, suppress(OSError, EOFError, EndedEarly):
             if self._link is not None:
                 self._link.send(number)
                 return self._answer()
@@ -71,21 +72,27 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server, and all that it forked; none is started any more."""
-        self._closed = True  # without the lock: a thread that waits for an answer holds it
-        self._end()
+        self._closed = True  # a thread that waits for an answer lets go of the lock
+        with self._lock:
+            self._end()
 
     def _end(self) -> None:
         process, link, self._process, self._link = self._process, self._link, None, None
         if link is not None:
             link.close()
         if process is not None:
-            with suppress(subprocess.TimeoutExpired):
+            try:
                 process.wait(_LINGERS)
-            process.kill()
-            process.wait()
+            except subprocess.TimeoutExpired:
+                if self._closed:  # nobody else would end what it forked
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
+                process.wait()
 
     def _forked(self) -> tuple[Connection, int]:
-        if not self._closed and (self._link is None or self._process is None):
+        if self._closed:
+            raise EndedEarly("the run has ended")
+        if self._link is None or self._process is None:
             self._link, own = Pipe()
             with own:
                 self._process = subprocess.Popen(
@@ -96,11 +103,6 @@ class ForkServer:
                     pass_fds=[own.fileno()],
                     start_new_session=True,  # Ctrl-C is for the process that writes
                 )
-        if self._closed:
-            self._end()
-            raise EndedEarly("the run has ended")
-        assert self._link is not None
-        assert self._process is not None
         ours, theirs = Pipe()
         with theirs:
             self._link.send(None)
@@ -111,8 +113,14 @@ class ForkServer:
 
     def _answer(self) -> int | None:
         assert self._link is not None
-        if not self._link.poll(_ANSWERS):
-            raise TimeoutError(f"the process that starts them did not answer for {_ANSWERS:.0f} s")
+        late = time.monotonic() + _ANSWERS
+        while not self._link.poll(_LOOKS):
+            if self._closed:
+                raise EndedEarly("the run has ended")
+            if time.monotonic() > late:
+                raise TimeoutError(
+                    f"the process that starts them did not answer for {_ANSWERS:.0f} s"
+                )
         answer: int | str | None = self._link.recv()
         if isinstance(answer, str):
             raise EndedEarly(f"worker processes cannot be started: {answer}")

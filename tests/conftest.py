@@ -1,10 +1,15 @@
 """What every test may ask for."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from experiments.emulator import Emulator
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +51,28 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
     tiny_model().save(path)
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def emulator() -> "Emulator":
+    """A machine that runs kernels on the CPU."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++: the emulator builds kernels with it")
+    from experiments.emulator import Emulator
+
+    return Emulator()
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> None:
+    """What builds cubins, no GPU needed."""
+    from neocog.cuda import compiler
+    from neocog.errors import DeviceError
+
+    try:
+        compiler._version()
+    except DeviceError as error:
+        pytest.skip(f"needs NVRTC: {error}")
 
 
 # A background job of a shell ignores Ctrl-C, and so would every process that a test starts.

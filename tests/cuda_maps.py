@@ -63,6 +63,16 @@ def read(array: Any, layout: Layout) -> Any:
     return maps
 
 
+def responses(machine: Any, step: Any, lay: Any, source: Any) -> Any:
+    """What a step makes of ``source``, its target and its scratch poisoned."""
+    batch, target = len(source), lay[step.writes]
+    out = poisoned(target, batch)
+    scratch = {name: np.full(n, np.nan, kind) for name, (n, kind) in step.scratch(batch).items()}
+    for launch in step.launches(batch, source, out, scratch):
+        machine.launch(launch)
+    return read(out, target)
+
+
 def s_wanted(model: Model, layer: int, maps: Any) -> Any:
     """What the equations of an S-layer make of maps."""
     weights = model.s[layer]

@@ -1,18 +1,15 @@
-"""The emulator and NVRTC as fixtures, kernels written in a test, and every kernel that ships."""
+"""Which cases of a kernel are slow, and every kernel that ships."""
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from experiments.emulator import Emulator
 from neocog.cuda import plan
-from neocog.cuda.kernel import Kernel, Launch
+from neocog.cuda.kernel import Kernel
 from neocog.cuda.steps import Precision
 from neocog.errors import DeviceError, UsageError
 from neocog.network.model import Model, load_model
@@ -26,8 +23,6 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 ARCHITECTURES = tuple(SHARED)
 
-Run = Callable[..., None]
-
 
 def thinned(cases: Iterable[tuple[Any, ...]], quick: Callable[..., bool]) -> list[Any]:
     """Return cases of a test, slow those that are not quick: each builds a kernel or two."""
@@ -40,57 +35,8 @@ def first(count: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*case, marks=[slow] * (at >= count)) for at, case in enumerate(cases)]
 
 
-_EMULATOR_NEEDS = "needs g++: the emulator builds kernels with it"
-
-#: A test that asks for no fixture but runs kernels on the CPU.
-emulated = pytest.mark.skipif(shutil.which("g++") is None, reason=_EMULATOR_NEEDS)
-
-
-@pytest.fixture(scope="session")
-def emulator() -> Emulator:
-    """A machine that runs kernels on the CPU."""
-    if shutil.which("g++") is None:
-        pytest.skip(_EMULATOR_NEEDS)
-    return Emulator()
-
-
-@pytest.fixture(scope="session")
-def nvrtc() -> None:
-    """What builds cubins, no GPU needed."""
-    from neocog.cuda import compiler
-
-    try:
-        compiler._version()
-    except DeviceError as error:
-        pytest.skip(f"needs NVRTC: {error}")
-
-
-@pytest.fixture
-def run(tmp_path: Path, emulator: Emulator) -> Run:
-    """Return a function that builds the body of a kernel and launches it on the CPU.
-
-    The kernel ``probe`` has the parameters ``parameters``; its body begins in line 4.
-    """
-
-    def launch(
-        parameters: str,
-        body: str,
-        *args: Any,
-        threads: int = 32,
-        blocks: int = 1,
-        shared: int = 0,
-        machine: Emulator = emulator,
-    ) -> None:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
-        source = folder / "probe.cu"
-        source.write_text(
-            f'#include "platform.cuh"\nKERNEL({threads}) probe({parameters})\n{{\n{body}\n}}\n'
-        )
-        kernel = Kernel(str(source), "probe", (), threads, shared)
-        machine.launch(Launch(kernel, (blocks, 1, 1), args))
-
-    return launch
+#: A test that runs kernels on the CPU in emulators of its own.
+emulated = pytest.mark.usefixtures("emulator")
 
 
 def machine(arch: int) -> Any:

@@ -14,8 +14,9 @@ class Faulty(Format):
     """Does to the process that writes a record what the name of the picture says."""
 
     def render(self, reading: object) -> str:
-        if getattr(reading, "error", "") is None:
-            _do(str(getattr(reading, "source", "")))
+        source = str(getattr(reading, "source", ""))
+        if getattr(reading, "error", "") is None or "always" in source:
+            _do(source)
         return super().render(reading)  # type: ignore[arg-type]
 
 
@@ -27,6 +28,8 @@ def _do(name: str) -> None:
         time.sleep(3600)  # it takes a moment until all threads stop
     if "locked" in name:
         re.match(r"(a+)+$", "a" * 40 + "b")  # takes hours, and holds Python's lock
+    if "full" in name:
+        raise MemoryError
     if "odd" in name:
         raise KeyboardInterrupt
     if "large" in name:

@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from neocog.cli import app
-from neocog.learning.edges import edge_references
+from neocog.learning.selforganise import edge_references
 from neocog.network import fields, reference
 from neocog.network.model import Model, SWeights
 from neocog.network.spec import preset

@@ -80,11 +80,6 @@ def test_pages_of_a_tiff(reader: Reader, tmp_path: Path) -> None:
     assert [(reading.page, reading.text) for reading in readings] == [(0, "12"), (1, "345")]
 
 
-def test_empty_paper_has_no_digits(reader: Reader) -> None:
-    reading = reader.read(np.full((200, 300), 230, np.uint8))
-    assert (reading.text, reading.digits, reading.error) == ("", (), None)
-
-
 def test_one_that_fails_is_a_record(reader: Reader, tmp_path: Path) -> None:
     good = save_page(tmp_path / "a.png", "12")
     (tmp_path / "b.png").write_bytes(b"")
@@ -166,11 +161,6 @@ def test_wrong_arguments() -> None:
         Reader(tiny_model()).read(np.zeros((2, 3, 4, 5), np.uint8))
 
 
-def test_cuda_where_there_is_none() -> None:
-    with pytest.raises(DeviceError):
-        Reader(tiny_model(), device="cuda")
-
-
 def test_learning_asks_for_its_device_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learning_module("cpu") is np
     with pytest.raises(UsageError, match="choose one of auto, cpu, cuda"):
@@ -223,17 +213,6 @@ def test_steps_of_the_search_are_saved(reader: Reader, tmp_path: Path) -> None:
     assert saved == [f"{name}-{step}.png" for name in "ab" for step in ("1-boxes", "2-digits")]
     with Image.open(tmp_path / "steps" / "a-2-digits.png") as image:
         assert image.size == (20 * 56, 56)
-
-
-def test_pictures_never_fall_on_a_source(reader: Reader, tmp_path: Path) -> None:
-    picture = save_page(tmp_path / "a.png", "12")
-    reading = reader.read(picture)
-    before = picture.read_bytes()
-    overlays(tmp_path, picture).save(reading)
-    assert picture.read_bytes() == before
-    assert (tmp_path / "a.read.png").is_file()
-    with pytest.raises(UsageError, match="is also an input; choose another --save-overlay"):
-        overlays(tmp_path, picture, tmp_path / "a.read.png").save(reading)
 
 
 def test_pages_are_decoded_once_for_their_overlays(

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from neocog.batch.inputs import Shard
 from neocog.batch.records import LARGEST, DigitReading, PageReading
 from neocog.batch.report import _THUMBNAIL, Card, Report, cards_of
 from neocog.batch.sources import PACKED_TAR, TAR, ZIP, Item
-from neocog.errors import UsageError
 from neocog.vision import decode as vision_decode
 from tests.support import page, run, save_page
 
@@ -85,10 +83,9 @@ def test_jq_reads_json_lines(model: str, scans: Path) -> None:
     jq = shutil.which("jq")
     if jq is None:
         pytest.skip("needs jq")
-    command = [sys.executable, "-m", "neocog", "read", str(scans), "--model", model]
-    read = subprocess.run([*command, "--format", "jsonl"], capture_output=True)
+    read = run("read", scans, "--model", model, "--format", "jsonl").stdout_bytes
     wanted = "[.source, .text, (.error == null), (.digits | map(.p) | min)] | @csv"
-    found = subprocess.run([jq, "-r", wanted], input=read.stdout, capture_output=True, check=True)
+    found = subprocess.run([jq, "-r", wanted], input=read, capture_output=True, check=True)
     first, second, *_ = re.split(r"\n(?=\")", found.stdout.decode())
     assert f'"{scans / "a.png"}","07\n1",true,' in first
     assert second.endswith(",false,")
@@ -130,19 +127,6 @@ def test_a_column_tells_what_has_the_pattern(model: str, scans: Path) -> None:
     result = run("read", scans, "--model", model, "--format", "csv", "--pattern", "##")
     rows = list(csv.DictReader(result.stdout.splitlines(keepends=True)))
     assert [row["fits"] for row in rows] == ["false", "", "false", "true"]
-
-
-@pytest.mark.parametrize("form", ["text", "csv", "table"])
-def test_times_have_a_place_in_json_alone(form: str, model: str, scans: Path) -> None:
-    result = run("read", scans, "--model", model, "--timings", "--format", form)
-    assert result.exit_code == 2
-    assert "needs --format jsonl or json" in result.stderr
-
-
-def test_isolated_digits_have_no_pattern(model: str, scans: Path) -> None:
-    result = run("read", scans, "--model", model, "--isolated", "--pattern", "#")
-    assert result.exit_code == 2
-    assert "leave one out" in result.stderr
 
 
 def test_a_table_keeps_the_order_of_the_inputs(model: str, tmp_path: Path) -> None:
@@ -196,22 +180,6 @@ def test_the_page_stands_alone(model: str, scans: Path, tmp_path: Path) -> None:
         assert page.count("<article") == 4
         assert "b &lt;i&gt;.png" in page
         assert not re.search(r"https?://|<script|<i>", page)
-
-
-def test_a_page_that_cannot_be_written(model: str, scans: Path, tmp_path: Path) -> None:
-    result = run("read", scans, "--model", model, "--report", tmp_path / "no" / "r.html")
-    assert result.exit_code == 2
-    assert "choose another --report" in result.stderr
-    with pytest.raises(UsageError):
-        Report(tmp_path)
-
-
-def test_an_old_page_stays_where_nothing_is_read(model: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "r.html").write_text("dear")
-    result = run("read", tmp_path / "empty", "--model", model, "--report", tmp_path / "r.html")
-    assert result.exit_code == 3
-    assert (tmp_path / "r.html").read_text() == "dear"
 
 
 def test_the_page_has_a_file_of_its_own(model: str, scans: Path, tmp_path: Path) -> None:

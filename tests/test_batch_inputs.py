@@ -151,13 +151,17 @@ def test_archives_are_read_where_they_lie(kind: str, tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["p.png", path.name]
 
 
+BAD_HEADER = b"\x1f\x8b\x08\x04" + bytes(6)  # of gzip, and more is told to come
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.xz"])
-@pytest.mark.parametrize("broken", ["text", "cut", "empty"])
+@pytest.mark.parametrize("broken", ["text", "cut", "empty", "header"])
 def test_a_broken_archive_is_a_record(kind: str, broken: str, tmp_path: Path) -> None:
     noise = {f"{i}.png": os.urandom(20_000) for i in range(5)}
     path = pack(tmp_path / f"scans.{kind}", kind, noise)
     whole = path.read_bytes()
-    path.write_bytes({"text": b"no archive" * 99, "cut": whole[:50_000], "empty": b""}[broken])
+    data = {"text": b"no archive" * 99, "cut": whole[:50_000], "empty": b"", "header": BAD_HEADER}
+    path.write_bytes(data[broken])
     items = list(find_inputs([str(path)]))
     failures = []
     for item in items:
@@ -205,9 +209,9 @@ def test_a_zip_with_a_password(tmp_path: Path) -> None:
     for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(mark) + flags] |= 1
     path.write_bytes(data)
-    (item,) = find_inputs([str(path)])
-    with pytest.raises(InputError, match="encrypted"):
-        item.picture()
+    had, (said,) = taken(path)
+    assert had == []
+    assert "encrypted" in said
 
 
 def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
@@ -295,13 +299,6 @@ def test_a_list_in_a_pipe_is_read_once(model: str, tmp_path: Path) -> None:
 
 
 # --- archives that are not what they say --------------------------------------------------------
-
-
-def test_no_archive_ends_a_run(tmp_path: Path) -> None:
-    (tmp_path / "t.tar.gz").write_bytes(b"\x1f\x8b\x08\x04" + bytes(6))
-    (item,) = find_inputs([str(tmp_path / "t.tar.gz")])
-    with pytest.raises(InputError, match="not a tar archive"):
-        item.picture()
 
 
 def test_a_zip_replaced_while_it_is_read(tmp_path: Path) -> None:
@@ -440,15 +437,12 @@ def test_what_lies_behind_the_end(packer: str, more: bytes, six: bytes, tmp_path
     assert taken(path) == wanted
 
 
-def test_all_before_a_cut_is_read(six: bytes, tmp_path: Path) -> None:
+def test_all_before_a_cut_or_a_wrong_checksum_is_read(six: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(gzip.compress(six, 0)[: headers(six)[4] + 900])
     had, said = taken(tmp_path / "a.tgz")
     assert had == [f"{n}.png" for n in range(4)]
     assert ["to its end" in line for line in said] == [True]
-
-
-def test_a_checksum_that_is_wrong(six: bytes, tmp_path: Path) -> None:
-    data = bytearray(gzip.compress(six))
+    data = bytearray(gzip.compress(six))  # and all with a checksum that is wrong
     data[-8] ^= 1
     (tmp_path / "a.tgz").write_bytes(data)
     had, said = taken(tmp_path / "a.tgz")

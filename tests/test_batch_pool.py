@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from neocog import Reader
+from neocog.batch import worker
 from neocog.batch.batching import Batcher, FixedBatches, Networks
 from neocog.batch.formats import Format
 from neocog.batch.inputs import find_inputs
@@ -30,9 +31,10 @@ from neocog.batch.tasks import Block, Job, Task, in_order, into_tasks
 from neocog.errors import DeviceError, EndedEarly, NothingToRead, UsageError
 from neocog.forkserver import ForkServer
 from tests.faults import Faulty, GpuFinder
-from tests.support import digits_of, save_page, tiny_model
+from tests.support import digits_of, run, save_page, tiny_model
 
 COMMAND = [sys.executable, "-m", "neocog", "read"]
+COUNT = 14
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 
 
@@ -44,7 +46,7 @@ def reader() -> Reader:
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scans")
-    for number in range(24):
+    for number in range(COUNT):
         save_page(folder / f"{number:02}.png", str(number))
     (folder / "05.png").write_bytes(b"broken")
     return folder
@@ -52,9 +54,9 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 600 digits."""
+    """A folder of 300 digits."""
     folder = tmp_path_factory.mktemp("single")
-    for number in range(600):
+    for number in range(300):
         digit = digits_of(str(number % 10))[0]
         Image.fromarray(np.roll(digit, number % 3 - 1, axis=1)).save(folder / f"{number:03}.png")
     return folder
@@ -66,17 +68,20 @@ def read_all(reader: Reader, folder: Path, *, isolated: bool = False, **options:
         return "".join(block.text for block in blocks)
 
 
+@pytest.fixture(scope="module")
+def alone(reader: Reader, scans: Path) -> str:
+    """What is read with no worker."""
+    return read_all(reader, scans, workers=0)
+
+
 # --- records ----------------------------------------------------------------------------------
 
 
-def test_workers_change_nothing(reader: Reader, scans: Path) -> None:
-    alone = read_all(reader, scans, workers=0)
+def test_workers_change_nothing(reader: Reader, scans: Path, alone: str) -> None:
     assert [json.loads(line)["source"][-6:-4] for line in alone.splitlines()] == [
-        f"{number:02}" for number in range(24)
+        f"{number:02}" for number in range(COUNT)
     ]
-    assert read_all(reader, scans, workers=2, ordered=True) == alone
-    among = read_all(reader, scans, workers=3)
-    assert sorted(among.splitlines()) == sorted(alone.splitlines())
+    assert read_all(reader, scans, workers=3, ordered=True) == alone
 
 
 def test_isolated_digits(reader: Reader, single: Path) -> None:
@@ -84,7 +89,7 @@ def test_isolated_digits(reader: Reader, single: Path) -> None:
     alone = read_all(reader, single, isolated=True, workers=0)
     assert read_all(reader, single, isolated=True, workers=2, ordered=True, tally=tally) == alone
     records = [json.loads(line) for line in alone.splitlines()]
-    assert [record["text"] for record in records] == [str(n % 10) for n in range(600)]
+    assert [record["text"] for record in records] == [str(n % 10) for n in range(300)]
     assert records[0]["digits"][0]["box"] == [0, 0, 28, 28]
     assert tally.seconds["network"] > 0
 
@@ -131,8 +136,7 @@ def pool_of(reader: Reader, networks: Networks | None = None, **options: Any) ->
 
 
 @posix
-def test_workers_that_are_killed_lose_nothing(reader: Reader, scans: Path) -> None:
-    alone = read_all(reader, scans, workers=0)
+def test_workers_that_are_killed_lose_nothing(reader: Reader, scans: Path, alone: str) -> None:
     with pool_of(reader, workers=2) as pool:
         text = ""
         tasks = into_tasks(find_inputs([scans]), 4)
@@ -158,11 +162,99 @@ _FAILS = "cannot be read: twice, the process that reads it {}"
 
 @posix
 def test_pictures_that_end_a_worker_become_records(reader: Reader, tmp_path: Path) -> None:
-    assert faults(reader, tmp_path, "killed", "odd", "large") == {
+    assert faults(reader, tmp_path, "killed", "odd", "large", "full") == {
         "killed": _FAILS.format("was ended by SIGKILL"),
         "odd": _FAILS.format("ended with code 1"),
         "large": _FAILS.format("needed more than 1.5 GB"),
+        "full": _FAILS.format("needed more than 1.5 GB"),
     }
+
+
+@posix
+def test_an_input_whose_record_kills_every_worker_ends_the_run(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = ForkServer.start
+    monkeypatch.setattr(ForkServer, "start", lambda own: started.append(1) or start(own))
+    for name in ("1", "2-always-killed"):
+        save_page(tmp_path / f"{name}.png", "7")
+    job, records = Job(reader, Faulty("jsonl")), []
+    with reading(job, find_inputs([tmp_path]), workers=1) as blocks:
+        records.append(json.loads(next(blocks).text))
+        with pytest.raises(EndedEarly, match=r"2-always-killed.png: 5 .*SIGKILL; start again"):
+            records += blocks
+    assert [record["text"] for record in records] == ["7"]
+    assert len(started) == 5
+
+
+class NoMemory:
+    """A worker's connection; memory runs out at the given send or receive."""
+
+    def __init__(self, *received: Any, sends: int = 99) -> None:
+        self.received, self.sends, self.sent = list(received), sends, []
+
+    def recv(self) -> Any:
+        if not self.received:
+            raise MemoryError
+        return self.received.pop(0)
+
+    def send(self, message: Any) -> None:
+        if len(self.sent) == self.sends:
+            raise MemoryError
+        self.sent.append(message[0])
+
+
+@posix
+@pytest.mark.parametrize(
+    ("connection", "sent"),
+    [
+        (lambda task: NoMemory(), ["ready"]),  # as it asks for work
+        (lambda task: NoMemory(task), ["ready", "question"]),  # as the network answers
+        (lambda task: NoMemory(task, sends=1), ["ready"]),  # as it asks the network
+        (lambda task: NoMemory(None, sends=1), ["ready"]),  # as it says what went wrong
+    ],
+)
+def test_a_worker_without_memory_ends_at_once(
+    reader: Reader, scans: Path, monkeypatch: pytest.MonkeyPatch, connection: Any, sent: list[str]
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)  # which is no error of a page
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(worker, "_bound_memory", lambda: None)
+    monkeypatch.setattr(worker, "limit_process", lambda: None)
+    (task,) = islice(into_tasks(find_inputs([scans]), 1), 1)
+    link = connection(task)
+    with pytest.raises(SystemExit, match=str(worker.NO_MEMORY)):
+        worker.run_worker(link, Job(copy(reader), Format("jsonl")), 60.0)
+    assert link.sent == sent
+
+
+@posix
+@pytest.mark.parametrize("wait", [0.0, 0.02, 0.3])
+def test_the_end_while_workers_start(wait: float) -> None:
+    server, came = ForkServer("numpy"), []
+
+    def start() -> None:
+        while True:
+            try:
+                came.append(server.start())
+            except EndedEarly as error:
+                came.append(str(error))
+                return
+
+    threads = [threading.Thread(target=start, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(wait)
+    server.close()
+    assert server._process is None
+    for thread in threads:
+        thread.join(5.0)
+    assert came.count("the run has ended") == 3
+    for _, number in (one for one in came if not isinstance(one, str)):
+        assert not Path(f"/proc/{number}").exists()
 
 
 @posix
@@ -195,8 +287,8 @@ def test_what_may_cost_much_is_read_in_a_worker_however_few_there_are(
 def test_pictures_that_make_a_worker_silent_become_records(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 2.0)
-    why = _FAILS.format("took longer than 2 s")
+    monkeypatch.setattr("neocog.batch.pool.PATIENCE", 1.0)
+    why = _FAILS.format("took longer than 1 s")
     assert faults(reader, tmp_path, "stopped", "locked") == {"stopped": why, "locked": why}
 
 
@@ -217,7 +309,7 @@ def test_workers_that_are_stopped_at_birth_or_idle(
     monkeypatch.setattr(ForkServer, "start", stopped)
     items = list(find_inputs([scans]))
     with pool_of(reader, workers=2, patience=1.0) as pool:
-        assert sum(block.inputs for block in run_tasks(into_tasks(items, 1), pool.workers)) == 24
+        assert sum(block.inputs for block in run_tasks(into_tasks(items, 1), pool.workers)) == COUNT
         large = [Item(f"{n}.png", f"{n}.png", data=bytes(2**22)) for n in range(4)]
         (worker,) = pool.workers[:1]
         os.kill(worker.number, signal.SIGSTOP)  # it is sent more than a pipe holds
@@ -233,7 +325,7 @@ def test_who_waits_for_the_network_or_for_us_is_not_silent(reader: Reader, scans
             time.sleep(1.0)
             return super().recognise(digits)
 
-    items = list(find_inputs([scans]))[:4]
+    items = list(find_inputs([scans]))[:2]
     networks = Networks(Slow(reader.engine))
     with pool_of(reader, networks, workers=1, patience=0.6) as pool:
         first = None
@@ -254,7 +346,7 @@ def test_what_forks_workers_may_end(reader: Reader, scans: Path) -> None:
                 pool._server._process.kill()
                 os.kill(pool.workers[1].number, signal.SIGKILL)
             count += block.inputs
-        assert count == 24
+        assert count == COUNT
     assert pool._server._process is None
 
 
@@ -264,7 +356,7 @@ def test_no_worker_comes_back_after_the_end(reader: Reader, scans: Path) -> None
     with pool_of(reader, workers=2) as pool:
         blocks = run_tasks(into_tasks(items, 1), pool.workers)
         next(blocks)
-    time.sleep(1.0)
+    time.sleep(0.5)
     assert pool._server._process is None
     with pytest.raises(EndedEarly, match="has ended"):
         pool._server.start()
@@ -285,14 +377,14 @@ def test_workers_that_cannot_be_had_end_the_run(
 def test_records_that_are_missing_are_an_error(
     reader: Reader, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from neocog.batch import run
+    from neocog.batch import run as batch_run
 
     monkeypatch.setattr(
         Job, "do", lambda self, task, beat=None: Block(task.first, inputs="03" not in str(task))
     )
-    wanted = run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
-    with pytest.raises(EndedEarly, match="24 inputs gave only 23 records"):
-        run.read_all(wanted, reader)
+    wanted = batch_run.Request((str(scans),), Format("jsonl"), str(tmp_path / "x.jsonl"), workers=0)
+    with pytest.raises(EndedEarly, match=f"{COUNT} inputs gave only {COUNT - 1} records"):
+        batch_run.read_all(wanted, reader)
 
 
 # --- how many ---------------------------------------------------------------------------------
@@ -476,12 +568,11 @@ def test_what_nobody_waits_for_is_not_recognised(reader: Reader) -> None:
     assert [one.exception() is None for one in answers].count(True) == 1
 
 
-def test_workers_ask_for_the_finder_of_a_gpu(reader: Reader, scans: Path) -> None:
+def test_workers_ask_for_the_finder_of_a_gpu(reader: Reader, scans: Path, alone: str) -> None:
     other = copy(reader)
     other.finder = finder = GpuFinder(reader.finder)  # type: ignore[assignment]
-    texts = read_all(other, scans, workers=2, ordered=True)
-    assert finder.asked >= 23
-    assert texts == read_all(reader, scans, workers=0)
+    assert read_all(other, scans, workers=2, ordered=True) == alone
+    assert finder.asked >= COUNT - 1
 
 
 # --- as a process -----------------------------------------------------------------------------
@@ -489,21 +580,19 @@ def test_workers_ask_for_the_finder_of_a_gpu(reader: Reader, scans: Path) -> Non
 
 @posix
 def test_killed_and_resumed(model: str, scans: Path, tmp_path: Path) -> None:
-    words = [str(scans), "--model", model, "--workers", "2", "-o"]
+    words = [str(scans), "--model", model, "--workers"]
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    subprocess.run([*COMMAND, *words, str(whole)], capture_output=True, check=False)
+    run("read", *words, 0, "-o", whole)
+    words += ["2", "-o", str(out), "--resume"]
     for _ in range(2):
-        process = subprocess.Popen(
-            [*COMMAND, *words, str(out), "--resume"], stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.DEVNULL)
         size = out.stat().st_size if out.exists() else 0
         end = time.monotonic() + 30
         while time.monotonic() < end and (not out.exists() or out.stat().st_size <= size):
             time.sleep(0.01)
         process.kill()
         process.wait()
-    done = subprocess.run([*COMMAND, *words, str(out), "--resume"], capture_output=True)
-    assert done.returncode == 1
+    assert run("read", *words).exit_code == 1
     assert sorted(out.read_bytes().splitlines()) == sorted(whole.read_bytes().splitlines())
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,29 @@ def lines_of(*readings: PageReading) -> bytes:
     return b"".join(reading.to_json().encode() + b"\n" for reading in readings)
 
 
+def reading_stdin(*words: str | int | Path) -> subprocess.Popen[bytes]:
+    """Start a command that reads the pictures that its stdin names."""
+    command = [sys.executable, "-m", "neocog", "read", "-", *map(str, words)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE)
+
+
+def name_to(process: subprocess.Popen[bytes], picture: Path, out: Path) -> None:
+    """Name a picture, and wait until its record is written."""
+    before = out.stat().st_size if out.exists() else 0
+    assert process.stdin
+    process.stdin.write(f"{picture}\n".encode())
+    process.stdin.flush()
+    until = time.monotonic() + 60
+    while not (out.exists() and out.stat().st_size > before) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
 def test_what_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     assert read_done(out, model="m").pages == 0
+    for torn in (b"", b"{", b'{"schema":1,"source":"x', b"\0\0"):
+        out.write_bytes(torn)
+        assert read_done(out, model="m").end == 0
     first = lines_of(PageReading("a", model="m"), PageReading("a", 1, model="m", error="no"))
     last = lines_of(PageReading("b", model="m"))
     for torn in (b"", b'{"schema":1,"sour', b"\0\0\0\0"):
@@ -58,18 +79,13 @@ def test_what_is_kept(tmp_path: Path) -> None:
         assert [done.take("a"), done.take("a"), done.take("b")] == [True, False, False]
 
 
-def test_an_input_named_twice(tmp_path: Path) -> None:
+def test_an_input_named_twice_and_records_that_tell_no_settings(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     one = PageReading("a", model="m")
     out.write_bytes(lines_of(one, one, PageReading("z", model="m")))
-    done = read_done(out, model="m")
+    done = read_done(out, model="m", settings={"min_p": 0.4})
+    assert done.last == "z"
     assert [done.take("a") for _ in range(3)] == [True, True, False]
-
-
-@pytest.mark.parametrize("torn", [b"", b"{", b'{"schema":1,"source":"x', b"\0\0"])
-def test_the_first_record_may_be_torn(torn: bytes, tmp_path: Path) -> None:
-    (tmp_path / "out").write_bytes(torn)
-    assert read_done(tmp_path / "out", model="m").end == 0
 
 
 @pytest.mark.parametrize(
@@ -90,13 +106,6 @@ def test_files_that_are_left_alone(data: bytes, words: str, tmp_path: Path) -> N
     with pytest.raises(UsageError, match=words):
         read_done(tmp_path / "out", model="m")
     assert (tmp_path / "out").read_bytes() == data
-
-
-def test_it_is_for_a_file_of_json_lines(model: str, scans: Path, tmp_path: Path) -> None:
-    for words in ([], ["-o", tmp_path / "out.csv"], ["-o", tmp_path / "x", "--format", "text"]):
-        result = run("read", scans, "--model", model, "--resume", *words)
-        assert result.exit_code == 2
-        assert "add -o FILE.jsonl" in result.stderr
 
 
 @pytest.mark.parametrize("workers", few([0, 2], 2))
@@ -139,12 +148,6 @@ def test_records_of_other_settings_are_left_alone(
     assert out.read_bytes() == before
     assert run("read", scans / "0.png", *words, "--resume", *shlex.split(first)).exit_code == 0
     assert out.read_bytes() == before
-
-
-def test_records_that_tell_no_settings_are_gone_on_with(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    out.write_bytes(lines_of(PageReading("a", model="m")))
-    assert read_done(out, model="m", settings={"min_p": 0.4}).last == "a"
 
 
 def test_a_finished_file_stays_as_it_is(model: str, scans: Path, tmp_path: Path) -> None:
@@ -242,15 +245,8 @@ def test_killed_before_the_last_input_comes_again(model: str, scans: Path, tmp_p
     out = tmp_path / "out.jsonl"
     assert run("read", scans / "2b.tif", "--model", model, "-o", out).exit_code == 0
     before = out.read_bytes()
-    words = ["read", "-", "--model", model, "--workers", "0", "-o", str(out), "--resume"]
-    command = [sys.executable, "-m", "neocog", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin
-        process.stdin.write(f"{scans / '0.png'}\n".encode())
-        process.stdin.flush()
-        until = time.monotonic() + 60
-        while out.read_bytes() == before and time.monotonic() < until:
-            time.sleep(0.01)
+    with reading_stdin("--model", model, "--workers", 0, "-o", out, "--resume") as process:
+        name_to(process, scans / "0.png", out)
         process.kill()
     assert out.read_bytes().startswith(before)
     assert len(out.read_bytes().splitlines()) == 3
@@ -379,33 +375,27 @@ posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX locks")
 
 
 @posix
-@pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("more", [["--force"], ["--resume"]])
+@pytest.mark.parametrize(("more", "killed"), [("--force", False), ("--resume", True)])
 def test_two_runs_do_not_write_to_one_file(
-    more: list[str], killed: bool, model: str, scans: Path, tmp_path: Path
+    more: str, killed: bool, model: str, scans: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.jsonl"
-    words = ("--model", model, "--workers", "0", "-o", str(out), *more)
-    command = [sys.executable, "-m", "neocog", "read", "-", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin
-        process.stdin.write(f"{scans / '0.png'}\n".encode())
-        process.stdin.flush()
-        until = time.monotonic() + 60
-        while not (out.exists() and out.stat().st_size) and time.monotonic() < until:
-            time.sleep(0.01)
+    out, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    words = ("--model", model, "--workers", "0", "-o")
+    with reading_stdin(*words, out, more) as process:
+        name_to(process, scans / "0.png", out)
         before = out.read_bytes()
-        (tmp_path / "link.jsonl").symlink_to(out)
-        for name in (out, tmp_path / "link.jsonl"):
-            result = run("read", scans, *words[: -len(more) - 1], name, *more)
+        link.symlink_to(out)
+        for name, option in product((out, link), ("--force", "--resume")):
+            result = run("read", scans, *words, name, option)
             assert result.exit_code == 2
             assert "another run is writing to it; wait for it to end" in result.stderr
         assert out.read_bytes() == before
         if killed:
             process.kill()
+        assert process.stdin
         process.stdin.close()
         assert process.wait(60) == (-signal.SIGKILL if killed else 0)
-    assert run("read", scans / "1.png", *words).exit_code == 0
+    assert run("read", scans / "1.png", *words, out, more).exit_code == 0
 
 
 @posix
@@ -456,10 +446,12 @@ def test_a_lock_that_cannot_be_had_stops_nobody(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("name", ["out.txt", "out.jsonl"])
-@pytest.mark.parametrize("more", [(), ("--workers", "0"), ("--workers", "2")])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("out.txt", ()), ("out.jsonl", ("--workers", 0)), ("out.txt", ("--workers", 2))],
+)
 def test_a_new_file_in_a_folder_that_is_read(
-    name: str, more: tuple[str, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, more: tuple[Any, ...], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for digit in "017":
@@ -467,10 +459,3 @@ def test_a_new_file_in_a_folder_that_is_read(
     result = run("read", "*", "--model", model, "-q", "-o", name, *more)
     assert (result.exit_code, result.stderr) == (0, "")
     assert len((tmp_path / name).read_text().splitlines()) == 3
-
-
-def test_nothing_to_read_leaves_nothing(model: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    result = run("read", tmp_path / "empty", "--model", model, "-o", tmp_path / "out.jsonl")
-    assert result.exit_code == 3
-    assert os.listdir(tmp_path) == ["empty"]

@@ -83,19 +83,12 @@ def test_jsonl_has_a_record_for_each(tmp_path: Path, model: str) -> None:
     assert [box for digit in records[0]["digits"] if len(box := digit["box"]) != 4] == []
 
 
-def test_csv(tmp_path: Path, model: str) -> None:
-    result = run("read", save_page(tmp_path / "a.png", "7"), "--model", model, "--format", "csv")
+def test_csv_and_question_marks(tmp_path: Path, model: str) -> None:
+    picture = save_page(tmp_path / "a.png", "30")
+    result = run("read", picture, "--model", model, "--format", "csv", "--min-p", "1")
     header, row = result.stdout.splitlines()
     assert header == "source,page,text,n_digits,n_rejected,reasons,least_p,model,error"
-    assert row.startswith(f"{tmp_path / 'a.png'},0,7,1,0,")
-
-
-def test_overlays_and_question_marks(tmp_path: Path, model: str) -> None:
-    picture = save_page(tmp_path / "a.png", "30")
-    seen = tmp_path / "seen"
-    result = run("read", picture, "--model", model, "--save-overlay", seen, "--min-p", "1")
-    assert result.stdout == "??\n"
-    assert [path.name for path in seen.iterdir()] == ["a.read.png"]
+    assert row.startswith(f"{picture},0,??,2,2,")
 
 
 def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
@@ -121,11 +114,28 @@ def test_empty_paper_says_so(tmp_path: Path, model: str) -> None:
         (("--model", "{file}"), 4, "expected a safetensors file"),
         (("--finder", "{file}"), 4, "cannot be used"),
         (("--finder", "no-such"), 4, "no-such"),
+        (("--isolated", "--pattern", "#"), 2, "leave one out"),
+        *(
+            (("--timings", "--format", form), 2, "needs --format jsonl or json")
+            for form in ("text", "csv", "table")
+        ),
+        (("--report", "no/r.html"), 2, "choose another --report"),
+        (("--report", "."), 2, "choose another --report"),
+        (("-o", "out.xlsx"), 2, "neocog writes .csv"),
+        (("--resume",), 2, "add -o FILE.jsonl"),
+        (("--resume", "-o", "out.csv"), 2, "add -o FILE.jsonl"),
+        (("--resume", "-o", "x", "--format", "text"), 2, "add -o FILE.jsonl"),
     ],
 )
 def test_exit_codes_of_read(
-    tmp_path: Path, model: str, options: tuple[str, ...], code: int, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    options: tuple[str, ...],
+    code: int,
+    words: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     picture = save_page(tmp_path / "a.png", "7")
     options = tuple(option.format(file=picture) for option in options)
     if "--model" not in options:
@@ -136,12 +146,17 @@ def test_exit_codes_of_read(
     assert result.stdout == ""
 
 
-def test_nothing_to_read(tmp_path: Path, model: str) -> None:
-    (tmp_path / "out.jsonl").write_text("dear")
-    result = run("read", tmp_path, "--model", model, "-o", tmp_path / "out.jsonl", "--force")
-    assert result.exit_code == 3
-    assert "no pictures found" in said(result)
-    assert (tmp_path / "out.jsonl").read_text() == "dear"
+def test_nothing_to_read_leaves_what_was_there(tmp_path: Path, model: str) -> None:
+    for name in ("out.jsonl", "r.html"):
+        (tmp_path / name).write_text("dear")
+    before = sorted(os.listdir(tmp_path))
+    for words in (("-o", "out.jsonl", "--force"), ("-o", "new.jsonl"), ("--report", "r.html")):
+        words = (words[0], tmp_path / words[1], *words[2:])
+        result = run("read", tmp_path, "--model", model, *words)
+        assert result.exit_code == 3
+        assert "no pictures found" in said(result)
+    assert sorted(os.listdir(tmp_path)) == before
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"dear"}
 
 
 def test_no_input_is_drawn_over(tmp_path: Path, model: str) -> None:

@@ -121,8 +121,3 @@ def test_json_is_one_document(model: str, scans: Path) -> None:
     assert shown == run("read", scans, "--model", model, "--format", "json").stdout
     assert run("read", scans, "--json", "--format", "csv").exit_code == 2
     assert json.loads(shown) == json.loads(out.read_text())
-
-
-def test_workbooks_are_refused(model: str, scans: Path) -> None:
-    result = run("read", scans, "--model", model, "-o", scans.parent / "out.xlsx")
-    assert (result.exit_code, "neocog writes .csv" in result.stderr) == (2, True)

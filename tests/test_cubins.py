@@ -10,9 +10,7 @@ from neocog.cuda import cache, compiler
 from neocog.cuda.compiler import build
 from neocog.cuda.kernel import Kernel
 from neocog.errors import DeviceError
-from tests.cuda_support import ARCHITECTURES, PRECISIONS, SHIPPED, all_kernels, nvrtc
-
-__all__ = ["nvrtc"]  # fixture
+from tests.cuda_support import ARCHITECTURES, PRECISIONS, SHIPPED, all_kernels
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 

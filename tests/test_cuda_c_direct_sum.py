@@ -15,14 +15,9 @@ from neocog.errors import UsageError
 from neocog.network import fields
 from neocog.network.model import Model
 from neocog.network.spec import preset
-from tests.cuda_maps import c_wanted, poisoned, read, sparse, stored
+from tests.cuda_maps import c_wanted, read, responses, sparse, stored
 from tests.cuda_support import thinned
 from tests.support import tiny_model
-
-
-@pytest.fixture(scope="module")
-def machine() -> Emulator:
-    return Emulator()
 
 
 def model_of(name: str, blur: Any = None) -> Model:
@@ -33,11 +28,11 @@ def model_of(name: str, blur: Any = None) -> Model:
     return replace(tiny_model(), spec=spec, blurs=blurs, psi=spec.psi)
 
 
-def quickest(machine: Emulator, model: Model, layer: int, lay: Any, precision: Precision) -> Any:
+def quickest(emulator: Emulator, model: Model, layer: int, lay: Any, precision: Precision) -> Any:
     """The layer by the quickest version that fits its blur."""
     for version in VERSIONS.values():
         with suppress(UsageError):
-            return version(machine, model, layer, lay, precision)
+            return version(emulator, model, layer, lay, precision)
 
 
 def crooked(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -46,14 +41,13 @@ def crooked(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return (w * rng.uniform(0.5, 1.5, w.shape)).astype(np.float32)
 
 
-def check(step: DirectSumC, machine: Any, model: Model, layer: int, lay: Any, bound: float) -> None:
-    source, target = lay[f"US{layer + 1}"], lay[f"UC{layer + 1}"]
+def check(
+    step: DirectSumC, emulator: Any, model: Model, layer: int, lay: Any, bound: float
+) -> None:
+    source = lay[step.reads]
     held = stored(sparse((2, source.planes, source.size, source.size)), source)
     wanted = c_wanted(model, layer, read(held, source))
-    out = poisoned(target, 2)
-    for launch in step.launches(2, machine.xp.asarray(held), out, {}):
-        machine.launch(launch)
-    assert np.abs(read(out, target) - wanted).max() <= bound * wanted.max()
+    assert np.abs(responses(emulator, step, lay, held) - wanted).max() <= bound * wanted.max()
 
 
 SMALL = (5, 6, 7)
@@ -70,24 +64,24 @@ SMALL = (5, 6, 7)
     ),
 )
 def test_every_version_gives_the_equations(
-    machine: Emulator, name: str, layer: int, version: str
+    emulator: Emulator, name: str, layer: int, version: str
 ) -> None:
     model = model_of(name)
     lay = layouts(model.spec, SMALL, "fp32")
     if version == "separable" and name != "neocog":
         with pytest.raises(UsageError, match="does not fit"):
-            VERSIONS[version](machine, model, layer, lay, "fp32")
+            VERSIONS[version](emulator, model, layer, lay, "fp32")
         return
-    step = VERSIONS[version](machine, model, layer, lay, "fp32")
-    check(step, machine, model, layer, lay, 1e-5)
+    step = VERSIONS[version](emulator, model, layer, lay, "fp32")
+    check(step, emulator, model, layer, lay, 1e-5)
 
 
-def test_learned_blurs_need_no_symmetry(machine: Emulator) -> None:
+def test_learned_blurs_need_no_symmetry(emulator: Emulator) -> None:
     model = model_of("ikeda2011", crooked)
     lay = layouts(model.spec, (3, 3, 3), "fp32")
-    step = quickest(machine, model, 1, lay, "fp32")
+    step = quickest(emulator, model, 1, lay, "fp32")
     assert step.version == "box"
-    check(step, machine, model, 1, lay, 1e-5)
+    check(step, emulator, model, 1, lay, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +95,12 @@ def test_learned_blurs_need_no_symmetry(machine: Emulator) -> None:
         lambda precision, bound, name: precision == "fp16" or name == "fukushima2003",
     ),
 )
-def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, name: str) -> None:
+def test_maps_in_16_bits(emulator: Emulator, precision: Precision, bound: float, name: str) -> None:
     model = model_of(name)
     lay = layouts(model.spec, (9, 3, 3), precision)
-    step = quickest(machine, model, 1, lay, precision)
+    step = quickest(emulator, model, 1, lay, precision)
     assert step.version == {"fukushima2003": "box", "neocog": "separable"}[name]
-    check(step, machine, model, 1, lay, bound)
+    check(step, emulator, model, 1, lay, bound)
 
 
 @pytest.mark.parametrize(
@@ -121,22 +115,22 @@ def test_maps_in_16_bits(machine: Emulator, precision: Precision, bound: float, 
     ),
 )
 def test_every_way_of_dealing_it_to_blocks(
-    machine: Emulator, tiling: Tiling, name: str, version: str
+    emulator: Emulator, tiling: Tiling, name: str, version: str
 ) -> None:
     model = model_of(name)
     lay = layouts(model.spec, (11, 3, 3), "fp32")
-    step = VERSIONS[version](machine, model, 1, lay, "fp32", tiling=tiling)
-    check(step, machine, model, 1, lay, 1e-5)
+    step = VERSIONS[version](emulator, model, 1, lay, "fp32", tiling=tiling)
+    check(step, emulator, model, 1, lay, 1e-5)
 
 
-def test_few_digits_are_dealt_to_all_processors(machine: Emulator) -> None:
+def test_few_digits_are_dealt_to_all_processors(emulator: Emulator) -> None:
     model = model_of("fukushima2003")
     lay = layouts(model.spec, (26, 78, 70), "fp16")
     for layer in range(3):
-        step = quickest(machine, model, layer, lay, "fp16")
+        step = quickest(emulator, model, layer, lay, "fp16")
         for batch in (8, 4096):
             (launch,) = step.launches(batch, None, None, {})
-            assert np.prod(launch.grid) >= min(0.9 * machine.processors, 10 * batch)
+            assert np.prod(launch.grid) >= min(0.9 * emulator.processors, 10 * batch)
             assert launch.kernel.threads <= 1024
 
 
@@ -144,5 +138,5 @@ def test_few_digits_are_dealt_to_all_processors(machine: Emulator) -> None:
 def test_in_any_order_of_threads(name: str) -> None:
     model = model_of(name)
     lay = layouts(model.spec, (11, 3, 3), "fp32")
-    for machine in (Emulator(order="reversed"), Emulator(order=5)):
-        check(quickest(machine, model, 1, lay, "fp32"), machine, model, 1, lay, 1e-5)
+    for emulator in (Emulator(order="reversed"), Emulator(order=5)):
+        check(quickest(emulator, model, 1, lay, "fp32"), emulator, model, 1, lay, 1e-5)

@@ -10,20 +10,8 @@ from neocog.cuda.contrast import VERSIONS, Contrast, ContrastOfU0
 from neocog.cuda.steps import Precision, layouts
 from neocog.network import reference
 from neocog.network.u0 import u0_from_digits
-from tests.cuda_maps import poisoned, read
+from tests.cuda_maps import responses
 from tests.support import digits_of, tiny_model
-
-
-@pytest.fixture(scope="module")
-def machine() -> Emulator:
-    return Emulator()
-
-
-def respond(machine: Any, step: Contrast, lay: Any, source: Any) -> Any:
-    out = poisoned(lay["UG"], len(source))
-    for launch in step.launches(len(source), source, out, {}):
-        machine.launch(launch)
-    return read(out, lay["UG"])
 
 
 def digits(count: int) -> Any:
@@ -39,43 +27,43 @@ def digits(count: int) -> Any:
     return np.stack([kinds[i % len(kinds)] for i in range(count)]).astype(np.uint8)
 
 
-def step_of(version: str, machine: Any, precision: Precision) -> tuple[Contrast, Any]:
+def step_of(version: str, emulator: Any, precision: Precision) -> tuple[Contrast, Any]:
     model = tiny_model()
     lay = layouts(model.spec, model.planes, precision)
-    return VERSIONS[version](machine, model, 0, lay, precision), lay
+    return VERSIONS[version](emulator, model, 0, lay, precision), lay
 
 
 @pytest.mark.parametrize("batch", [1, 14, 140])
-def test_digits_give_the_equations(machine: Emulator, batch: int) -> None:
-    step, lay = step_of("digits", machine, "fp32")
+def test_digits_give_the_equations(emulator: Emulator, batch: int) -> None:
+    step, lay = step_of("digits", emulator, "fp32")
     seen = digits(batch)
     wanted = reference.contrast(u0_from_digits(seen), tiny_model().spec.contrast)
-    got = respond(machine, step, lay, seen)
+    got = responses(emulator, step, lay, seen)
     assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
     assert np.array_equal(got > 0, wanted > 0)
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("fp16", 5e-4), ("bf16", 4e-3), ("tf32", 1e-6)])
-def test_every_type_of_map(machine: Emulator, precision: Precision, bound: float) -> None:
-    step, lay = step_of("digits", machine, precision)
+def test_every_type_of_map(emulator: Emulator, precision: Precision, bound: float) -> None:
+    step, lay = step_of("digits", emulator, precision)
     wanted = reference.contrast(u0_from_digits(digits(3)), tiny_model().spec.contrast)
-    got = respond(machine, step, lay, digits(3))
+    got = responses(emulator, step, lay, digits(3))
     assert np.abs(got - wanted).max() <= bound * wanted.max()
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 30.0])
-def test_u0_of_any_range(machine: Emulator, scale: float) -> None:
-    step, lay = step_of("u0", machine, "fp32")
+def test_u0_of_any_range(emulator: Emulator, scale: float) -> None:
+    step, lay = step_of("u0", emulator, "fp32")
     u0 = np.random.default_rng(2).normal(0, scale, (3, 65, 65)).astype(np.float32)
     wanted = reference.contrast(u0, tiny_model().spec.contrast)
-    got = respond(machine, step, lay, u0)
+    got = responses(emulator, step, lay, u0)
     assert np.abs(got - wanted).max() <= 1e-6 * wanted.max()
     assert np.array_equal(got > 0, wanted > 0)
 
 
-def test_silence_is_decided_as_in_float64(machine: Emulator) -> None:
+def test_silence_is_decided_as_in_float64(emulator: Emulator) -> None:
     """Pictures scaled so that one cell each answers with 1e-4 to the last bits of float32."""
-    step, lay = step_of("u0", machine, "fp32")
+    step, lay = step_of("u0", emulator, "fp32")
     spec = tiny_model().spec.contrast
     rng = np.random.default_rng(4)
     pictures = []
@@ -87,17 +75,17 @@ def test_silence_is_decided_as_in_float64(machine: Emulator) -> None:
     u0 = np.stack(pictures)
     wanted = reference.contrast(u0, spec)
     assert 0 < (wanted.reshape(len(u0), -1).max(axis=1) > 0).sum() < len(u0)
-    assert np.array_equal(respond(machine, step, lay, u0) > 0, wanted > 0)
+    assert np.array_equal(responses(emulator, step, lay, u0) > 0, wanted > 0)
 
 
-def test_u0_is_what_the_other_engines_see(machine: Emulator) -> None:
+def test_u0_is_what_the_other_engines_see(emulator: Emulator) -> None:
     """From digits and from U0 the responses are the same, but for the last bit of OpenCV's resize.
 
     On some processors (seen on an AMD EPYC of 2026-11-22) it rounds otherwise than the formula.
     """
     seen = digits(14)
-    step, lay = step_of("digits", machine, "fp32")
-    from_u0 = ContrastOfU0(machine, tiny_model(), 0, lay, "fp32")
-    got = respond(machine, step, lay, seen)
-    wanted = respond(machine, from_u0, lay, u0_from_digits(seen))
+    step, lay = step_of("digits", emulator, "fp32")
+    from_u0 = ContrastOfU0(emulator, tiny_model(), 0, lay, "fp32")
+    got = responses(emulator, step, lay, seen)
+    wanted = responses(emulator, from_u0, lay, u0_from_digits(seen))
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)

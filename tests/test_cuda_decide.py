@@ -16,11 +16,6 @@ from tests.cuda_maps import sparse
 from tests.support import tiny_model
 
 
-@pytest.fixture(scope="module")
-def machine() -> Emulator:
-    return Emulator()
-
-
 def model_with(counts: list[int], rule: Rule) -> Model:
     """Labels in no order, reference vectors that differ little within a label."""
     tiny = tiny_model()
@@ -34,14 +29,14 @@ def model_with(counts: list[int], rule: Rule) -> Model:
     return replace(tiny, s=s, labels=labels, rule=rule, gains=gains)
 
 
-def decided(machine: Any, model: Model, us4: Any) -> Answers:
+def decided(emulator: Any, model: Model, us4: Any) -> Answers:
     lay = layouts(model.spec, model.planes, "fp16")
-    step = Decide(machine, model, 0, lay, "fp16")
+    step = Decide(emulator, model, 0, lay, "fp16")
     source = np.zeros(lay["US4"].shape(len(us4)), dtype=np.float32)
     source[..., : us4.shape[3]] = us4
     out = np.full((len(us4), 16), np.nan, dtype=np.float32)
     for launch in step.launches(len(us4), source, out, {}):
-        machine.launch(launch)
+        emulator.launch(launch)
     assert (out[:, 13:] == 0).all()
     return Answers(out[:, 10].astype(np.int64), out[:, :10], out[:, 11], out[:, 12])
 
@@ -69,39 +64,37 @@ UNEVEN = [1, 0, 2, 3, 8, 17, 33, 40, 5, 4]
 @pytest.mark.parametrize("counts", [SEVEN, UNEVEN])
 @pytest.mark.parametrize("active", [0.1, 0.9])
 def test_every_rule_decides_as_the_cpu(
-    machine: Emulator, rule: Rule, counts: list[int], active: float
+    emulator: Emulator, rule: Rule, counts: list[int], active: float
 ) -> None:
     model = model_with(counts, rule)
     us4 = responses(model, 7, active)
     terms = max(counts) if rule == "linear" else 1
-    agree(decided(machine, model, us4), Decision(model)(us4), terms=terms)
+    agree(decided(emulator, model, us4), Decision(model)(us4), terms=terms)
 
 
 @pytest.mark.parametrize("rule", ["strongest", "pairs"])
-def test_planes_of_no_digit_may_win(machine: Emulator, rule: Rule) -> None:
+def test_planes_of_no_digit_may_win(emulator: Emulator, rule: Rule) -> None:
     model = model_with(SEVEN, rule)
     model = replace(model, labels=np.where(np.arange(70) % 9 == 0, REJECT, model.labels))
     us4 = responses(model, 12, 0.1)
-    got = decided(machine, model, us4)
+    got = decided(emulator, model, us4)
     agree(got, Decision(model)(us4))
     assert (got.label[:-1] == -1).any()
     assert (got.label >= 0).any()
 
 
-@pytest.mark.parametrize("planes", [200, 700])
-def test_tables_larger_than_shared_memory(machine: Emulator, planes: int) -> None:
-    model = model_with([planes // 10] * 10, "pairs")
-    us4 = responses(model, 2, 0.2)
-    agree(decided(machine, model, us4), Decision(model)(us4))
+@pytest.mark.parametrize(
+    ("counts", "active"), [([20] * 10, 0.2), ([70] * 10, 0.2), ([200, *[0] * 8, 3], 0.9)]
+)
+def test_tables_larger_than_shared_memory_or_of_one_label(
+    emulator: Emulator, counts: list[int], active: float
+) -> None:
+    model = model_with(counts, "pairs")
+    us4 = responses(model, 3, active)
+    agree(decided(emulator, model, us4), Decision(model)(us4))
 
 
-def test_many_planes_of_one_label(machine: Emulator) -> None:
-    model = model_with([200, *[0] * 8, 3], "pairs")
-    us4 = responses(model, 3, 0.9)
-    agree(decided(machine, model, us4), Decision(model)(us4))
-
-
-def test_ties_go_to_the_lower_label_and_the_first_place(machine: Emulator) -> None:
+def test_ties_go_to_the_lower_label_and_the_first_place(emulator: Emulator) -> None:
     model = model_with(SEVEN, "pairs")
     us4 = np.zeros((3, 5, 5, 70), dtype=np.float32)
     for label in (3, 5):
@@ -109,13 +102,6 @@ def test_ties_go_to_the_lower_label_and_the_first_place(machine: Emulator) -> No
     first, second = np.flatnonzero(model.labels == 4)[:2]
     us4[1, 2, 2, first] = us4[1, 1, 3, first] = 0.5
     us4[1, 1, 3, second] = 0.49
-    got = decided(machine, model, us4)
+    got = decided(emulator, model, us4)
     agree(got, Decision(model)(us4))
     assert got.label.tolist() == [3, 4, -1]
-
-
-def test_no_response_is_no_answer(machine: Emulator) -> None:
-    got = decided(machine, model_with(SEVEN, "strongest"), np.zeros((2, 5, 5, 70)))
-    assert (got.label == -1).all()
-    assert not got.p.any()
-    assert not got.margin.any()

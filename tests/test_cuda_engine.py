@@ -35,10 +35,8 @@ from neocog.network.made import made_digits
 from neocog.network.model import Model, load_model
 from neocog.network.u0 import u0_from_digits
 from tests import cuda_fake, cuda_maps
-from tests.cuda_support import PRECISIONS, SHIPPED, emulator
+from tests.cuda_support import PRECISIONS, SHIPPED
 from tests.support import digits_of, tiny_model
-
-__all__ = ["emulator"]  # a fixture
 
 #: Largest error of a layer fed with the reference's input, as a share of its strongest response.
 STEP_BOUND = {"fp32": 1e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}

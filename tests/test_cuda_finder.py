@@ -17,10 +17,8 @@ from neocog.learning.finder.graph import Graph
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import load_finder
 from tests import cuda_fake
-from tests.cuda_support import MODELS, emulator, nvrtc
+from tests.cuda_support import MODELS
 from tests.test_cubins import fault
-
-__all__ = ["emulator", "nvrtc"]  # fixtures
 
 SHIPPED = MODELS / "finder.safetensors"
 SAMPLES = Path(__file__).resolve().parent.parent / "data" / "samples"

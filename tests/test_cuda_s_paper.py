@@ -12,46 +12,37 @@ from experiments.slayer.ladder import VERSIONS, Ladder, connecting_area
 from neocog.cuda.compiler import build
 from neocog.errors import UsageError
 from neocog.network.made import made_digits
-from tests.cuda_maps import excitable_model, poisoned, read, s_wanted, sparse, stored
-from tests.cuda_support import ARCHITECTURES, emulator, machine, nvrtc, thinned
-
-__all__ = ["emulator", "nvrtc"]  # fixtures
+from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored
+from tests.cuda_support import ARCHITECTURES, machine, thinned
 
 
 def check(model: Any, layer: int, version: str, places: int | None, on: Any, batch: int) -> None:
     stage = f"US{layer + 1}"
     ladder = Ladder(on, model, {(stage, version): places} if places else None)
     step = ladder.step(stage, version)
-    source, target = ladder.layouts[step.reads], ladder.layouts[step.writes]
+    source = ladder.layouts[step.reads]
     held = stored(sparse((batch, source.planes, source.size, source.size)), source)
     wanted = s_wanted(model, layer, read(held, source))
     assert (wanted > 0).any()
-    out = poisoned(target, batch)
-    scratch = {name: np.full(*given) for name, given in _filled(step.scratch(batch)).items()}
-    for launch in step.launches(batch, held, out, scratch):
-        on.launch(launch)
-    assert np.abs(read(out, target) - wanted).max() <= 1e-5 * wanted.max()
-
-
-def _filled(scratch: dict[str, Any]) -> dict[str, Any]:
-    return {name: (shape, np.nan, dtype) for name, (shape, dtype) in scratch.items()}
+    got = responses(on, step, ladder.layouts, held)
+    assert np.abs(got - wanted).max() <= 1e-5 * wanted.max()
 
 
 @pytest.mark.parametrize(
     ("layer", "version"),
     thinned(
         ((layer, version) for layer in range(4) for version in VERSIONS),
-        lambda layer, version: layer in (1, 3),
+        lambda layer, version: layer == (1, 3)[list(VERSIONS).index(version) % 2],
     ),
 )
-def test_every_rung_gives_the_equations(emulated: Emulator, layer: int, version: str) -> None:
+def test_every_rung_gives_the_equations(emulator: Emulator, layer: int, version: str) -> None:
     model = excitable_model("ikeda2011", (5, 9, 7))
-    check(model, layer, version, None, emulated, batch=2 if layer == 3 else 1)
+    check(model, layer, version, None, emulator, batch=2 if layer == 3 else 1)
 
 
 @pytest.mark.parametrize(("version", "places"), [("T4", 1), ("T5", 3), ("B", 5), ("skip", 2)])
-def test_any_number_of_places_a_block(emulated: Emulator, version: str, places: int) -> None:
-    check(excitable_model("neocog", (5, 9, 35)), 3, version, places, emulated, batch=1)
+def test_any_number_of_places_a_block(emulator: Emulator, version: str, places: int) -> None:
+    check(excitable_model("neocog", (5, 9, 35)), 3, version, places, emulator, batch=1)
 
 
 @pytest.mark.parametrize("version", ["T5", "skip"])
@@ -59,11 +50,6 @@ def test_in_any_order_of_threads(version: str) -> None:
     model = excitable_model("fukushima2003", (5, 9, 7))
     for order in ("reversed", 3):
         check(model, 3, version, 3, Emulator(order=order), batch=1)
-
-
-@pytest.fixture(scope="module")
-def emulated(emulator: Emulator) -> Emulator:
-    return emulator
 
 
 def test_the_connecting_area_is_that_of_c() -> None:

@@ -29,10 +29,8 @@ from neocog.cuda.winograd_transforms import (
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import reference
 from tests import cuda_fake
-from tests.cuda_maps import excitable_model, read, s_wanted, sparse, stored, uncleared
-from tests.cuda_maps import poisoned as maps_poisoned
+from tests.cuda_maps import excitable_model, read, responses, s_wanted, sparse, stored, uncleared
 from tests.cuda_support import ARCHITECTURES, SHARED, emulated, first, thinned
-from tests.cuda_support import nvrtc as nvrtc
 
 
 @pytest.fixture
@@ -148,9 +146,8 @@ def test_ways_that_do_not_go_together_are_refused(m, operand, planes):
     ),
 )
 def test_cuda_cores(sizes, m, size, channels, planes, batch, rng):
-    plan, x, w = layer(
-        rng, Split(sum(sizes), sizes), m, size=size, channels=channels, planes=planes, batch=batch
-    )
+    split = Split(sum(sizes), sizes)
+    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, batch=batch)
     assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
 
 
@@ -172,19 +169,11 @@ def test_many_tiles_take_larger_blocks(rng):
 @emulated
 @pytest.mark.parametrize(
     ("operand", "channels", "planes"),
-    [("tf32", 10, 24), ("fp16", 10, 24), ("fp16", 40, 72), ("tf32", 40, 40)],
+    first(2, [("tf32", 10, 24), ("fp16", 40, 72), ("fp16", 10, 24), ("tf32", 40, 40)]),
 )
 def test_tensor_cores(operand, channels, planes, rng):
-    plan, x, w = layer(
-        rng,
-        Split(7, (4, 3)),
-        4,
-        size=9,
-        channels=channels,
-        planes=planes,
-        batch=2,
-        operand=operand,
-    )
+    sizes = {"size": 9, "channels": channels, "planes": planes, "batch": 2}
+    plan, x, w = layer(rng, Split(7, (4, 3)), 4, **sizes, operand=operand)
     assert relative(run(plan, x, w), correlate(x, w)) < 1e-2
 
 
@@ -204,15 +193,8 @@ def test_tensor_cores(operand, channels, planes, rng):
     ),
 )
 def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
-    plan, x, w = layer(
-        rng,
-        Split(min(7, sum(sizes)), sizes),
-        m,
-        size=size,
-        channels=channels,
-        planes=planes,
-        operand="tf32x3",
-    )
+    split, way = Split(min(7, sum(sizes)), sizes), {"operand": "tf32x3"}
+    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, **way)
     monkeypatch.setattr(Convolution, "block", lambda *_: block)
     x *= 1e-12  # no range is asked for
     check_float32(plan, x, w, m)
@@ -221,23 +203,18 @@ def test_tensor_cores_give_float32(sizes, m, size, channels, planes, block, rng,
 @emulated
 @pytest.mark.parametrize(
     ("sizes", "m", "size", "channels", "planes", "block"),
-    [
-        ((4, 4), 4, 14, 40, 72, (16, 128)),
-        ((4, 3), 2, 9, 6, 40, (32, 64)),
-        ((4, 3), 4, 9, 32, 96, (64, 96)),
-    ],
+    first(
+        2,
+        [
+            ((4, 4), 4, 14, 40, 72, (16, 128)),
+            ((4, 3), 2, 9, 6, 40, (32, 64)),
+            ((4, 3), 4, 9, 32, 96, (64, 96)),
+        ],
+    ),
 )
 def test_pairs_of_halves_give_float32(sizes, m, size, channels, planes, block, rng, monkeypatch):
-    plan, x, w = layer(
-        rng,
-        Split(7, sizes),
-        m,
-        size=size,
-        channels=channels,
-        planes=planes,
-        operand="fp16x3",
-        largest=(1000.0, 0.1),
-    )
+    split, way = Split(7, sizes), {"operand": "fp16x3", "largest": (1000.0, 0.1)}
+    plan, x, w = layer(rng, split, m, size=size, channels=channels, planes=planes, **way)
     monkeypatch.setattr(Convolution, "block", lambda *_: block)
     check_float32(plan, 1000 * x, w * np.float32(0.1 / abs(w).max()), m)
 
@@ -274,7 +251,7 @@ def test_filters_in_the_papers_layout(indexing, operand, rng):
 
 
 @emulated
-@pytest.mark.parametrize(("sizes", "m"), [((3, 3, 1), 2), ((4, 3), 2)])
+@pytest.mark.parametrize(("sizes", "m"), first(1, [((3, 3, 1), 2), ((4, 3), 2)]))
 def test_inputs_transformed_thread_wise(sizes, m, rng):
     plan, x, w = layer(rng, Split(7, sizes), m, size=5, channels=10, batch=2, thread_wise=True)
     assert relative(run(plan, x, w), correlate(x, w)) < 2e-5
@@ -288,18 +265,13 @@ def test_parts_that_share_inputs_have_no_thread_wise_order():
 # -- steps -----------------------------------------------------------------------------------------
 def respond(step, layer, model, lay, batch, silent=0):
     """What a step makes of maps at random, and what the equations make of them, (B, K, H, W)."""
-    source, target = lay[step.reads], lay[step.writes]
+    source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.5)
     maps[:, :, :silent] = 0
     held = stored(maps, source)
     wanted = s_wanted(model, layer, read(held, source))
     assert 0.02 < (wanted > 0).mean() < 0.98
-    out = maps_poisoned(target, batch)
-    scratch = {name: poisoned(*form) for name, form in step.scratch(batch).items()}
-    machine = Emulator()
-    for launch in step.launches(batch, held, out, scratch):
-        machine.launch(launch)
-    return read(out, target), wanted
+    return responses(Emulator(), step, lay, held), wanted
 
 
 @emulated
@@ -316,8 +288,9 @@ def test_every_s_layer_in_float32(layer):
 @emulated
 @pytest.mark.parametrize(
     ("precision", "arch", "operand"),
-    [("bf16", 75, "fp32"), ("fp16", 90, "fp16"), ("tf32", 80, "tf32"), ("bf16", 90, "tf32")],
-)
+    first(3, [("bf16", 75, "fp32"), ("fp16", 90, "fp16"), ("bf16", 90, "tf32"),
+              ("tf32", 80, "tf32")]),
+)  # fmt: skip
 def test_low_precisions(precision, arch, operand):
     layer, machine = 2, Emulator()
     machine.arch = arch

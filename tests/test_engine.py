@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network import patch, reference, s_layer
@@ -21,30 +23,33 @@ def engine() -> Engine:
     return Engine(tiny_model())
 
 
-def test_whole_pass(engine: Engine) -> None:
-    u0 = u0_from_digits(np.concatenate([digits_of("0123456789"), made_digits(6)]))
-    got, want = engine.maps(u0), reference.respond(u0, engine.model)
-    assert list(got) == list(want)
-    for name in want:
-        assert got[name].shape == want[name].shape
-        assert np.abs(got[name] - want[name]).max() <= 2e-4 * np.abs(want[name]).max(), name
+@pytest.fixture(scope="module")
+def digits() -> NDArray[np.uint8]:
+    return np.concatenate([digits_of("0123456789"), made_digits(10)])
 
 
-def test_each_layer_fed_the_references_input(engine: Engine) -> None:
-    maps = reference.respond(u0_from_digits(made_digits(4)), engine.model)
-    names = list(maps)
-    for name, layer in engine._layers.stages[1:]:
-        before = maps[names[names.index(name) - 1]].transpose(0, 2, 3, 1).astype(np.float32)
-        got = layer(Patch.whole(np.ascontiguousarray(before)).tight()).full()
-        want = maps[name].transpose(0, 2, 3, 1)
-        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), name
+@pytest.fixture(scope="module")
+def wanted(digits: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]]:
+    """What the equations make of the digits."""
+    return reference.respond(u0_from_digits(digits), tiny_model())
 
 
-def test_decisions_are_the_references(engine: Engine) -> None:
-    digits = np.concatenate([digits_of("0123456789"), made_digits(22)])
-    us4 = reference.respond(u0_from_digits(digits), engine.model)["US4"]
-    want = Decision(engine.model)(us4.transpose(0, 2, 3, 1).astype(np.float32))
-    assert (engine.recognise(digits).label == want.label).all()
+def test_whole_pass_and_decisions(engine: Engine, digits: Any, wanted: Any) -> None:
+    got = engine.maps(u0_from_digits(digits))
+    assert list(got) == list(wanted)
+    for name, want in wanted.items():
+        assert got[name].shape == want.shape
+        assert np.abs(got[name] - want).max() <= 2e-4 * np.abs(want).max(), name
+    decided = Decision(engine.model)(wanted["US4"].transpose(0, 2, 3, 1).astype(np.float32))
+    assert (engine.recognise(digits).label == decided.label).all()
+
+
+def test_each_layer_fed_the_references_input(engine: Engine, wanted: Any) -> None:
+    maps = {name: values[-4:].transpose(0, 2, 3, 1) for name, values in wanted.items()}
+    for (name, layer), before in zip(engine._layers.stages[1:], list(maps)[1:], strict=False):
+        source = np.ascontiguousarray(maps[before], np.float32)
+        got = layer(Patch.whole(source).tight()).full()
+        assert np.abs(got - maps[name]).max() <= 1e-5 * np.abs(maps[name]).max(), name
 
 
 def test_it_reads_what_it_has_learned(engine: Engine) -> None:

@@ -21,11 +21,8 @@ from experiments.emulator import Emulator
 from experiments.harness.pages import text
 from experiments.harness.run import Request
 from neocog.cuda.convpool_tilings import Tiling
-from tests.cuda_support import emulator
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: neocog[train]")
-
-__all__ = ["emulator"]  # fixture
 
 
 def test_operations_are_the_papers() -> None:

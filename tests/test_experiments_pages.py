@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from experiments.convpool.systems import counts
 from experiments.harness import run
@@ -20,10 +21,11 @@ from experiments.harness.pages import (
     text,
     write_pages,
 )
-from experiments.harness.run import Request
+from experiments.harness.run import Request, tried
 from experiments.slayer.tables import systems_of
 from experiments.winograd.lanes import traffic
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
+from neocog.cli import app
 from neocog.errors import DeviceError, InputError, UsageError
 
 NAMES = ("convpool", "winograd", "slayer")
@@ -177,3 +179,22 @@ def test_sectors_of_the_filter_transform() -> None:
     four = next(way for way in WAYS if way.sizes == (4, 4)).plan(layer)
     assert wise.spread == 512 * 49 * 4
     assert traffic(four, "thread-wise").written == traffic(four, "channel-wise").written
+
+
+# -- the harness -----------------------------------------------------------------------------------
+def test_what_fails_is_noted_while_the_device_works() -> None:
+    assert tried(lambda: {"us": 1.0}, lambda: 1 / 0) == {"us": 1.0}
+    assert tried(lambda: 1 / 0, lambda: None) == {"failed": "ZeroDivisionError: division by zero"}
+    with pytest.raises(DeviceError, match="stopped working: ZeroDivisionError"):
+        tried(lambda: 1 / 0, lambda: 1 / 0)
+
+
+def test_without_the_source_a_line_says_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neocog.cli.bench._SOURCE", tmp_path)
+    for words in (["bench", "slayer", "--device", "cpu"], ["bench", "--help"]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2
+        assert "need a clone" in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -37,10 +37,8 @@ from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits
 from neocog.network.spec import REJECT
 from tests import cuda_fake
-from tests.cuda_support import emulator, shipped
+from tests.cuda_support import shipped
 from tests.support import tiny_model
-
-__all__ = ["emulator"]  # fixture
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from experiments.reading.made import CELLS, make_form
 from neocog.errors import InputError, ModelError
 from neocog.learning.finder.boxes import compared
+from neocog.learning.pages.pen import trace
 from neocog.learning.teacher.bank import GLYPHS, SOURCES, Bank, build_bank, last_fifth, load_bank
 from neocog.learning.teacher.canvas import Canvas, any_hand
 from neocog.learning.teacher.page import draw_page
 from neocog.learning.teacher.pen import Pen
-from neocog.learning.teacher.trace import trace
 from neocog.vision.finder import FinderSettings, Finding, decode, find, merged, normalised, sizes
 from neocog.vision.finder_model import OpenCV, load_finder, save_finder
 from neocog.vision.normalise import digit_of_box

@@ -24,9 +24,8 @@ from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
 from neocog.learning.negatives import HELD, KINDS, negatives  # noqa: E402
-from neocog.learning.recipes import STARTS, score  # noqa: E402
+from neocog.learning.recipes import STARTS, recipe_of, score, start_model  # noqa: E402  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings, augmentation  # noqa: E402
-from neocog.learning.start import recipe_of, start_model  # noqa: E402
 from neocog.learning.trainable import Trainable  # noqa: E402
 from neocog.network import reference  # noqa: E402
 from neocog.network.decision import labels_of  # noqa: E402
@@ -237,9 +236,9 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         killed(first, 4)
     assert begin(start, digits, settings, **more).position.finished == finished
     for change, message in (
-        ({"seed": 5}, "a run with seed 0, not seed 5; give"),
-        ({"rate": 0.5}, "with rate 0.03, not rate 0.5"),
-        ({"epochs": 3.0, "lean": 0.0}, "with epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0"),
+        ({"seed": 5}, r"with other options \(seed 0, not seed 5\); use"),
+        ({"rate": 0.5}, r"\(rate 0.03, not rate 0.5\)"),
+        ({"epochs": 3.0, "lean": 0.0}, r"\(epochs 0.6, lean 3.0, not epochs 3.0, lean 0.0\)"),
         ({"augmentation": PRESETS["none"]}, "augmentation rotation 12.0"),
     ):
         with pytest.raises(UsageError, match=message) as refused:
@@ -250,7 +249,7 @@ def test_a_folder_goes_on_with_its_own_run_alone(
         (relabelled(digits, 3), "digits 160 "),
         (relabelled(digits, 200), "validation 100 "),
     ):
-        with pytest.raises(UsageError, match=f"with {names}.*, not .*; give"):
+        with pytest.raises(UsageError, match=rf"\({names}.*, not .*\); use"):
             begin(start, other, settings, **more)
     with pytest.raises(UsageError, match="start finetuned@"):
         begin(replace(start, temperature=0.5), digits, settings, **more)
@@ -369,7 +368,7 @@ def test_marks_of_every_kind(digits: Set, held: bool) -> None:
 
 def test_held_out_kinds_are_not_learned_from() -> None:
     """Letters and signs are in both, in other fonts."""
-    assert {draw.__name__ for draw in KINDS} & {draw.__name__ for draw in HELD} == {
+    assert KINDS.keys() & HELD.keys() == {
         "letter", "sign",
     }  # fmt: skip
     with pytest.raises(UsageError, match="no digits"):

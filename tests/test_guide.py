@@ -14,8 +14,8 @@ from neocog.errors import ModelError  # noqa: E402
 from neocog.learning.datasets import open_digits  # noqa: E402
 from neocog.learning.finetune import Finetuner  # noqa: E402
 from neocog.learning.mix import Mix  # noqa: E402
+from neocog.learning.recipes import recipe_of, start_model  # noqa: E402
 from neocog.learning.settings import PRESETS, Settings  # noqa: E402
-from neocog.learning.start import recipe_of, start_model  # noqa: E402
 from neocog.network.model import Model  # noqa: E402
 
 QUICK = Settings(

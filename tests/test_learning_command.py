@@ -156,11 +156,11 @@ def test_a_finished_run_is_not_learned_on(
     ("words", "message"),
     [
         ("--limit 40", "learned_from 40 ("),
-        ("--seed 1", "with seed 0, not seed 1"),
+        ("--seed 1", "options (seed 0, not seed 1)"),
         ("--rate 0.5", "not rate 0.5"),
-        ("--epochs 2", "with epochs 1.0, not epochs 2.0"),
+        ("--epochs 2", "options (epochs 1.0, not epochs 2.0)"),
         ("--planes 5/6/10", "not recipe limits [5, 6]"),
-        ("--reject 2", "with reject 1, not reject 2"),
+        ("--reject 2", "options (reject 1, not reject 2)"),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False])

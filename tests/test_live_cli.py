@@ -2,9 +2,9 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +12,8 @@ from typing import Any
 
 import cv2
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from neocog.cli import app
 from neocog.errors import InputError, NothingToRead, UsageError
 from neocog.live import cameras
 from neocog.live.cameras import Camera, CameraSource, find_camera, nodes
@@ -38,28 +37,42 @@ def live(video: Path | str, *words: str | Path) -> Result:
     return run("live", video, "--model", MODEL, "--device", "cpu", "--headless", *words)
 
 
+@pytest.fixture(scope="module")
+def outputs(video: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """A run that wrote out.jsonl and out.mp4 into a folder."""
+    folder = tmp_path_factory.mktemp("out")
+    return live(video, "--jsonl", folder / "out.jsonl", "--record", folder / "out.mp4"), folder
+
+
 class TestLive:
-    def test_numbers_go_to_stdout_once_each(self, video: Path) -> None:
-        result = live(video)
+    def test_numbers_go_to_stdout_once_each_and_into_a_recording(
+        self, outputs: tuple[Result, Path]
+    ) -> None:
+        result, folder = outputs
         assert result.exit_code == 0
         assert result.stdout == "471\n2086\n"
         assert "320x240, 25 frames a second" in result.stderr
+        assert frames_in(folder / "out.mp4") == 35
 
-    def test_without_a_display_it_is_headless_and_says_so(
+    def test_without_a_display_it_is_headless_and_events_are_told_from_first_to_last(
         self, video: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(sys, "platform", "linux")
-        result = run("live", video, "--model", MODEL, "--device", "cpu")
+        result = run("live", video, "--model", MODEL, "--device", "cpu", "--events")
         assert result.exit_code == 0
-        assert result.stdout == "471\n2086\n"
         assert "there is no display: reading without a window" in result.stderr
+        events = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [event["event"] for event in events] == ["source", "reading", "reading", "end"]
+        assert events[0]["state"] == "open"
+        assert events[1]["text"] == "471"
+        assert events[-1]["frames"] == 35
+        assert events[-1]["dropped"] == 0
 
-    def test_each_number_is_a_line_of_json(self, video: Path, tmp_path: Path) -> None:
-        path = tmp_path / "out.jsonl"
-        assert live(video, "--jsonl", path).exit_code == 0
-        first, second = (json.loads(line) for line in path.read_text().splitlines())
+    def test_each_number_is_a_line_of_json(self, video: Path, outputs: tuple[Result, Path]) -> None:
+        lines = (outputs[1] / "out.jsonl").read_text().splitlines()
+        first, second = map(json.loads, lines)
         assert second["text"] == "2086"
         known = {"schema": 1, "source": str(video), "page": 0, "text": "471", "error": None}
         assert known.items() <= first.items()
@@ -72,19 +85,6 @@ class TestLive:
         assert 0.2 < first["t"] < 0.7
         assert first["frame"] == round(25 * first["t"])
         assert first["age_ms"] > 0
-
-    def test_events_are_json_lines_from_the_first_to_the_last(self, video: Path) -> None:
-        events = [json.loads(line) for line in live(video, "--events").stdout.splitlines()]
-        assert [event["event"] for event in events] == ["source", "reading", "reading", "end"]
-        assert events[0]["state"] == "open"
-        assert events[1]["text"] == "471"
-        assert events[-1]["frames"] == 35
-        assert events[-1]["dropped"] == 0
-
-    def test_a_recording_can_be_played(self, video: Path, tmp_path: Path) -> None:
-        path = tmp_path / "out.mp4"
-        assert live(video, "--record", path).exit_code == 0
-        assert frames_in(path) == 35
 
     @pytest.mark.parametrize("option", ["--jsonl", "--record"])
     @pytest.mark.parametrize("link", [None, os.symlink, os.link])
@@ -113,12 +113,9 @@ class TestLive:
         assert "is the file of --jsonl already" in result.stderr
 
     def test_a_pattern_lets_only_its_numbers_through(self, video: Path) -> None:
-        assert live(video, "--pattern", "##-##").stdout == "20-86\n"
         assert live(video, "--length", "3").stdout == "471\n"
-
-    def test_a_region_beyond_the_frame_is_told_once(self, video: Path) -> None:
-        result = live(video, "--roi", "0,0,400,240")
-        assert result.stdout == "471\n2086\n"
+        result = live(video, "--pattern", "##-##", "--roi", "0,0,400,240")  # beyond the frame
+        assert result.stdout == "20-86\n"
         assert result.stderr.count("--roi: reaches beyond the frame (the frame is 320x240)") == 1
 
     def test_a_file_may_play_the_camera(self, video: Path) -> None:
@@ -214,18 +211,19 @@ class TestLineFile:
 
     def test_a_full_disk_leaves_whole_lines(self, tmp_path: Path) -> None:
         """A limit on the file's size stands for the disk."""
-        code = (
-            "import resource, sys\n"
-            "from neocog.live.session import LineFile\n"
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-            "with LineFile(sys.argv[1]) as lines:\n"
-            "    for n in range(50): lines.put({'number': n})\n"
-        )
         path = tmp_path / "a.jsonl"
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True
-        )
-        assert "could not be written (File too large)" in done.stderr
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        told = ""
+        with LineFile(path) as lines:
+            try:
+                for number in range(50):
+                    lines.put({"number": number})
+            except InputError as error:
+                told = str(error)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert "could not be written (File too large)" in told
         numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
         assert numbers == list(range(len(numbers)))
         assert 0 < len(numbers) < 50
@@ -315,19 +313,19 @@ class TestCameras:
         with pytest.raises(NothingToRead, match="neocog cameras"):
             find_camera("elsewhere")
 
-    def test_they_are_listed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_they_are_listed_and_none_is_nothing_to_read(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         there = [Camera(0, "Webcam", "640x480"), Camera(1, "Webcam")]
         monkeypatch.setattr(cameras, "probe", lambda: iter(there))
-        result = CliRunner().invoke(app, ["cameras"])
+        result = run("cameras")
         assert result.exit_code == 0
         assert result.stdout.splitlines()[0] == "  0  Webcam: 640x480"
         assert "gives no picture" in result.stdout
-        as_json = CliRunner().invoke(app, ["cameras", "--json"])
+        as_json = run("cameras", "--json")
         assert json.loads(as_json.stdout)[0] == {"number": 0, "name": "Webcam", "grants": "640x480"}
-
-    def test_none_is_nothing_to_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cameras, "probe", lambda: iter([]))
-        result = CliRunner().invoke(app, ["cameras"])
+        there.clear()
+        result = run("cameras")
         assert result.exit_code == 3
         assert "no working camera" in result.stderr
 
@@ -338,14 +336,12 @@ class TestCameras:
         assert list(cameras.probe()) == [Camera(93, "Stuck", None)]
         assert time.perf_counter() - start < 5
 
-    def test_a_camera_is_read_from_the_command_line(self, fake: FakeVideo) -> None:
+    def test_a_camera_is_read_from_the_command_line(
+        self, fake: FakeVideo, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         fake.frames = [*clip(("471", 30))]
-        result: list[Result] = []
-        reading = threading.Thread(target=lambda: result.append(live("0")), daemon=True)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CameraSource, "live", False)  # the end of its frames ends it
-            reading.start()
-            reading.join(30)
-        assert result[0].exit_code == 1
-        assert "640x480, YUYV, 30 frames a second" in result[0].stderr
-        assert "gives no more pictures" in result[0].stderr
+        monkeypatch.setattr(CameraSource, "live", False)  # the end of its frames ends it
+        result = live("0")
+        assert result.exit_code == 1
+        assert "640x480, YUYV, 30 frames a second" in result.stderr
+        assert "gives no more pictures" in result.stderr

@@ -30,6 +30,15 @@ def reader() -> Reader:
     return Reader(MODEL, device="cpu")
 
 
+def seen_by(reader: Reader, frames: list[np.ndarray], **traits: object) -> list[View]:
+    """The views of a pipeline with such traits."""
+    pipeline = Pipeline(open_source(frames), reader)
+    for name, value in traits.items():
+        setattr(pipeline, name, value)
+    with pipeline:
+        return list(pipeline)
+
+
 def announced(views: list[View]) -> list[str]:
     return [news.text for view in views for news in view.news]
 
@@ -112,12 +121,8 @@ def test_transparent_places_of_a_frame_are_white_paper() -> None:
 def test_frames_that_are_none_are_refused(
     reader: Reader, shape: tuple[int, ...], kind: str
 ) -> None:
-    frames = [np.zeros(shape, kind)]
-    with (
-        Pipeline(FrameSource(frames), reader) as pipeline,
-        pytest.raises(InputError, match=rf"got a frame of {kind} \("),
-    ):
-        list(pipeline)
+    with pytest.raises(InputError, match=rf"got a frame of {kind} \("):
+        seen_by(reader, [np.zeros(shape, kind)])
 
 
 def test_seconds_of_a_camera_count_from_its_first_frame() -> None:
@@ -166,14 +171,12 @@ class TestPipeline:
             recognise = staticmethod(slow)
 
         quick = reader.engine
-        frames = clip(("471", 12), ("", 3), ("2086", 9))
+        frames = clip(("471", 8), ("", 2), ("2086", 6))
         runs = []
         for engine in (quick, Slow()):
             own = Reader(MODEL, device="cpu")
             own.engine = engine  # type: ignore[assignment]
-            with Pipeline(open_source(frames), own) as pipeline:
-                views = list(pipeline)
-            runs.append([view.seen.rows for view in views])
+            runs.append([view.seen.rows for view in seen_by(own, frames)])
         assert runs[0] == runs[1]
 
     def test_numbers_in_frames_are_announced_once_each(self, reader: Reader) -> None:
@@ -188,10 +191,7 @@ class TestPipeline:
         frame = picture("4711")
         boxes = []
         for roi in (None, Roi(20, 60, 100, 120)):
-            pipeline = Pipeline(open_source([frame]), reader)
-            pipeline.roi = roi
-            with pipeline:
-                view = next(iter(pipeline))
+            (view,) = seen_by(reader, [frame], roi=roi)
             boxes.append([digit.box for row in view.seen.rows for digit in row])
         assert [len(found) for found in boxes] == [4, 2]
         for whole, part in zip(*boxes, strict=False):
@@ -259,9 +259,7 @@ class TestPipeline:
         assert max(view.age_ms for view in views) < 2000
 
     def test_frames_of_another_size_are_read_on(self, reader: Reader) -> None:
-        frames = clip(("471", 12)) + clip(("471", 3), size=(640, 360))
-        with Pipeline(open_source(frames), reader) as pipeline:
-            views = list(pipeline)
+        views = seen_by(reader, clip(("471", 12)) + clip(("471", 3), size=(640, 360)))
         assert [view.frame.epoch for view in views] == [0] * 12 + [1] * 3
         assert views[12].tracks[0].text == "", "votes of the other size are forgotten"
 
@@ -286,14 +284,14 @@ class TestPipeline:
 
     def test_it_can_be_left_at_any_time(self, reader: Reader) -> None:
         before = threading.active_count()
+        frames = clip(("471", 50))
         for _ in range(3):
-            with Pipeline(open_source(clip(("471", 50))), reader) as pipeline:
+            with Pipeline(open_source(frames), reader) as pipeline:
                 next(iter(pipeline))
         assert wait_for(lambda: threading.active_count() <= before + 1)
 
     def test_memory_does_not_grow(self, reader: Reader) -> None:
-        source = FrameSource(clip(("471", 5)) * 8)
-        with Pipeline(source, reader) as pipeline:
+        with Pipeline(FrameSource(clip(("471", 5)) * 4), reader) as pipeline:
             for view in pipeline:
                 del view
             gc.collect()
@@ -301,11 +299,7 @@ class TestPipeline:
         assert len(alive) <= 4
 
     def test_layers_come_with_the_views_when_asked_for(self, reader: Reader) -> None:
-        pipeline = Pipeline(open_source(clip(("471", 6))), reader)
-        pipeline.layers = True
-        with pipeline:
-            views = list(pipeline)
-        maps = views[-1].maps
+        maps = seen_by(reader, clip(("471", 6)), layers=True)[-1].maps
         assert maps is not None
         assert list(maps) == ["U0", "UG", *(f"U{c}{n}" for n in (1, 2, 3) for c in "SC"),
                               "US4", "UC4"]  # fmt: skip

@@ -243,16 +243,14 @@ class TestWindow:
         assert len(screen.shown) == 12
         assert screen.shown[11].shape[1] > 320
 
-    def test_q_ends(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-        screen = FakeScreen(monkeypatch, {3: "q"})
-        self.run(reader, clip(("471", 200)))
-        assert len(screen.shown) == 3
-
-    def test_closing_the_window_ends(self, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-        screen = FakeScreen(monkeypatch, {})
-        screen.closed = True
-        self.run(reader, clip(("471", 200)))
-        assert len(screen.shown) == 1
+    @pytest.mark.parametrize(("key", "shown"), [("q", 3), ("", 1)])
+    def test_q_ends_and_so_does_closing_the_window(
+        self, reader: Reader, monkeypatch: pytest.MonkeyPatch, key: str, shown: int
+    ) -> None:
+        screen = FakeScreen(monkeypatch, {3: key})
+        screen.closed = not key
+        self.run(reader, clip(("471", 60)))
+        assert len(screen.shown) == shown
 
 
 class TestRecorder:

@@ -5,7 +5,6 @@ code that is documented; none may show a traceback, hang, or take the memory it 
 """
 
 import gzip
-import io
 import os
 import pickle
 import resource
@@ -22,6 +21,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save
 
+from tests.picture_files import page_file
 from tests.support import page, run, save_page, tiny_model
 
 Maker = Callable[[Path], object]
@@ -45,9 +45,7 @@ def check_line(line: str) -> None:
 
 
 def encoded(kind: str) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(page("123")).convert("RGB").save(stream, kind)
-    return stream.getvalue()
+    return page_file("123", kind=kind, mode="RGB")
 
 
 def half(kind: str) -> Maker:

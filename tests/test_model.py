@@ -46,10 +46,6 @@ def test_a_model_is_shown_in_a_line() -> None:
     assert repr(tiny_model()) == "<Model tiny: neocog, 16/20/30/10 planes, rule strongest>"
 
 
-def test_the_same_model_gives_the_same_bytes() -> None:
-    assert to_bytes(tiny_model()) == to_bytes(tiny_model())
-
-
 def test_the_card_is_no_part_of_the_id() -> None:
     model = tiny_model()
     first, other, changed = (

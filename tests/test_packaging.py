@@ -52,9 +52,12 @@ def readme_commands() -> list[str]:
 
 
 def test_import_is_quick_and_light():
-    runs = [run(sys.executable, "-c", START.format(heavy=HEAVY)).split() for _ in range(3)]
-    assert all(len(words) == 1 for words in runs), f"import neocog brings {runs[0][1:]}"
-    assert min(float(words[0]) for words in runs) < 0.15
+    def seconds() -> float:
+        taken, *brought = run(sys.executable, "-c", START.format(heavy=HEAVY)).split()
+        assert not brought, f"import neocog brings {brought}"
+        return float(taken)
+
+    assert any(seconds() < 0.15 for _ in range(3))
 
 
 def test_help_is_quick():
@@ -64,7 +67,7 @@ def test_help_is_quick():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(3)) < 0.5
+    assert any(seconds() < 0.5 for _ in range(3))
 
 
 def test_public_names_are_there():
@@ -78,8 +81,6 @@ def test_public_names_are_there():
 
 
 def test_app_is_the_same_program():
-    help_of_app = run(sys.executable, ROOT / "app.py", "--help", COLUMNS="80")
-    assert "read" in help_of_app
     version = run(sys.executable, ROOT / "app.py", "--version")
     assert version == run(sys.executable, "-m", "neocog", "--version")
 

@@ -32,23 +32,14 @@ def test_a_reading_of_the_right_length_fits() -> None:
     assert reading.to_dict()["fits"] is True
 
 
-def test_a_length_that_cannot_be_met_leaves_the_reading() -> None:
-    plain = Reader(tiny_model()).read(page("30"))
-    reading = Reader(tiny_model(), pattern="#####").read(page("30"))
+@pytest.mark.parametrize(("form", "written"), [("#####", "30"), ("###", "3071"), ("##", "")])
+def test_a_length_that_cannot_be_met_leaves_the_reading(form: str, written: str) -> None:
+    plain = Reader(tiny_model()).read(page(written))
+    reading = Reader(tiny_model(), pattern=form).read(page(written))
     assert reading.text == plain.text
     assert [digit.box for digit in reading.digits] == [digit.box for digit in plain.digits]
     assert reading.fits is False
     assert "fits" not in plain.to_dict()
-
-
-def test_no_digit_is_dropped_to_have_the_right_length() -> None:
-    plain = Reader(tiny_model()).read(page("3071"))
-    reading = Reader(tiny_model(), pattern="###").read(page("3071"))
-    assert (reading.text, reading.fits) == (plain.text, False)
-
-
-def test_an_empty_page_has_no_pattern() -> None:
-    assert Reader(tiny_model(), pattern="##").read(page("")).fits is False
 
 
 def test_the_score_of_no_digit_follows_from_the_answers() -> None:

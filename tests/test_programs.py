@@ -29,8 +29,9 @@ COMMANDS = {
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder of 14 pictures, and of modules that leave a mark when they are run."""
-    for number in range(14):
-        save_page(tmp_path / f"{number:02}.png", str(number))
+    picture = save_page(tmp_path / "00.png", "7").read_bytes()
+    for number in range(1, 14):
+        (tmp_path / f"{number:02}.png").write_bytes(picture)
     for name in STRANGERS:
         (tmp_path / f"{name}.py").write_text(
             f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')"

@@ -39,9 +39,6 @@ def test_the_record_is_as_documented() -> None:
     assert record["digits"][2]["reason"] == "two answers"
     assert json.loads(FAILED.to_json())["error"] == "the file is empty"
     assert json.loads(FAILED.to_json())["digits"] == []
-
-
-def test_times_only_on_request() -> None:
     assert json.loads(READ.to_json(timings=True))["ms"] == {"decode": 1.235, "find": 2.0}
     assert "ms" not in json.loads(READ.to_json())
 
@@ -88,6 +85,8 @@ def test_unknown_form_and_place(tmp_path: Path) -> None:
         open_sink(Format("text"), tmp_path / "no" / "out"),
     ):
         pass
+    with pytest.raises(UsageError, match="directory"), open_sink(Format("text"), tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "csv"])
@@ -105,11 +104,6 @@ def test_an_old_file_stays_until_the_first_record(tmp_path: Path, kind: str) -> 
         sink.write(READ)
     assert "07" in old.read_text()
     assert "dear" not in old.read_text()
-
-
-def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="directory"), open_sink(Format("text"), tmp_path):
-        pass
 
 
 def test_files_are_known_by_any_name(tmp_path: Path) -> None:

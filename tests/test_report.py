@@ -13,8 +13,7 @@ from neocog.batch.reader import Reader
 from neocog.errors import InputError
 from neocog.evaluation.figures import Axis, Line, chart
 from neocog.evaluation.report import find_sets, measure, write
-from tests.support import run, save_page, tiny_model
-from tests.test_cli import write_idx
+from tests.support import digits_of, run, save_page, tiny_model, write_digits
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +21,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with mnist/ and photos/, no usps/ and no strings/."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "mnist").mkdir()
+    labels = np.arange(120) % 10
     for prefix in ("train", "t10k"):
-        write_idx(folder / "mnist", prefix, 120)
+        images = digits_of("0123456789")[labels]
+        write_digits(folder / "mnist", prefix, images, labels, packed=True)
     photos = folder / "photos"
     photos.mkdir()
     save_page(photos / "a.png", "12")

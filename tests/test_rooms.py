@@ -1,7 +1,7 @@
 """No room of the package imports one above it, and none but ``neocog bench`` the experiments."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -9,14 +9,17 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("network", "vision", "cuda", "batch", "live", "learning", "evaluation", "serve", "cli")
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, wherever in it."""
+@cache
+def imported(file: Path) -> list[str]:
+    """Return the modules that a file imports, wherever in it."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{file}: a relative import"
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            found += [f"{node.module}.{name.name}" for name in node.names]
+    return found
 
 
 def test_no_room_imports_one_above_it() -> None:

@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.picture_files import file_of, page_file
 from tests.support import page, run, tiny_model
 
 pytest.importorskip("starlette")
@@ -32,12 +34,7 @@ from neocog.serve.corrections import Corrections
 from neocog.serve.work import ServeJob, Service
 
 STATIC = Path(app.__file__).parent / "static"
-
-
-def png(text: str) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(page(text)).save(stream, "PNG")
-    return stream.getvalue()
+tiff = partial(page_file, kind="TIFF")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +67,7 @@ def error_of(answer: Any, status: int) -> str:
 
 
 def test_a_picture_gives_the_records_of_the_command(client: TestClient, tmp_path: Path) -> None:
-    data = png("07946\n12")
+    data = page_file("07946\n12")
     (record,) = client.post("/api/read?name=a.png", content=data).json()
     assert (record["source"], record["text"], record["error"]) == ("a.png", "07946\n12", None)
     (tmp_path / "a.png").write_bytes(data)
@@ -85,12 +82,6 @@ def test_a_file_that_is_no_picture_is_a_record_with_its_error(client: TestClient
     (record,) = client.post("/api/read?name=x.jpg", content=b"no picture").json()
     assert record["source"] == "x.jpg"
     assert "not a picture" in record["error"]
-
-
-def tiff(*texts: str) -> bytes:
-    pages, stream = [Image.fromarray(page(text)) for text in texts], io.BytesIO()
-    pages[0].save(stream, "TIFF", save_all=True, append_images=pages[1:])
-    return stream.getvalue()
 
 
 def test_pages_of_a_file_are_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +104,7 @@ def test_twenty_requests_at_once_lose_no_answer(client: TestClient) -> None:
     texts = [f"{number:03d}" for number in range(20)]
 
     def ask(text: str) -> str:
-        answer = client.post("/api/read", content=png(text))
+        answer = client.post("/api/read", content=page_file(text))
         return str(answer.json()[0]["text"])
 
     with ThreadPoolExecutor(20) as pool:
@@ -215,7 +206,7 @@ def answers(client: TestClient, receive: Any, *headers: tuple[bytes, bytes]) -> 
 
 
 def test_who_was_let_in_is_not_turned_away_on_the_way(client: TestClient, api: Api) -> None:
-    data, room = png("12"), []
+    data, room = page_file("12"), []
     chunks = [data[:100], data[100:]]
 
     async def receive() -> dict[str, Any]:
@@ -234,10 +225,10 @@ def test_a_body_without_a_size_takes_the_room_of_the_largest(
     client: TestClient, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "MAX_HELD", app.MAX_BYTES)
-    assert client.post("/api/read", content=iter([png("1")])).status_code == 200
+    assert client.post("/api/read", content=iter([page_file("1")])).status_code == 200
     api._held = 1
-    assert "busy" in error_of(client.post("/api/read", content=iter([png("1")])), 503)
-    assert client.post("/api/read", content=png("1")).status_code == 200
+    assert "busy" in error_of(client.post("/api/read", content=iter([page_file("1")])), 503)
+    assert client.post("/api/read", content=page_file("1")).status_code == 200
     assert (api._waiting, api._held) == (0, 1)
 
 
@@ -278,7 +269,7 @@ def test_what_takes_too_long_is_given_up(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "PATIENCE", 0.0)
-    error_of(client.post("/api/read", content=png("1")), 504)
+    error_of(client.post("/api/read", content=page_file("1")), 504)
     monkeypatch.undo()
     monkeypatch.setattr(app, "UPLOAD", 0.05)
 
@@ -312,7 +303,7 @@ def test_with_a_token_all_addresses_begin_with_it(api: Api) -> None:
 
 def test_corrected_pages_are_a_labelled_set(client: TestClient, tmp_path: Path, model: str) -> None:
     for text in ("0123456789", "98765\n43210"):
-        data = png(text)
+        data = page_file(text)
         (record,) = client.post("/api/read", content=data).json()
         assert record["text"] == text
         for _ in range(2):  # what comes again replaces what was there
@@ -355,7 +346,7 @@ def test_corrections_that_make_no_sense(
     client: TestClient, tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     record = {"text": "7", "page": 0, "digits": [{"char": "7", "box": [0, 0, 9, 9]}]} | change
-    body = json.dumps(record).encode() + b"\n" + png("7")
+    body = json.dumps(record).encode() + b"\n" + page_file("7")
     assert words in error_of(client.post("/api/corrections", content=body), 400)
     assert not list((tmp_path / "kept" / "pages").iterdir())
 
@@ -378,22 +369,21 @@ def test_corrections_are_kept_only_where_it_was_asked_for(service: Service) -> N
 
 
 def test_a_digit_is_explained(client: TestClient) -> None:
-    data = png("7")
+    data = page_file("7")
     (record,) = client.post("/api/read", content=data).json()
     line = json.dumps(record).encode()
     answer = client.post("/api/explain", content=line + b"\n" + data)
     with Image.open(io.BytesIO(answer.content)) as picture:
         assert picture.format == "PNG"
-    blank = io.BytesIO()
-    Image.new("L", (400, 400), 255).save(blank, "PNG")
-    bare = client.post("/api/explain", content=line + b"\n" + blank.getvalue())
+    blank = file_of(Image.new("L", (400, 400), 255))
+    bare = client.post("/api/explain", content=line + b"\n" + blank)
     assert "nothing to explain" in error_of(bare, 422)
     none = json.dumps(record | {"digits": []}).encode()
     assert "expected one" in error_of(client.post("/api/explain", content=none + b"\n" + data), 400)
 
 
 def test_digits_are_cut_out_as_the_reader_does(service: Service) -> None:
-    data = png("472")
+    data = page_file("472")
     reader = Reader(tiny_model())
     layout = reader.find(page("472"))
     places = [place for line in layout.lines for place in line.digits]

@@ -32,7 +32,7 @@ def read(model: str, tmp_path: Path) -> str:
     return f"neocog read {tmp_path}/?.png -q --device cpu --workers 0 --model {model}"
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_matter_with_a_file(closed: str, read: str, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     done = shell(f"{read} -o {out} {closed}")
@@ -47,17 +47,17 @@ def test_messages_for_a_closed_stderr_go_nowhere(read: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("to", [">&-", ">/dev/full"])
-@pytest.mark.parametrize("what", ["models list", "--help", "--version", ""])
-def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str) -> None:
-    done = shell(f"neocog {what} {to}" if what else f"{read} {to}")
+@pytest.mark.parametrize("what", ["models show", "--help", "--version", ""])
+def test_a_stdout_that_takes_nothing_is_one_line(to: str, what: str, read: str, model: str) -> None:
+    done = shell(f"neocog {what} {model * ('show' in what)} {to}" if what else f"{read} {to}")
     assert done.returncode == 6
     why = "Bad file descriptor" if to == ">&-" else "No space left on device"
     assert done.stderr == f"neocog: stdout: cannot be written ({why}); what was written is valid\n"
 
 
-@pytest.mark.parametrize("what", ["models list", "--help"])
-def test_who_reads_stdout_may_leave(what: str) -> None:
-    done = shell(f"neocog {what} | true; echo ${{PIPESTATUS[0]}}")
+@pytest.mark.parametrize("what", ["models show", "--help"])
+def test_who_reads_stdout_may_leave(what: str, model: str) -> None:
+    done = shell(f"neocog {what} {model * ('show' in what)} | true; echo ${{PIPESTATUS[0]}}")
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
@@ -154,17 +154,19 @@ print({BAD!r})
 # --- pages for people ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", ["--report", "--save-overlay"])
-def test_a_full_disk_for_pictures_changes_no_record(option: str, read: str, tmp_path: Path) -> None:
+def test_a_full_disk_for_pictures_changes_no_record(read: str, model: str, tmp_path: Path) -> None:
     out, other = tmp_path / "out.jsonl", tmp_path / "other.jsonl"
-    place = tmp_path / "seen"
-    assert shell(f"{read} -o {other}").returncode == 0
+    words = ("-o", other, "--model", model, "--device", "cpu", "--workers", "0")
+    assert run("read", *sorted(tmp_path.glob("?.png")), *words).exit_code == 0
     limit = -(-other.stat().st_size // 1024)  # of a file, in KiB: more than the records need
-    done = shell(f"ulimit -f {limit}; {read} -o {out} {option} {place}")
+    seen = f"--report {tmp_path}/r --save-overlay {tmp_path}/seen"
+    done = shell(f"ulimit -f {limit}; {read} -o {out} {seen}")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
-    assert len(lines) == (1 if option == "--report" else 3)
-    assert all("File too large" in line and option in line for line in lines)
+    assert len(lines) == 4
+    assert all("File too large" in line for line in lines)
+    options = ("--report", "--save-overlay")
+    assert [sum(option in line for line in lines) for option in options] == [1, 3]
     assert out.read_bytes() == other.read_bytes()
 
 

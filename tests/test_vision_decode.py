@@ -1,26 +1,12 @@
 """Every kind of picture file becomes an upright grey page, or one line that says why not."""
 
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from neocog.errors import InputError
 from neocog.vision.decode import decode, to_grey
-
-
-def scene(width: int = 60, height: int = 40) -> Image.Image:
-    """White paper with a dark block at its upper left."""
-    picture = Image.new("L", (width, height), 255)
-    picture.paste(20, (5, 5, 20, 15))
-    return picture
-
-
-def file_of(picture: Image.Image, kind: str = "PNG", **options: object) -> bytes:
-    stream = io.BytesIO()
-    picture.save(stream, kind, **options)
-    return stream.getvalue()
+from tests.picture_files import file_of, scene
 
 
 def only_page(data: bytes, **options: int) -> np.ndarray:
@@ -108,11 +94,6 @@ def test_refusals_are_one_line(data, says):
     with pytest.raises(InputError, match=says) as caught:
         list(decode(data))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("side", [12_000, 20_000])
-def test_too_many_pixels_are_refused(side):
-    test_refusals_are_one_line(file_of(Image.new("1", (side, side))), "pixels")
 
 
 def test_names_that_lead_nowhere(tmp_path):

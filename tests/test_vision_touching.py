@@ -1,6 +1,6 @@
 """Digits joined by a stroke of the pen are read one by one."""
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -38,11 +38,12 @@ def reader():
 def known(reader):
     """Inks of digits that are read rightly when each stands alone, with their labels."""
     digits = read_sklearn()
-    alone = [
+    alone = (
         (write_digit(image, TALL, 0.09), str(label))
         for image, label in zip(digits.images[:80], digits.labels[:80], strict=True)
-    ]
-    return [(ink, text) for ink, text in alone if reader.read(page_of([ink])).text == text][:31]
+    )
+    right = ((ink, text) for ink, text in alone if reader.read(page_of([ink])).text == text)
+    return list(islice(right, 31))
 
 
 def exact(reader, known, *, joined):

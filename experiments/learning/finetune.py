@@ -29,8 +29,8 @@ from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.finetune import Finetuner
 from neocog.learning.mix import open_mix
+from neocog.learning.recipes import recipe_of, start_of_run
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
-from neocog.learning.start import recipe_of, start_of_run
 from neocog.learning.trainable import Trainable
 from neocog.learning.variants import variants
 from neocog.network.decision import labels_of

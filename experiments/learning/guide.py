@@ -23,7 +23,7 @@ from experiments.harness.arguments import data_and_output
 from experiments.learning.finetune import mix_of
 from experiments.learning.guide_network import Convolutional, Guide, save_network
 from experiments.learning.pools import load_pools, probabilities
-from neocog.learning.batches import Batches
+from neocog.learning.finetune import Batches
 from neocog.learning.settings import Settings, augmentation
 from neocog.network.spec import LABELS
 

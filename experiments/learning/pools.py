@@ -13,7 +13,7 @@ from experiments.learning.crops import crops
 from experiments.learning.guide_network import load_guide
 from neocog.files import atomic_write
 from neocog.learning.augment import augment
-from neocog.learning.batches import Pools
+from neocog.learning.finetune import Pools
 from neocog.learning.settings import PRESETS, Settings
 from neocog.network.spec import LABELS
 

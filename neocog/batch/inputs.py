@@ -168,7 +168,11 @@ def _named(name: str, look_into: bool, skipped: Skipped) -> Iterator[Item]:
     if os.path.isdir(name):
         yield from _folder(str(Path(name)), skipped)
     elif look_into and is_archive_name(name) and os.path.isfile(name):
-        yield from _archive(str(Path(name)), skipped)
+        path = str(Path(name))
+        try:
+            yield from members(path, lambda own, why: skipped(f"{path}/{own}", why))
+        except InputError as error:
+            yield Item(path, Path(path).name, trouble=str(error))
     else:
         source = str(Path(name))
         yield Item(source, Path(source).as_posix())
@@ -200,13 +204,6 @@ def _folder(named: str, skipped: Skipped) -> Iterator[Item]:
                 yield Item(os.path.join(folder, entry.name), below + entry.name)
         del ordered
         left += [(os.path.join(folder, name), f"{below}{name}/") for name in reversed(folders)]
-
-
-def _archive(path: str, skipped: Skipped) -> Iterator[Item]:
-    try:
-        yield from members(path, lambda name, why: skipped(f"{path}/{name}", why))
-    except InputError as error:
-        yield Item(path, Path(path).name, trouble=str(error))
 
 
 def _listed(name: str, null: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -32,18 +32,6 @@ _UNSAFE = re.compile(r'[\\:*?"<>|]')  # in names out of archives, for Windows
 Draw = Callable[["Page", PageReading], "Iterator[tuple[str, Image]]"]
 """Yields the pictures of a page, each with the end of its name, .png or .jpg."""
 
-Names = Mapping[str, str | None]
-"""Names of pictures without their endings, and the one source that each is of, if it is one."""
-
-
-def names_of(inputs: Iterable[tuple[str, str]]) -> Names:
-    """Which names the pictures of inputs have, given as (source, key), and which are of several."""
-    names: dict[str, str | None] = {}
-    for source, key in inputs:
-        stem = _stem(source, key)
-        names[stem] = source if names.get(stem, source) == source else None
-    return names
-
 
 class PictureFolder:
     """A folder that pictures are saved into; two pages never get the same name.
@@ -69,7 +57,11 @@ class PictureFolder:
     ) -> None:
         self.folder, self._option, self._draw = Path(folder), option, draw
         inputs = list(inputs)
-        self._sources, self._names = Files(source for source, _ in inputs), names_of(inputs)
+        self._sources = Files(source for source, _ in inputs)
+        self._names: dict[str, str | None] = {}  # without endings; the source, if it is one
+        for source, key in inputs:
+            stem = _stem(source, key)
+            self._names[stem] = source if self._names.get(stem, source) == source else None
         self._long_side = long_side
         with self._saving(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)

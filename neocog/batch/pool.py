@@ -177,12 +177,13 @@ def start(worker: Worker) -> None:
 
 
 def do(worker: Worker, task: Task) -> list[Block]:
-    """Have a task done, whatever becomes of the worker over it."""
+    """Have a task done, whatever becomes of the worker; EndedEarly if five die over one input."""
     try:
         return worker.do(task)
     except WorkerDied as death:
+        parts = task.after_death(str(death))
         start(worker)
-        return [block for part in task.after_death(str(death)) for block in do(worker, part)]
+        return [block for part in parts for block in do(worker, part)]
 
 
 class _Run:

@@ -271,7 +271,7 @@ class Reader:
     def _read_page(self, source: str, page: "Page", began: float) -> PageReading:
         grey = page.grey
         start = time.perf_counter()
-        cached = _TimedCache(self.engine)
+        cached = AnswerCache(self.engine)
         reader = copy(self)
         reader.engine = cast("AnyEngine", cached)
         found = reader.find(grey)
@@ -315,19 +315,6 @@ class Reader:
         """What the digit network says of places (N,), see `neocog.vision.weigh.NETWORK`."""
         answers = self.engine.recognise(digits, batch=self.batch)
         return features(answers, self.model, guesses)
-
-
-class _TimedCache(AnswerCache):
-    """A cache for one page that measures the time of the network."""
-
-    ms = 0.0
-
-    def recognise(self, digits: NDArray[np.uint8], *, batch: int | None = None) -> "Answers":
-        """Recognise digits, and add up the milliseconds that it takes."""
-        start = time.perf_counter()
-        answers = super().recognise(digits, batch=batch)
-        self.ms += 1e3 * (time.perf_counter() - start)
-        return answers
 
 
 def _box(box: tuple[int, int, int, int], scale: float) -> tuple[int, int, int, int]:

@@ -63,6 +63,7 @@ class Card:
 def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
     """Make the cards of an input's pages; each page is decoded once more, small."""
     from neocog.vision.decode import decode
+    from neocog.vision.overlay import draw_overlay
 
     pages: Iterator[Page] | None = None
     for reading in readings:
@@ -70,17 +71,11 @@ def cards_of(item: Item, readings: tuple[PageReading, ...]) -> Iterator[Card]:
         with suppress(Exception):  # it may have vanished since it was read, or be another one
             if reading.error is None:
                 pages = decode(item.picture(), long_side=_THUMBNAIL) if pages is None else pages
-                picture = _thumbnail(next(pages), reading)
+                page, small = next(pages), io.BytesIO()
+                drawn = draw_overlay(page.pixels, reading.digits, scale=page.scale)
+                drawn.save(small, "JPEG", quality=_QUALITY)
+                picture = small.getvalue()
         yield Card(reading, picture)
-
-
-def _thumbnail(page: "Page", reading: PageReading) -> bytes:
-    from neocog.vision.overlay import draw_overlay
-
-    small = io.BytesIO()
-    picture = draw_overlay(page.pixels, reading.digits, scale=page.scale)
-    picture.save(small, "JPEG", quality=_QUALITY)
-    return small.getvalue()
 
 
 class Report:

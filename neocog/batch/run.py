@@ -85,14 +85,8 @@ class Request:
                     for _ in self._spared(self._files()):
                         pass
             check_written(place, option)
-        self._check_free()
-
-    def _check_free(self) -> None:
-        """Refuse to overwrite records."""
-        output = self.output
-        if output is None or self.force or self.resume or not os.path.isfile(output):
-            return
-        if os.path.getsize(output):
+        output = None if self.force or self.resume else self.output
+        if output is not None and os.path.isfile(output) and os.path.getsize(output):
             more = "--resume to continue it, " if self.form.kind == "jsonl" else ""
             raise UsageError(f"{output}: exists; add {more}--force to overwrite it")
 
@@ -267,8 +261,10 @@ def reading(
     cannot be started.
     """
     if workers is None:
-        items, few = _begins(items)
-        workers = 0 if few else usual_workers(job.reader.engine.device)
+        items = iter(items)
+        begin = list(islice(items, FEW + 1))
+        workers = 0 if len(begin) <= FEW else usual_workers(job.reader.engine.device)
+        items = chain(begin, items)
     _check(workers)
     engine = FixedBatches(job.reader.engine, batch=job.batch, isolated=job.isolated)
     reader = copy(job.reader)
@@ -356,13 +352,6 @@ def _most_workers() -> int:
     return max(0, min(_MOST_WORKERS, files - _FILES_LEFT))
 
 
-def _begins(items: Iterable[Item]) -> tuple[Iterator[Item], bool]:
-    """The same inputs, and whether they are few."""
-    items = iter(items)
-    first = list(islice(items, FEW + 1))
-    return chain(first, items), len(first) <= FEW
-
-
 def _reading(
     request: Request, job: Job, items: Iterable[Item], tally: Tally
 ) -> AbstractContextManager[Blocks]:
@@ -373,7 +362,6 @@ def _reading(
     if request.debug is not None:
         workers = 0  # what it shows is searched for in this process
     elif workers is None and any(map(comes_once, request.inputs)):
-        workers = usual_workers(
-            job.reader.engine.device
-        )  # nobody knows how many names will come, nor when
+        # nobody knows how many names will come, nor when
+        workers = usual_workers(job.reader.engine.device)
     return reading(job, items, workers=workers, ordered=ordered, tally=tally)

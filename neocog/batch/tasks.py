@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from neocog.batch.formats import Format
 from neocog.batch.records import REJECTED, Box, DigitReading, PageReading
 from neocog.batch.sources import Item
-from neocog.errors import InputError, NeocogError
+from neocog.errors import EndedEarly, InputError, NeocogError
 
 if TYPE_CHECKING:
     from neocog.batch.reader import Reader
@@ -21,6 +21,7 @@ ISOLATED_AT_ONCE = 256
 """Isolated digits of a task: so many are recognised together."""
 
 _LIVES = 2  # times that a worker may die over an input, the second time with it alone
+_DEATHS = 5  # so many workers in succession, the last of which only had to write its record
 _HELD = 2**24  # bytes of inputs, taken from an archive in passing, that make a task
 _LONG = 4096  # letters of a name; no system takes a longer one
 
@@ -44,9 +45,14 @@ class Task:
         """What to do once a worker has died over it, perhaps through no fault of its own.
 
         Each input is tried alone; one that goes on killing workers becomes a record that says
-        ``how``.
+        ``how``. EndedEarly if not even that can be written.
         """
         deaths, items = self.deaths + 1, self.items
+        if deaths >= _DEATHS:
+            raise EndedEarly(
+                f"{_shortened(items[0].source)}: {deaths} workers in succession died over it, the "
+                f"last one {how}; start again without it (neocog read: with --resume)"
+            )
         if len(items) == 1 and deaths >= _LIVES:
             trouble = f"cannot be read: twice, the process that reads it {how}"
             items = (items[0]._replace(trouble=trouble),)
@@ -246,7 +252,8 @@ def _about(reading: PageReading, form: Format) -> str | None:
         message = "no digits found"
     elif misfit:
         message = "does not fit the pattern"
-    source = reading.source
-    if len(source) > _LONG:
-        source = f"{source[:40]}... ({len(source)} letters)"
-    return None if message is None else f"{source}: {message}"
+    return None if message is None else f"{_shortened(reading.source)}: {message}"
+
+
+def _shortened(source: str) -> str:
+    return source if len(source) <= _LONG else f"{source[:40]}... ({len(source)} letters)"

@@ -6,10 +6,10 @@ import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neocog.batch.reader import Reader
     from neocog.batch.tasks import Job
     from neocog.network.decision import Answers
     from neocog.network.model import Model
@@ -46,23 +46,27 @@ class RemoteEngine:
         return answers
 
 
-class RemoteFinder:
-    """Stands in for a finder on a GPU in a process that opens none."""
-
-    def __init__(self, model: Any, ask: Callable[..., Any]) -> None:
-        self.model, self.find = model, ask
-
-
 def run_worker(connection: Connection, job: "Job", pause: float) -> None:
     """Do task after task until the connection closes; the body of a worker process.
 
-    After ``pause`` seconds in which it has sent nothing, it says that it is at work.
+    After ``pause`` seconds in which it has sent nothing, it says that it is at work. It ends where
+    memory runs out: half a message may be left in the connection.
     """
+    try:
+        _work(connection, job, pause)
+    except MemoryError:
+        os._exit(NO_MEMORY)
+
+
+def _work(connection: Connection, job: "Job", pause: float) -> None:
     heard = time.monotonic()
 
     def ask(*question: Any) -> Any:
-        connection.send((QUESTION, question))
-        return connection.recv()
+        try:
+            connection.send((QUESTION, question))
+            return connection.recv()
+        except MemoryError:  # not the page's error: what follows would be taken for the answer
+            os._exit(NO_MEMORY)
 
     def beat() -> None:
         nonlocal heard
@@ -71,7 +75,10 @@ def run_worker(connection: Connection, job: "Job", pause: float) -> None:
             heard = time.monotonic()
 
     limit_process()
-    _ask_elsewhere(job.reader, ask)
+    reader: Any = job.reader
+    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)
+    if reader.finder.device != "cpu":
+        reader.finder = SimpleNamespace(model=reader.finder.model, find=ask)
     _bound_memory()
     connection.send((READY, None))
     while True:
@@ -79,9 +86,7 @@ def run_worker(connection: Connection, job: "Job", pause: float) -> None:
         heard = time.monotonic()
         try:
             connection.send((BLOCK, job.do(task, beat=beat)))
-        except MemoryError:
-            os._exit(NO_MEMORY)
-        except ConnectionError:
+        except (ConnectionError, MemoryError):
             raise
         except Exception as error:
             connection.send((ERROR, f"{type(error).__name__}: {error}"))
@@ -95,12 +100,6 @@ def limit_process() -> None:
     cv2.setNumThreads(1)
     threadpool_limits(1)
     warnings.simplefilter("ignore")
-
-
-def _ask_elsewhere(reader: "Reader", ask: Callable[..., Any]) -> None:
-    reader.engine = RemoteEngine(reader.model, ask, batch=reader.batch)  # type: ignore[assignment]
-    if reader.finder.device != "cpu":
-        reader.finder = RemoteFinder(reader.finder.model, ask)  # type: ignore[assignment]
 
 
 def _bound_memory() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.messages import tell
 
 app = typer.Typer(
@@ -14,24 +15,19 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Download data sets, make test pages."""
-
-
 @app.command("fetch", cls=options.Command)
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The set: mnist.")],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="DIR", help="Copy from this folder instead of downloading."),
+        option("--from", "DIR", "Copy from this folder instead of downloading."),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--to",
-            metavar="DIR",
-            help="Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].",
+            "DIR",
+            "Destination folder [default: $NEOCOG_DATA/mnist, else ~/.cache/neocog/mnist].",
         ),
     ] = None,
 ) -> None:
@@ -55,24 +51,18 @@ def fetch(
 @app.command("make-pages", cls=options.Command)
 def make_pages(
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to.")],
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Pages in all.")] = 100,
+    count: Annotated[int, option("--count", "N", "Pages in all.", min=1)] = 100,
     conditions: Annotated[
         str,
-        typer.Option(
-            "--conditions",
-            metavar="A,B",
-            help="Conditions to use in turn [default: all with digits].",
-        ),
+        option("--conditions", "A,B", "Conditions to use in turn [default: all with digits]."),
     ] = "",
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="The same seed gives the same pages.")
-    ] = 0,
+    seed: Annotated[int, option("--seed", "N", "The same seed gives the same pages.", min=0)] = 0,
     digits: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--digits",
-            metavar="PATH",
-            help="Digits to write with: the folder of MNIST, or another set of single digits "
+            "PATH",
+            "Digits to write with: the folder of MNIST, or another set of single digits "
             "[default: the downloaded MNIST, else scikit-learn's].",
         ),
     ] = None,
@@ -82,9 +72,9 @@ def make_pages(
     They have shadows, folds, ruled paper, blur and so on. These conditions are also used to measure
     the reader. Blank conditions are used only if listed in --conditions.
     """
-    from neocog.learning.pages import write
+    from neocog.learning.pages.page import known_conditions, pen_digits, write_pages
 
-    names = write.known_conditions([name for name in conditions.split(",") if name])
-    pens = write.pen_digits(digits, tell=tell)
-    made = write.write_pages(folder, pens, conditions=names, count=count, seed=seed)
+    names = known_conditions([name for name in conditions.split(",") if name])
+    pens = pen_digits(digits, tell=tell)
+    made = write_pages(folder, pens, conditions=names, count=count, seed=seed)
     print(f"{folder}: {made} pages, labels.csv")

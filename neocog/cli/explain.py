@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.errors import InputError, NothingToRead
 from neocog.jsontext import to_json
 
@@ -14,16 +15,14 @@ _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 
 def explain(
     picture: Annotated[str, typer.Argument(metavar="PICTURE", help="A picture of digits.")],
-    digit: Annotated[
-        int, typer.Option("--digit", metavar="N", help="Which digit, in reading order from 1.")
-    ] = 1,
+    digit: Annotated[int, option("--digit", "N", "Which digit, in reading order from 1.")] = 1,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Draw it over the ink, e.g. why.png."),
+        option("-o --output", "FILE", "Draw it over the ink, e.g. why.png."),
     ] = None,
     maps: Annotated[
         str | None,
-        typer.Option("--maps", metavar="FILE", help="Draw every plane of every layer."),
+        option("--maps", "FILE", "Draw every plane of every layer."),
     ] = None,
     model: options.Model = options.DEFAULT_MODEL,
     force: options.Force = False,
@@ -38,9 +37,9 @@ def explain(
     from neocog.files import atomic_write
 
     formats = {}
-    for option, path in (("-o", output), ("--maps", maps)):
+    for named, path in (("-o", output), ("--maps", maps)):
         if path is not None:
-            options.check_new(path, option, force=force)
+            options.check_new(path, named, force=force)
             formats[path] = _FORMATS.get(Path(path).suffix.lower())
             if formats[path] is None:
                 raise typer.BadParameter(f"{path}: expected a name that ends in .png or .jpg")

@@ -6,17 +6,16 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 
 
 def export(
     name: Annotated[
         str, typer.Argument(metavar="NAME|PATH", help="A model, or 'finder'.")
     ] = options.DEFAULT_MODEL,
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")
-    ] = "",
+    output: Annotated[str, option("-o --output", "FILE.onnx", "Where to write it.")] = "",
     maps: Annotated[
-        bool, typer.Option("--maps", help="With the responses of every layer as outputs.")
+        bool, option("--maps", None, "With the responses of every layer as outputs.")
     ] = False,
     force: options.Force = False,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neocog.cli.options import option
 from neocog.cli.progress import Counter
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.files import atomic_write, check_output
@@ -30,11 +31,7 @@ _OF_A_FINDER = "finder fonts chunks data output seed minutes device checkpoints 
 _GENTLER = 0.5  # of a finder's rate, where a run begins with learned weights
 
 
-def _option(name: str, metavar: str | None, words: str, **more: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=words, **more)
-
-
-_gradient = partial(_option, rich_help_panel=_PANEL)
+_gradient = partial(option, rich_help_panel=_PANEL)
 
 
 def _list(wanted: bool) -> None:
@@ -46,22 +43,22 @@ def _list(wanted: bool) -> None:
         raise typer.Exit
 
 
-Data = _option(
+Data = option(
     "--data", "PATH[:WEIGHT]",
     "Labelled digits: a folder of IDX files (MNIST's form), of USPS text (zip.train), or of "
     "folders 0 to 9 with a picture per digit; or the name mnist. For several sets, weights say how "
     "often each set is shown: --data mnist:2 --data SWISS.",
 )  # fmt: skip
-Output = typer.Option("--output", "-o", metavar="FILE", help="The model: a .safetensors file.")
-Limit = _option(
+Output = option("--output -o", "FILE", "The model: a .safetensors file.")
+Limit = option(
     "--limit", "N", "Use the first N digits; with several sets, N digits drawn by weight.", min=1
 )
-Split = _option(
+Split = option(
     "--split", "|".join(SPLITS),
     "learning: training digits minus validation digits, which calibrate the probabilities. train: "
         "all training digits (no calibration).",
 )  # fmt: skip
-Device = _option(
+Device = option(
     "--device", "auto|cpu|cuda",
     "Where to compute; cuda needs CuPy, auto uses it if it is installed.",
 )  # fmt: skip
@@ -77,8 +74,8 @@ Checkpoints = _gradient(
     "--checkpoints", "FOLDER",
     "Folder for checkpoints and curves; the same command resumes from it.",
 )  # fmt: skip
-RecipeName = _option("--recipe", "NAME", "How to learn; --recipes lists them.")
-Precision = _option("--precision", "fp16|fp32", "Number format in the file.")
+RecipeName = option("--recipe", "NAME", "How to learn; --recipes lists them.")
+Precision = option("--precision", "fp16|fp32", "Number format in the file.")
 Planes = _gradient("--planes", "K2/K3/K4", "Plane counts, e.g. 40/160/100.")
 Epochs = _gradient("--epochs", "N", "Passes over the training digits.")
 Minutes = _gradient("--minutes", "N", "Train for so many minutes instead.")
@@ -92,8 +89,8 @@ Lean = _gradient(
     "less.",
 )
 Start = _gradient("--start", "MODEL", "Continue from this model.")
-Seed = _option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
-Recipes = typer.Option("--recipes", callback=_list, is_eager=True, help="List the recipes.")
+Seed = option("--seed", "N", "Seed of all random choices.", min=0, max=2**32 - 1)
+Recipes = option("--recipes", None, "List the recipes.", callback=_list, is_eager=True)
 Pool = _gradient("--pool", "N", "Number of variants, and of marks, drawn before training.", min=0)
 Marks = _gradient(
     "--marks",
@@ -103,14 +100,14 @@ Marks = _gradient(
 )
 Last = _gradient("--last", None, "Keep the last network, not the best on validation digits.")
 
-Finder = _option(
+Finder = option(
     "--finder", "plain|deep|wide",
     "Train the digit finder instead, on synthetic pages written with the strokes and scans of "
     "--data (a folder with mnist and hands/free): a convolutional network of 69 000, 120 000 or "
     "294 000 weights (shipped: wide). --start continues from the run.safetensors of another run.",
 )  # fmt: skip
-Fonts = _option("--fonts", "DIR", "Fonts for printed words on these pages.")
-Chunks = _option(
+Fonts = option("--fonts", "DIR", "Fonts for printed words on these pages.")
+Chunks = option(
     "--chunks", "N", "Train on this many chunks of 4 096 pages instead of for --minutes.", min=1
 )
 
@@ -267,10 +264,9 @@ def _by_gradient(
     if validation is None:
         raise UsageError("recipes by gradient need validation digits: give --split learning")
     device = _torch_device(device, f"recipe '{recipe}'")
-    from neocog.learning.batches import Pools
     from neocog.learning.calibrate import calibrated
-    from neocog.learning.finetune import Finetuner
-    from neocog.learning.start import recipe_of, start_of_run
+    from neocog.learning.finetune import Finetuner, Pools
+    from neocog.learning.recipes import recipe_of, start_of_run
     from neocog.network.parallel import cores
     from neocog.network.spec import LABELS
 

@@ -12,110 +12,56 @@ from typing import Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.errors import NothingToRead, UsageError
 from neocog.jsontext import to_json
 from neocog.messages import printable, tell
 
 SMALL_MODEL = "neocog-small"
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="[SOURCE]",
-        help="Camera by number or name, video file, folder of pictures, http or rtsp URL.",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME|PATH",
-        help="A shipped model, or a file [default: neocog, on the CPU neocog-small].",
-    ),
-]
-Agree = Annotated[
-    str,
-    typer.Option(
-        "--agree", metavar="K/N", help="Show a digit if K of the last N frames agree on it."
-    ),
-]
-Region = Annotated[
-    str | None,
-    typer.Option(
-        "--roi",
-        metavar="X,Y,W,H",
-        help="Read only this part of the frame; in pixels, or as fractions.",
-    ),
-]
-Form = Annotated[
-    str | None,
-    typer.Option(
-        "--pattern", metavar="PATTERN", help="Announce only numbers of this form, e.g. '####-##'."
-    ),
-]
-Length = Annotated[
-    int | None,
-    typer.Option(
-        "--length", metavar="N", min=1, help="Announce only numbers with this many digits."
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        "--size", metavar="WxH", help="Frame size to ask the camera for [default: 1280x720]."
-    ),
-]
-Fps = Annotated[
-    float | None,
-    typer.Option(
-        "--fps",
-        metavar="N",
-        min=1,
-        max=1000,
-        help="Frame rate of the camera, or of a folder of pictures.",
-    ),
-]
-ReplayFps = Annotated[
-    float | None,
-    typer.Option(
-        "--replay-fps",
-        metavar="N",
-        min=1,
-        max=1000,
-        help="Play a file like a camera, at this rate; frames may be dropped.",
-    ),
-]
-Headless = Annotated[bool, typer.Option("--headless", help="Open no window.")]
-Record = Annotated[
-    str | None,
-    typer.Option(
-        "--record", metavar="FILE", help="Record the window to a video (mp4, m4v, mov, mkv, avi)."
-    ),
-]
-Jsonl = Annotated[
-    str | None,
-    typer.Option("--jsonl", metavar="FILE", help="Append a JSON line for each number."),
-]
-Events = Annotated[bool, typer.Option("--events", help="Print JSON events instead of numbers.")]
+Source = typer.Argument(
+    metavar="[SOURCE]",
+    help="Camera by number or name, video file, folder of pictures, http or rtsp URL.",
+)
+Model = option(
+    "--model", "NAME|PATH", "A shipped model, or a file [default: neocog, on the CPU neocog-small]."
+)
+Agree = option("--agree", "K/N", "Show a digit if K of the last N frames agree on it.")
+Region = option("--roi", "X,Y,W,H", "Read only this part of the frame; in pixels, or as fractions.")
+Form = option("--pattern", "PATTERN", "Announce only numbers of this form, e.g. '####-##'.")
+Length = option("--length", "N", "Announce only numbers with this many digits.", min=1)
+Size = option("--size", "WxH", "Frame size to ask the camera for [default: 1280x720].")
+Fps = option("--fps", "N", "Frame rate of the camera, or of a folder of pictures.", min=1, max=1000)
+ReplayFps = option(
+    "--replay-fps",
+    "N",
+    "Play a file like a camera, at this rate; frames may be dropped.",
+    min=1,
+    max=1000,
+)
+Headless = option("--headless", None, "Open no window.")
+Record = option("--record", "FILE", "Record the window to a video (mp4, m4v, mov, mkv, avi).")
+Jsonl = option("--jsonl", "FILE", "Append a JSON line for each number.")
+Events = option("--events", None, "Print JSON events instead of numbers.")
 
 
 def live(
-    source: Source = "0",
-    model: Model = None,
+    source: Annotated[str, Source] = "0",
+    model: Annotated[str | None, Model] = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    agree: Agree = "3/5",
-    roi: Region = None,
-    pattern: Form = None,
-    length: Length = None,
-    size: Size = None,
-    fps: Fps = None,
-    replay_fps: ReplayFps = None,
-    headless: Headless = False,
-    record: Record = None,
-    jsonl: Jsonl = None,
-    events: Events = False,
+    agree: Annotated[str, Agree] = "3/5",
+    roi: Annotated[str | None, Region] = None,
+    pattern: Annotated[str | None, Form] = None,
+    length: Annotated[int | None, Length] = None,
+    size: Annotated[str | None, Size] = None,
+    fps: Annotated[float | None, Fps] = None,
+    replay_fps: Annotated[float | None, ReplayFps] = None,
+    headless: Annotated[bool, Headless] = False,
+    record: Annotated[str | None, Record] = None,
+    jsonl: Annotated[str | None, Jsonl] = None,
+    events: Annotated[bool, Events] = False,
     min_p: options.MinP = None,
     finder: options.Finder = None,
 ) -> None:

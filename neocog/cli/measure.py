@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.cli.progress import Counter
 from neocog.jsontext import to_json
 from neocog.messages import tell
@@ -16,15 +17,12 @@ if TYPE_CHECKING:
     from neocog.evaluation.timing import StageTime, Timing
     from neocog.learning.datasets import Digits, LabelledPictures
 
-Split = Annotated[
-    str | None,
-    typer.Option(
-        "--split",
-        metavar="test|train|validation|learning",
-        help="Part of the set [default: test, if the set has parts].",
-    ),
-]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N.")]
+Split = option(
+    "--split",
+    "test|train|validation|learning",
+    "Part of the set [default: test, if the set has parts].",
+)
+Limit = option("--limit", "N", "Only the first N.", min=1)
 
 
 def evaluate(
@@ -42,16 +40,16 @@ def evaluate(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    split: Split = None,
-    limit: Limit = None,
+    split: Annotated[str | None, Split] = None,
+    limit: Annotated[int | None, Limit] = None,
     batch: options.Batch = None,
     as_json: options.Json = False,
     report: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--report",
-            metavar="DIR",
-            help="Measure on every set found; write report.json and report.html to DIR.",
+            "DIR",
+            "Measure on every set found; write report.json and report.html to DIR.",
         ),
     ] = None,
 ) -> None:
@@ -175,11 +173,9 @@ def timing(
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    batch: Annotated[
-        int, typer.Option("--batch", metavar="N", min=1, help="Digits per batch.")
-    ] = 8,
+    batch: Annotated[int, option("--batch", "N", "Digits per batch.", min=1)] = 8,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", min=0.0, help="Repeat for so many seconds.")
+        float, option("--seconds", "N", "Repeat for so many seconds.", min=0.0)
     ] = 3.0,
     as_json: options.Json = False,
 ) -> None:

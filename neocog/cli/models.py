@@ -7,16 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 from neocog.jsontext import to_json
 
 app = typer.Typer(
     help="List, describe and check models.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-@app.callback()
-def _group() -> None:
-    """List, describe and check models."""
 
 
 @app.command("list", cls=options.Command)
@@ -59,7 +55,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME|PATH")] = options.DEFAULT_MODEL,
     card: Annotated[
         bool,
-        typer.Option("--card", help="Print the complete card: training, accuracy, thresholds."),
+        option("--card", None, "Print the complete card: training, accuracy, thresholds."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -17,69 +17,62 @@ class Command(TyperCommand):
         return re.sub(r" <(list\[)?(str|path|Path)\]?>", lambda found: " " * len(found[0]), words)
 
 
-Model = Annotated[
-    str, typer.Option("--model", metavar="NAME|PATH", help="A shipped model, or a model file.")
-]
-Device = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda|cuda:N", help="Where the network runs.")
-]
+def option(names: str, metavar: str | None, words: str, **more: Any) -> Any:
+    """An option: its names, what stands for its value, its help, and what else typer takes."""
+    return typer.Option(*names.split(), metavar=metavar, help=words, **more)
+
+
+Model = Annotated[str, option("--model", "NAME|PATH", "A shipped model, or a model file.")]
+Device = Annotated[str, option("--device", "auto|cpu|cuda|cuda:N", "Where the network runs.")]
 Precision = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--precision",
-        metavar="fp32|tf32|fp16|bf16",
-        help="Number format on CUDA [default: fp16; fp32 on old GPUs].",
+        "fp32|tf32|fp16|bf16",
+        "Number format on CUDA [default: fp16; fp32 on old GPUs].",
     ),
 ]
 Plan = Annotated[
     str,
-    typer.Option(
+    option(
         "--plan",
-        metavar="default|auto|card|STAGE=VERSION,...|FILE",
-        help="CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
+        "default|auto|card|STAGE=VERSION,...|FILE",
+        "CUDA kernel for each stage; auto measures all of them once and keeps the fastest.",
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(
-        "--batch", metavar="N", min=1, help="Digits per batch [default: chosen for the device]."
-    ),
+    option("--batch", "N", "Digits per batch [default: chosen for the device].", min=1),
 ]
 MinP = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--min-p",
-        metavar="P",
-        help="Print ? for a digit whose probability is below P [default: the model's own].",
+        "P",
+        "Print ? for a digit whose probability is below P [default: the model's own].",
     ),
 ]
 MaxError = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--max-error",
-        metavar="SHARE",
-        help="Choose the threshold of ? so that at most this fraction of the printed digits is "
+        "SHARE",
+        "Choose the threshold of ? so that at most this fraction of the printed digits is "
         "wrong, e.g. 0.1%.",
     ),
 ]
 Pattern = Annotated[
     str | None,
-    typer.Option(
-        "--pattern",
-        metavar="FORM",
-        help="Form of each line, # for a digit, e.g. '##-####'.",
-    ),
+    option("--pattern", "FORM", "Form of each line, # for a digit, e.g. '##-####'."),
 ]
 Finder = Annotated[
     str | None,
-    typer.Option(
-        "--finder",
-        metavar="FILE",
-        help="File of the network that finds the digits [default: the shipped one].",
+    option(
+        "--finder", "FILE", "File of the network that finds the digits [default: the shipped one]."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Force = Annotated[bool, option("--force", None, "Overwrite FILE if it exists.")]
+Json = Annotated[bool, option("--json", None, "Print one JSON object instead of a table.")]
 
 DEFAULT_MODEL = "neocog"
 

@@ -6,137 +6,88 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neocog.cli import options
+from neocog.cli.options import option
 
 if TYPE_CHECKING:
     from neocog.batch.run import Tally
 
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="INPUT",
-        help="Pictures, URLs, folders, zip and tar archives, globs, @FILE (one name per line), - "
-        "(stdin: a picture or a list of names).",
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="text|jsonl|json|csv|tsv|table|hocr|alto",
-        help="Output format [default: from FILE's suffix, else text].",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
-Output = Annotated[
-    str | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
-]
-Overlay = Annotated[
-    str | None,
-    typer.Option(
-        "--save-overlay",
-        metavar="DIR",
-        help="Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
-        "(of photographs) or .png.",
-    ),
-]
-Debug = Annotated[
-    str | None,
-    typer.Option("--debug", metavar="DIR", help="Save pictures of all boxes and all crops."),
-]
-ReportFile = Annotated[
-    str | None,
-    typer.Option(
-        "--report",
-        metavar="FILE.html",
-        help="Write an HTML page, the most uncertain pictures first.",
-    ),
-]
-Rotate = Annotated[
-    str,
-    typer.Option(
-        "--rotate",
-        metavar="auto|0|90|180|270",
-        help="Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
-    ),
-]
-DigitsOnly = Annotated[
-    bool, typer.Option("--digits-only", help="Leave signs and spaces out of the text.")
-]
-Timings = Annotated[
-    bool, typer.Option("--timings", help="Add the time of each stage to JSON records.")
-]
-Isolated = Annotated[
-    bool, typer.Option("--isolated", help="Each picture is one digit; skip the search.")
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Name each file that is skipped, and why.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
-Null = Annotated[
-    bool,
-    typer.Option("--null", "-0", help="Names in lists and on stdin are separated by NUL bytes."),
-]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue an interrupted run that wrote JSON lines to FILE."),
-]
-ShardOf = Annotated[
-    str | None,
-    typer.Option(
-        "--shard",
-        metavar="I/N",
-        help="Read part I of N. A hash of the name assigns each picture to a part.",
-    ),
-]
-Ordered = Annotated[
-    bool, typer.Option("--ordered", help="Write records in the order of the inputs.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        help="Worker processes; 0 reads in this process [default: one per core, two with a GPU, "
-        "0 for a few pictures].",
-    ),
-]
-Ray = Annotated[
-    str | None,
-    typer.Option("--ray", metavar="ADDRESS", help="Read on the Ray cluster at ADDRESS or 'auto'."),
-]
+Inputs = typer.Argument(
+    metavar="INPUT",
+    help="Pictures, URLs, folders, zip and tar archives, globs, @FILE (one name per line), - "
+    "(stdin: a picture or a list of names).",
+)
+Format = option(
+    "--format",
+    "text|jsonl|json|csv|tsv|table|hocr|alto",
+    "Output format [default: from FILE's suffix, else text].",
+)
+Json = option("--json", None, "The same as --format json.")
+Output = option("--output -o", "FILE", "Write to FILE instead of stdout.")
+Overlay = option(
+    "--save-overlay",
+    "DIR",
+    "Save each picture with boxes and digits drawn over it, as DIR/.../NAME.read.jpg "
+    "(of photographs) or .png.",
+)
+Debug = option("--debug", "DIR", "Save pictures of all boxes and all crops.")
+ReportFile = option(
+    "--report", "FILE.html", "Write an HTML page, the most uncertain pictures first."
+)
+Rotate = option(
+    "--rotate",
+    "auto|0|90|180|270",
+    "Turn pages clockwise; auto turns sideways pages that have at least 12 digits.",
+)
+DigitsOnly = option("--digits-only", None, "Leave signs and spaces out of the text.")
+Timings = option("--timings", None, "Add the time of each stage to JSON records.")
+Isolated = option("--isolated", None, "Each picture is one digit; skip the search.")
+Verbose = option("--verbose -v", None, "Name each file that is skipped, and why.")
+Quiet = option("--quiet -q", None, "Print only results and errors.")
+Null = option("--null -0", None, "Names in lists and on stdin are separated by NUL bytes.")
+Resume = option("--resume", None, "Continue an interrupted run that wrote JSON lines to FILE.")
+ShardOf = option(
+    "--shard", "I/N", "Read part I of N. A hash of the name assigns each picture to a part."
+)
+Ordered = option("--ordered", None, "Write records in the order of the inputs.")
+Workers = option(
+    "--workers",
+    "N",
+    "Worker processes; 0 reads in this process [default: one per core, two with a GPU, "
+    "0 for a few pictures].",
+)
+Ray = option("--ray", "ADDRESS", "Read on the Ray cluster at ADDRESS or 'auto'.")
 
 
 def read(
-    inputs: Inputs,
+    inputs: Annotated[list[str], Inputs],
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
     precision: options.Precision = None,
     plan: options.Plan = "default",
-    form: Format = None,
-    json: Json = False,
-    output: Output = None,
-    overlay: Overlay = None,
-    debug: Debug = None,
-    report: ReportFile = None,
+    form: Annotated[str | None, Format] = None,
+    json: Annotated[bool, Json] = False,
+    output: Annotated[str | None, Output] = None,
+    overlay: Annotated[str | None, Overlay] = None,
+    debug: Annotated[str | None, Debug] = None,
+    report: Annotated[str | None, ReportFile] = None,
     min_p: options.MinP = None,
     max_error: options.MaxError = None,
     pattern: options.Pattern = None,
-    rotate: Rotate = "auto",
-    digits_only: DigitsOnly = False,
-    isolated: Isolated = False,
-    null: Null = False,
-    resume: Resume = False,
-    shard: ShardOf = None,
-    ordered: Ordered = False,
-    workers: Workers = None,
-    ray: Ray = None,
-    timings: Timings = False,
+    rotate: Annotated[str, Rotate] = "auto",
+    digits_only: Annotated[bool, DigitsOnly] = False,
+    isolated: Annotated[bool, Isolated] = False,
+    null: Annotated[bool, Null] = False,
+    resume: Annotated[bool, Resume] = False,
+    shard: Annotated[str | None, ShardOf] = None,
+    ordered: Annotated[bool, Ordered] = False,
+    workers: Annotated[int | None, Workers] = None,
+    ray: Annotated[str | None, Ray] = None,
+    timings: Annotated[bool, Timings] = False,
     batch: options.Batch = None,
     finder: options.Finder = None,
     force: options.Force = False,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    verbose: Annotated[bool, Verbose] = False,
+    quiet: Annotated[bool, Quiet] = False,
 ) -> None:
     """Read the handwritten digits in pictures.
 

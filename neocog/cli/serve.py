@@ -2,42 +2,26 @@
 
 from typing import Annotated
 
-import typer
-
 from neocog.cli import options
+from neocog.cli.options import option
 
-Host = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        metavar="ADDRESS",
-        help="Address to listen on; 0.0.0.0 lets phones of the same network in.",
-    ),
-]
-Port = Annotated[
-    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 is any free one.")
-]
-Tls = Annotated[
-    bool,
-    typer.Option(
-        "--tls", help="Use https with a self-signed certificate; phones need it for live video."
-    ),
-]
-Corrections = Annotated[
-    str | None,
-    typer.Option(
-        "--corrections",
-        metavar="FOLDER",
-        help="Keep corrected pages there, for neocog eval and neocog train.",
-    ),
-]
+Host = option(
+    "--host", "ADDRESS", "Address to listen on; 0.0.0.0 lets phones of the same network in."
+)
+Port = option("--port", "N", "Port; 0 is any free one.", min=0, max=65535)
+Tls = option(
+    "--tls", None, "Use https with a self-signed certificate; phones need it for live video."
+)
+Corrections = option(
+    "--corrections", "FOLDER", "Keep corrected pages there, for neocog eval and neocog train."
+)
 
 
 def serve(
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    tls: Tls = False,
-    corrections: Corrections = None,
+    host: Annotated[str, Host] = "127.0.0.1",
+    port: Annotated[int, Port] = 8000,
+    tls: Annotated[bool, Tls] = False,
+    corrections: Annotated[str | None, Corrections] = None,
     model: options.Model = options.DEFAULT_MODEL,
     device: options.Device = "auto",
     min_p: options.MinP = None,

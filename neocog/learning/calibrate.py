@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.network.decision import answers, labels_of, of_lone_digits
-
-if TYPE_CHECKING:
-    from neocog.learning.mix import Mix
-    from neocog.network.decision import Answers
-    from neocog.network.model import Model
+from neocog.learning.mix import Mix
+from neocog.learning.negatives import negatives
+from neocog.network.decision import Answers, answers, labels_of, of_lone_digits
+from neocog.network.model import Model
 
 Scores = NDArray[np.floating]
 Labels = NDArray[np.integer]
@@ -24,7 +22,7 @@ _COVERAGE = (1.0, 0.9995, 0.999, 0.998, 0.997, 0.9965, 0.996, 0.995, 0.99, 0.98,
 _SEED = 4  # of the marks that thresholds are seen against
 
 
-def best_temperature(scores: Scores, shown: "Mix") -> float:
+def best_temperature(scores: Scores, shown: Mix) -> float:
     """Return the temperature T for which softmax(score / T) is the likeliest, in the mean of sets.
 
     ``scores`` (N, 10) or (N, 11) are those of UC4 for the digits ``shown``.
@@ -48,7 +46,7 @@ class RiskRow:
     marks: float  #: share of marks that are no digits which are answered with one
 
 
-def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None" = None) -> RiskRow:
+def risk_row(p: float, found: Answers, labels: Labels, marks: Answers | None = None) -> RiskRow:
     """Count what a threshold p answers of digits and of marks that are none."""
     kept = (found.p >= p) & (found.label >= 0)
     answered, errors = int(kept.sum()), int((kept & (found.label != labels)).sum())
@@ -59,9 +57,7 @@ def risk_row(p: float, found: "Answers", labels: Labels, marks: "Answers | None"
     return RiskRow(p, answered, errors, round(coverage, 6), round(error, 6), round(passed, 5))
 
 
-def risk_table(
-    found: "Answers", labels: Labels, marks: "Answers | None" = None
-) -> tuple[RiskRow, ...]:
+def risk_table(found: Answers, labels: Labels, marks: Answers | None = None) -> tuple[RiskRow, ...]:
     """Count thresholds of answers to digits not learned from, labelled (N,), and to marks.
 
     There is a row for each of the usual coverages, and for each wrong answer that is rejected.
@@ -79,20 +75,19 @@ def risk_table(
 
 
 def calibrated(
-    model: "Model",
-    shown: "Mix",
+    model: Model,
+    shown: Mix,
     *,
     table: bool = True,
     xp: Any = np,
     tell: Callable[[int, int], None] | None = None,
-) -> "Model":
+) -> Model:
     """Set a model's temperature, and write what it reads right and the table of risks to its card.
 
     ``shown`` are digits that nothing was learned from, of each set that was learned from. Without
     ``table`` the temperature alone is set; with it as many marks that are no digits are read as
     well. ``xp``, numpy or cupy, is where the network runs; ``tell`` is told ``(done, total)``.
     """
-    from neocog.learning.negatives import negatives
     from neocog.learning.recipes import score
 
     images, labels = shown.images, shown.labels

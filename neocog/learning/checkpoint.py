@@ -1,10 +1,11 @@
 """What a run of gradient learning leaves on disk: a checkpoint and its curves.
 
-A checkpoint is one safetensors file from which the run goes on: every tensor by name; its metadata
-hold the rest as JSON. It is written atomically: after a kill the last whole one is there.
+A checkpoint is one safetensors file from which the run goes on: every tensor by part and name; its
+metadata hold the rest as JSON. It is written atomically: after a kill the last whole one is there.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,25 @@ from neocog.jsontext import to_json
 from neocog.network.model import Model, from_bytes, to_bytes
 
 Tensor = Any
+Parts = dict[str, dict[str, Tensor]]
 _FORMAT = "neocog run 4"
 
 
-def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, parts: Parts, state: dict[str, Any]) -> None:
     """Write tensors and what else a run consists of (JSON values)."""
     from safetensors.torch import save
 
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    whole = {
+        f"{part}/{name}": tensor.detach().cpu().contiguous()
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
     metadata = {"format": _FORMAT, "state": to_json(state, sort_keys=True)}
     with atomic_write(path) as stream:
         stream.write(save(whole, metadata=metadata))
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_checkpoint(path: Path) -> tuple[Parts, dict[str, Any]]:
     """Return what :func:`save_checkpoint` wrote, tensors on the CPU; ModelError if it is none."""
     from safetensors import SafetensorError, safe_open
 
@@ -36,8 +42,11 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             metadata = file.metadata()
             if metadata["format"] != _FORMAT:
                 raise ValueError(f"format {metadata['format']!r}")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, json.loads(metadata["state"])
+            parts: Parts = {}
+            for key in file.keys():  # noqa: SIM118
+                part, name = re.split("[./]", key, maxsplit=1)  # older runs of finders have a point
+                parts.setdefault(part, {})[name] = file.get_tensor(key)
+            return parts, json.loads(metadata["state"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(

@@ -55,25 +55,15 @@ _WRITERS = "train-writers.txt"  # a writer a line, beside IDX files; plain or gz
 
 
 def open_dataset(path: str | Path, *, split: str | None = None) -> Digits | LabelledPictures:
-    """Read the labelled set at ``path``, whatever its format.
+    """Read the labelled set at ``path``, whatever its format: a file, a folder, sklearn or mnist.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file, a folder, or one of the names ``sklearn`` and ``mnist``.
-    split : {"train", "test", "validation", "learning"}, optional
-        The part to read. ``validation`` is the last 5 000 training digits, ``learning`` the
-        training digits before them; where a file tells the writers, it is digits of other
-        writers. Without it: the test part where there is one, else all.
-        A set without parts may be learned from as a whole; it has no test or validation part.
+    ``split`` is the part to read: train, test, ``validation`` (the last 5 000 training digits) or
+    ``learning`` (those before them); where a file tells the writers, it is digits of other writers.
+    Without it: the test part where there is one, else all. A set without parts may be learned from
+    as a whole; it has no test or validation part.
 
-    Raises
-    ------
-    UsageError
-        If there is no part of that name.
-    InputError
-        If nothing is there, the format is not known, a file is malformed, or the set is too
-        small for a validation part.
+    UsageError if there is no part of that name; InputError if nothing is there, the format is not
+    known, a file is malformed, or the set is too small for a validation part.
     """
     if split not in (None, *SPLITS):
         raise UsageError(f"split '{split}' is unknown: choose one of {', '.join(SPLITS)}")

@@ -4,7 +4,7 @@ Letters and signs of fonts that cv2 and Pillow carry, written as by hand; stroke
 and pairs of digits (:mod:`neocog.learning.marks`). Each is drawn as ink and brought to 28 x 28 by
 the same function that brings found ink there, or its strokes keep their width. Letters, signs and
 pieces that pass for a digit (O, l, /, ...) are left out. Other kinds and fonts are *held out*:
-nothing is learned from them (:mod:`neocog.learning.marks.held`).
+nothing is learned from them (:mod:`neocog.learning.held`).
 """
 
 import numpy as np
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from neocog.errors import UsageError
 from neocog.learning.blocks import in_blocks
-from neocog.learning.marks.held import HELD
-from neocog.learning.marks.learned import KINDS
-from neocog.learning.marks.source import AS_WRITTEN, Digits, Source, as_written
+from neocog.learning.held import HELD
+from neocog.learning.marks import AS_WRITTEN, KINDS, Digits, Source, as_written
 from neocog.vision.normalise import SIDE, normalise
 
 _BLOCK = 5000
@@ -41,14 +40,14 @@ def negatives(
     source = Source(digits, labels)
     parts = in_blocks(_block, count, _BLOCK, source, seed, held, jobs=jobs)
     marks, kind = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return marks, kind, tuple(draw.__name__ for draw in (HELD if held else KINDS))
+    return marks, kind, tuple(HELD if held else KINDS)
 
 
 def _block(
     source: Source, seed: int, held: bool, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64]]:
-    kinds = HELD if held else KINDS
-    draws, shares = list(kinds), np.array(list(kinds.values()))
+    draws, often = zip(*(HELD if held else KINDS).values(), strict=True)
+    shares = np.array(often)
     rng = np.random.default_rng([seed, int(held), 11, *[number] * (number > 0)])
     kind = rng.choice(len(draws), size=size, p=shares / shares.sum())
     marks = np.zeros((size, SIDE, SIDE), np.uint8)

@@ -7,7 +7,7 @@ A set of pen strokes is a file ``strokes.npz`` beside the pictures of the same d
 """
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,27 +31,20 @@ Line = NDArray[np.float64]
 Random = np.random.Generator
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Strokes:
-    """Paths of N digits in S strokes.
+    """Paths of N digits in S strokes of P points."""
 
-    Attributes
-    ----------
-    points : ndarray of int16, shape (P, 2)
-    strokes, samples : ndarray of int, shapes (S + 1,) and (N + 1,)
-        Where strokes begin among the points, and digits among the strokes.
-    """
-
-    points: NDArray[np.int16]
-    strokes: NDArray[np.int32]
-    samples: NDArray[np.int32]
+    points: NDArray[np.int16]  #: (P, 2), x and y of all strokes, y down, a digit's long side 1000
+    stroke_start: NDArray[np.int32]  #: (S + 1,), where strokes begin among the points
+    sample_start: NDArray[np.int32]  #: (N + 1,), where digits begin among the strokes
 
     def __len__(self) -> int:
-        return len(self.samples) - 1
+        return len(self.sample_start) - 1
 
     def paths(self, which: int) -> list[NDArray[np.int16]]:
         """Return the strokes of a digit as they are in the file, each (n, 2)."""
-        ends = self.strokes[self.samples[which] : self.samples[which + 1] + 1]
+        ends = self.stroke_start[self.sample_start[which] : self.sample_start[which + 1] + 1]
         return [self.points[a:b] for a, b in pairwise(ends) if b > a]
 
     def lines(self, which: int) -> list[Line]:
@@ -69,20 +62,16 @@ def read_strokes(path: Path) -> Strokes:
     """
     try:
         with np.load(path) as found:
-            points, strokes, samples = (
-                found[name] for name in ("points", "stroke_start", "sample_start")
-            )
+            points, strokes, samples = (found[field.name] for field in fields(Strokes))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"{path}: not a file of pen strokes ({reason}), expected points, stroke_start and "
             "sample_start"
         ) from None
-    fits = points.ndim == 2 and points.shape[1:] == (2,) and len(samples) > 0 and len(strokes) > 0
+    fits = points.ndim == 2 and points.shape[1:] == (2,)
     for starts, count in ((samples, len(strokes) - 1), (strokes, len(points))):
-        fits = (
-            fits and starts[0] == 0 and starts[-1] == count and bool((np.diff(starts) >= 0).all())
-        )
+        fits &= starts[:1].tolist() == [0] and starts[-1] == count and (np.diff(starts) >= 0).all()
     if not fits:
         raise InputError(f"{path}: its strokes and points do not fit together; fetch it again")
     return Strokes(points, strokes, samples)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.blocks import in_blocks
-from neocog.learning.marks.source import AS_WRITTEN, FIELD, as_written, by_hand, inside
+from neocog.learning.marks import AS_WRITTEN, FIELD, as_written, by_hand, inside
 from neocog.learning.mix import Mix
+from neocog.learning.pages.pen import trace
 from neocog.learning.strokes import fitted, written
-from neocog.learning.teacher.trace import trace
 from neocog.vision.normalise import enlarged, normalise, stroke_width
 
 Digits = NDArray[np.uint8]

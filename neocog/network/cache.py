@@ -1,5 +1,6 @@
 """A cache of the network's answers: a digit that was recognised is not computed again."""
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,14 @@ class AnswerCache:
     ----------
     engine : AnyEngine
         What recognises; everything but `recognise` is passed on to it.
+
+    Attributes
+    ----------
+    ms : float
+        Milliseconds that `recognise` took in all.
     """
+
+    ms = 0.0
 
     def __init__(self, engine: "AnyEngine") -> None:
         self.engine = engine
@@ -39,6 +47,7 @@ class AnswerCache:
 
     def recognise(self, digits: Digits, *, batch: int | None = None) -> Answers:
         """Recognise digits (N, 28, 28); only those that are not in the cache are computed."""
+        start = time.perf_counter()
         rows = self._find(digits)
         new = np.flatnonzero(rows < 0)
         if len(new):
@@ -46,7 +55,9 @@ class AnswerCache:
             computed = self.engine.recognise(digits[new], batch=batch)
             self._answers = Answers.join([self._answers, computed])
             self._add(digits[new], rows[new])
-        return self._answers[rows]
+        answers = self._answers[rows]
+        self.ms += 1e3 * (time.perf_counter() - start)
+        return answers
 
     def _find(self, digits: Digits) -> NDArray[np.int64]:
         """Return the row of each digit's answer, -1 where there is none."""

@@ -7,20 +7,11 @@ from neocog.vision.finder import FinderSettings, Finding, overlaps
 
 
 def compared(found: Finding, marks: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Count what was found of one page.
+    """Count what was found of a page with ``marks`` (M, 5): label, middle, width, height.
 
-    Parameters
-    ----------
-    found : Finding
-        What was sure enough.
-    marks : ndarray, shape (M, 5)
-        Label, middle, width, height; -1 is neither right nor wrong.
-
-    Returns
-    -------
-    ndarray of int64, shape (7,)
-        Digits that stand there; of them found; marks told as digits that are none; signs among
-        these; signs that stand there; 1 if nothing was told of an empty page; 1 if it is empty.
+    A mark of label -1 is neither right nor wrong. Returns (7,): digits that stand there; of them
+    found; marks told as digits that are none; signs among these; signs that stand there; 1 if
+    nothing was told of an empty page; 1 if it is empty.
     """
     marks = marks[marks[:, 0] >= -1]
     boxes = np.concatenate([marks[:, 1:3] - marks[:, 3:5] / 2, marks[:, 3:5]], axis=1)

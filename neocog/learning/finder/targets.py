@@ -1,7 +1,6 @@
 """What the network should answer on a page, and the loss."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +19,7 @@ _NONE = -100  # where nothing is asked
 _SIZE, _OFFSET, _KINDS = 0.5, 0.2, 0.3  # weights of parts of the loss (chosen by eye, from a trial)
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(NamedTuple):
     """What is wanted of every place (h, w) of B pages."""
 
     heat: Tensor  #: (B, 2, h, w) hills of height 1 on the middles of digits and of signs
@@ -31,22 +29,12 @@ class Targets:
     near: Tensor  #: (B, h, w) how much the box counts
     kind: Tensor  #: (B, h, w) of int8
 
-    def __iter__(self) -> Any:
-        return (getattr(self, f.name) for f in fields(self))
-
-    def __getitem__(self, index: Any) -> "Targets":
-        return Targets(*(value[index] for value in self))
-
 
 def targets(marks: Tensor, side: int, largest: float) -> Targets:
-    """What is wanted at every place of pages of ``side`` pixels.
+    """What is wanted at every place of pages of ``side`` pixels with ``marks`` (B, M, 5).
 
-    Parameters
-    ----------
-    marks : tensor, shape (B, M, 5)
-    side : int
-    largest : float
-        Longer side of the largest digits that one size of a picture is asked for, in pixels.
+    ``largest`` is the longer side of the largest digits that one size of a picture is asked for, in
+    pixels.
     """
     label, x, y, wide, high = marks.unbind(-1)
     count = side // CELL
@@ -91,12 +79,7 @@ def targets(marks: Tensor, side: int, largest: float) -> Targets:
 def loss(out: Tensor, wanted: Targets) -> tuple[Tensor, Tensor]:
     """Focal loss of the heat (Zhou et al. 2019, eq. 1), L1 of the boxes, entropy of the kinds.
 
-    Returns
-    -------
-    scalar tensor
-        Mean over the batch.
-    tensor, shape (B,)
-        How wrong each page is: its focal loss by digit.
+    Returns its mean over the batch, and how wrong each page is, (B,): its focal loss by digit.
     """
     logits = out[:, DIGIT : SIGN + 1]
     p = torch.sigmoid(logits)

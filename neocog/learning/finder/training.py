@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from neocog.errors import UsageError
 from neocog.files import atomic_write
 from neocog.jsontext import to_json
-from neocog.learning.checkpoint import check_same, load_checkpoint, save_checkpoint
+from neocog.learning.checkpoint import Parts, check_same, load_checkpoint, save_checkpoint
 from neocog.learning.finder.boxes import compared, shares
 from neocog.learning.finder.networks import FRONTS, ConvNorm, FinderNetwork, normalised
 from neocog.learning.finder.targets import Targets, loss, targets
-from neocog.learning.teacher.pool import NO_MARK, Pages, drawn, order, page_pool
+from neocog.learning.teacher.page import NO_MARK, Pages, drawn, order, page_pool
 from neocog.vision.finder import FinderSettings, decode, merged
 
 Tensor = Any
@@ -74,32 +74,14 @@ def train_finder(
     device: str = "cpu",
     tell: Callable[[str], None] = print,
 ) -> FinderNetwork:
-    """Train a finder, or go on with the run in a folder.
+    """Train a finder, or go on with the run that ``folder`` keeps.
 
-    Parameters
-    ----------
-    bank : Path
-        File of `neocog.learning.teacher.bank.Bank`.
-    folder : Path
-        Keeps the run: ``run.safetensors`` and ``curves.json``.
-    workers : int
-        Processes that draw pages; they change nothing of what is learned.
-    device : str
-        Of PyTorch.
-    tell : callable
-        Is told how it goes, a line at a time.
+    ``bank`` is the file of a `neocog.learning.teacher.bank.Bank`. ``workers`` processes draw the
+    pages; they change nothing of what is learned. ``tell`` is told how it goes, a line at a time.
+    Returns the running mean of the weights, on the CPU.
 
-    Returns
-    -------
-    FinderNetwork
-        The running mean of the weights, on the CPU.
-
-    Raises
-    ------
-    UsageError
-        If the settings make no sense, or the folder holds a run with others or another bank.
-    InputError
-        If the bank cannot be read.
+    UsageError if the settings make no sense, or the folder holds a run with others or another bank;
+    InputError if the bank cannot be read.
     """
     if settings.front not in FRONTS:
         raise UsageError(f"front {settings.front!r} is unknown: choose {', '.join(FRONTS)}")
@@ -144,10 +126,14 @@ class _Run:
         self.no_graph = not cuda
         file = folder / "run.safetensors"
         if file.is_file():
-            tensors, state = load_checkpoint(file)
+            parts, state = load_checkpoint(file)
             check_same(file, state["settings"], self.told)
-            self._take_weights(tensors)
-            self._take_optimiser(_part(tensors, "optimiser"))
+            self._take_weights(parts)
+            values: dict[int, dict[str, Tensor]] = {}
+            for key, value in parts["optimiser"].items():
+                number, _, name = key.partition(".")
+                values.setdefault(int(number), {})[name] = value
+            self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
             self.number, self.steps, self.used = state["number"], state["steps"], state["used"]
             self.curves, self.hard = state["curves"], state["hard"]
         elif settings.start is not None:
@@ -158,27 +144,19 @@ class _Run:
             for network in (self.average, self.network)
         ]
 
-    def _take_weights(self, tensors: dict[str, Tensor]) -> None:
-        self.network.load_state_dict(_part(tensors, "network"))
-        self.average.load_state_dict(_part(tensors, "average"))
-
-    def _take_optimiser(self, tensors: dict[str, Tensor]) -> None:
-        values: dict[int, dict[str, Tensor]] = {}
-        for key, value in tensors.items():
-            number, _, name = key.partition(".")
-            values.setdefault(int(number), {})[name] = value
-        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": values})
+    def _take_weights(self, parts: Parts) -> None:
+        self.network.load_state_dict(parts["network"])
+        self.average.load_state_dict(parts["average"])
 
     def _keep(self) -> None:
-        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        for key, values in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{key}.{name}": value for name, value in values.items()}
+        parts = {"network": self.network.state_dict(), "average": self.average.state_dict()}
+        adam = self.optimiser.state_dict()["state"].items()
+        parts["optimiser"] = {f"{key}.{name}": v for key, own in adam for name, v in own.items()}
         state = {
             "settings": self.told, "number": self.number, "steps": self.steps, "used": self.used,
             "curves": self.curves, "hard": self.hard,
         }  # fmt: skip
-        save_checkpoint(self.folder / "run.safetensors", tensors, state)
+        save_checkpoint(self.folder / "run.safetensors", parts, state)
         self._keep_curves()
 
     def _keep_curves(self) -> None:
@@ -243,9 +221,9 @@ class _Run:
                 self._pace()
                 flip = np.where(rng.random(len(index)) < _INVERTED, -1, 1).astype(np.float32)
                 chosen = torch.from_numpy(index).to(self.place)
-                total, by_page = self._step(
-                    maps[chosen], wanted[chosen], torch.from_numpy(flip).to(self.place)
-                )
+                asked = Targets(*(each[chosen] for each in wanted))
+                flips = torch.from_numpy(flip).to(self.place)
+                total, by_page = self._step(maps[chosen], asked, flips)
                 told.append(total)
                 if turn == 0:
                     first.append((index, by_page))
@@ -324,10 +302,6 @@ class _Run:
                 found = merged(decode(answer, settings), settings)
                 total += compared(found[found.scores >= settings.score], marks)
         return shares(total)
-
-
-def _part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {k[len(name) + 1 :]: v for k, v in tensors.items() if k.startswith(name + ".")}
 
 
 def _line(values: dict[str, float]) -> str:

@@ -1,20 +1,16 @@
 """The conditions under which made pages are written and photographed, by name.
 
 `HELD_BACK` are never looked at while the search for digits is tuned; they show what an unforeseen
-photograph costs. What was counted of them is published, and ``stained`` and ``folded`` came out
-worst; ``creased``, ``taped`` and ``blotched`` were then made as conditions of a like kind to tune
-on. ``phone_shadow``, ``desk_edge``, ``crumpled`` and ``blind_shadow`` were held back at first too,
-and tuned for after they had been counted once; ``fence_shadow`` took the place of the last.
-
-Pages without digits come in two halves: the kinds of `BLANK` may be looked at, those of
-`BLANK_HELD_BACK` (other typefaces, other drawings, other patterns) may not.
+photograph costs. ``phone_shadow``, ``desk_edge``, ``crumpled`` and ``blind_shadow`` were counted
+once before they were tuned for. Pages without digits come in two halves: the kinds of `BLANK` may
+be looked at, those of `BLANK_HELD_BACK` (other typefaces, drawings, patterns) may not.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from neocog.learning.pages import blank, drawn, light
+from neocog.learning.pages import drawn, light
 from neocog.learning.pages.page import Canvas, Colour, Plan, any_colour
 
 HELD_BACK = (
@@ -126,15 +122,15 @@ CONDITIONS: dict[str, Callable[[Plan], None]] = {
     "plastic_sleeve": _set(lens=[light.plastic_sleeve]),
     "empty_paper": _without_digits(),
     "empty_ruled": _without_digits(lambda c: drawn.rule_lines(c, squared=False)),
-    "texture": _without_digits(blank.texture),
-    "print": _without_digits(blank.full_text),
-    "drawing": _without_digits(blank.drawing),
-    "noise_face": _without_digits(blank.noise_face),
+    "texture": _without_digits(drawn.texture),
+    "print": _without_digits(drawn.full_text),
+    "drawing": _without_digits(drawn.drawing),
+    "noise_face": _without_digits(drawn.noise_face),
     "empty_squared": _without_digits(lambda c: drawn.rule_lines(c, squared=True)),
-    "other_type": _without_digits(blank.other_type),
-    "letters_by_hand": _without_digits(blank.letters_by_hand),
-    "plant": _without_digits(blank.plant),
-    "grain": _without_digits(blank.grain),
-    "cartoon": _without_digits(blank.cartoon),
+    "other_type": _without_digits(drawn.other_type),
+    "letters_by_hand": _without_digits(drawn.letters_by_hand),
+    "plant": _without_digits(drawn.plant),
+    "grain": _without_digits(drawn.grain),
+    "cartoon": _without_digits(drawn.cartoon),
 }
 """Each name with what it changes of the plan of a page."""

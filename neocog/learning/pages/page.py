@@ -1,17 +1,25 @@
-"""One page of handwriting: planned, written digit by digit, photographed.
+"""Pages of handwriting: planned, written digit by digit, photographed; a folder of them.
 
 A condition (`neocog.learning.pages.conditions`) changes the plan; everything that is left to
 chance comes from one generator of random numbers, so that a seed gives the same page again.
 """
 
-from collections.abc import Callable
+import csv
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.errors import UsageError
+from neocog.files import atomic_write
+from neocog.learning.datasets import fetched_mnist, open_digits
+from neocog.learning.formats import Digits, read_sklearn
 from neocog.learning.pages.pen import write_digit
 
 Colour = tuple[float, float, float]
@@ -24,9 +32,9 @@ def blurred(image: Any, sigma: float) -> Image:
     return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
 
 
-def enlarged(coarse: NDArray[Any], shape: tuple[int, ...], how: int = cv2.INTER_CUBIC) -> Image:
+def enlarged(coarse: NDArray[Any], shape: tuple[int, ...]) -> Image:
     """Return a coarse map at (H, W)."""
-    large = cv2.resize(coarse.astype(np.float32), shape[1::-1], interpolation=how)
+    large = cv2.resize(coarse.astype(np.float32), shape[1::-1], interpolation=cv2.INTER_CUBIC)
     return np.asarray(large, np.float32)
 
 
@@ -36,10 +44,17 @@ def places(shape: tuple[int, ...], step: int = 1) -> tuple[Image, Image]:
     return rows, columns
 
 
+def overlap(cover: Image, image: Image, x: int, y: int) -> tuple[Image, Image]:
+    """A cover at column x, row y, cut at the image's edge, and the part of the image below it."""
+    x0, y0 = max(x, 0), max(y, 0)
+    place = image[y0 : max(y + cover.shape[0], 0), x0 : max(x + cover.shape[1], 0)]
+    return cover[y0 - y :, x0 - x :][: place.shape[0], : place.shape[1]], place
+
+
 def through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """Return what is left of a picture in colours after JPEG."""
+    """Return what is left of a picture, grey or in colours, after JPEG."""
     _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return np.asarray(cv2.imdecode(file, cv2.IMREAD_COLOR), np.uint8)
+    return np.asarray(cv2.imdecode(file, cv2.IMREAD_UNCHANGED), np.uint8)
 
 
 def any_colour(rng: Rng, low: float, high: float) -> Colour:
@@ -94,14 +109,8 @@ class Canvas:
         self, cover: Image, x: int, y: int, colour: tuple[float, ...], strength: float = 1.0
     ) -> None:
         """Lay ink over the page at column x, row y, cut at the page's edge."""
-        high, wide = self.size
-        x0, y0 = max(x, 0), max(y, 0)
-        x1, y1 = min(x + cover.shape[1], wide), min(y + cover.shape[0], high)
-        if x1 <= x0 or y1 <= y0:
-            return
-        part = cover[y0 - y : y1 - y, x0 - x : x1 - x, None] * strength
-        place = self.image[y0:y1, x0:x1]
-        place += (np.array(colour, np.float32) - place) * part
+        part, place = overlap(cover, self.image, x, y)
+        place += (np.array(colour, np.float32) - place) * (part[:, :, None] * strength)
 
 
 def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
@@ -136,22 +145,10 @@ def write_lines(canvas: Canvas, digits: NDArray[np.uint8], labels: NDArray[np.in
 def make_page(
     condition: str, digits: NDArray[np.uint8], labels: NDArray[np.integer], rng: Rng
 ) -> tuple[NDArray[np.uint8], str]:
-    """Make one page under a named condition.
+    """Make a page under a condition, a key of `neocog.learning.pages.conditions.CONDITIONS`.
 
-    Parameters
-    ----------
-    condition : str
-        A key of `neocog.learning.pages.conditions.CONDITIONS`.
-    digits, labels : ndarray
-        Digits (N, 28, 28) to write with, and what they are.
-    rng : numpy Generator
-
-    Returns
-    -------
-    ndarray of uint8, shape (H, W, 3)
-        The photograph, RGB.
-    str
-        What is written, lines joined by newlines; empty for a page without digits.
+    ``digits`` (N, 28, 28) with their labels write it. Returns the photograph (H, W, 3) uint8, RGB,
+    and what is written, lines joined by newlines; empty for a page without digits.
     """
     from neocog.learning.pages.conditions import CONDITIONS
 
@@ -192,3 +189,57 @@ def _light(shape: tuple[int, int], rng: Rng, depth: float) -> Image:
     along = (along - along.min()) / np.ptp(along)
     field = 1 - rng.uniform(0.3, 1) * depth * along ** rng.uniform(0.8, 2)
     return np.asarray(cv2.resize(field, shape[::-1], interpolation=cv2.INTER_LINEAR), np.float32)
+
+
+def pen_digits(place: str | Path | None, tell: Callable[[str], None]) -> Digits:
+    """Open the digits that pages are written with, a set of isolated digits.
+
+    None and "mnist" stand for MNIST as it was fetched. Of MNIST the last 5 000 training digits are
+    taken, which no shipped model learned from. Where it is not there, ``tell`` is told in one line
+    that scikit-learn's digits stand in for it. InputError if the set is there and cannot be read;
+    UsageError if nothing is there and scikit-learn is not installed.
+    """
+    if place is not None and (str(place) == "sklearn" or Path(place).exists()):
+        is_mnist = Path(place).is_dir() and any(Path(place).glob("train-images*"))
+        return open_digits(place, split="validation" if is_mnist else None)
+    if place in (None, "mnist") and fetched_mnist() is not None:
+        return open_digits("mnist", split="validation")
+    tell(f"{place or 'MNIST'} is not there: the pages are written with scikit-learn's 8x8 digits")
+    return read_sklearn()
+
+
+def known_conditions(names: Sequence[str]) -> list[str]:
+    """Check the names of conditions (UsageError); without any, all of them that carry digits."""
+    from neocog.learning.pages.conditions import CONDITIONS, WITHOUT_DIGITS
+
+    for name in names:
+        if name not in CONDITIONS:
+            raise UsageError(f"condition '{name}' is unknown: choose from {', '.join(CONDITIONS)}")
+    return list(names) or [name for name in CONDITIONS if name not in WITHOUT_DIGITS]
+
+
+def write_pages(
+    folder: Path, digits: Digits, *, conditions: Sequence[str], count: int, seed: int
+) -> int:
+    """Write ``count`` pages as PNG files, and ``labels.csv`` (file, text, digits, condition).
+
+    The folder is made if it is not there; files of the same names are replaced. The conditions
+    take turns. The same seed gives the same pages, whatever else is written. Returns the number
+    of pages written. OSError if the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rounds = range(-(-count // len(conditions)))
+    rows = [["file", "text", "digits", "condition"]]
+    for number, condition in islice(product(rounds, conditions), count):
+        rng = np.random.default_rng([seed, number, *condition.encode()])
+        picture, text = make_page(condition, digits.images, digits.labels, rng)
+        name = f"{condition}_{number:03d}.png"
+        _, file = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+        with atomic_write(folder / name) as stream:
+            stream.write(file.tobytes())
+        rows.append([name, text.replace("\n", "|"), text.replace("\n", ""), condition])
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(rows)
+    with atomic_write(folder / "labels.csv") as stream:
+        stream.write(table.getvalue().encode())
+    return len(rows) - 1

@@ -10,7 +10,6 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from neocog.errors import InputError
 from neocog.files import atomic_write
 from neocog.learning.datasets import VALIDATION, last_writers
 from neocog.learning.formats import read_idx
-from neocog.learning.strokes import FILE, read_strokes
-from neocog.learning.teacher.trace import trace
+from neocog.learning.pages.pen import trace
+from neocog.learning.strokes import FILE, Strokes, read_strokes
 
 Line = NDArray[np.float32]
 Digit = tuple[list[Line], int, int, bool]
@@ -42,12 +41,9 @@ _STEP = 35.0  # between two points of a stroke; a pen's tablet gives many where 
 
 
 @dataclass(frozen=True)
-class Bank:
-    """N digits in S strokes of P points, M scans, and G pixels of glyphs in F typefaces."""
+class Bank(Strokes):
+    """N digits in strokes, M scans, and G pixels of glyphs in F typefaces."""
 
-    points: NDArray[np.int16]  #: (P, 2), x and y of all strokes, y down, a digit's long side 1000
-    stroke_start: NDArray[np.int32]  #: (S + 1,), where strokes begin among the points
-    sample_start: NDArray[np.int32]  #: (N + 1,), where digits begin among the strokes
     labels: NDArray[np.uint8]  #: (N,)
     sources: NDArray[np.uint8]  #: (N,), index into `SOURCES`
     held: NDArray[np.bool_]  #: (N,), digits of the validation part
@@ -58,21 +54,14 @@ class Bank:
     glyph_box: NDArray[np.int32]
     """First pixel, height, width and top (rows from the ascender) of `GLYPHS` in each typeface."""
 
-    def strokes(self, index: int) -> list[Line]:
-        """Return the strokes of one digit, (n, 2) each, from 0 to 1000."""
-        first, last = int(self.sample_start[index]), int(self.sample_start[index + 1])
-        ends = self.stroke_start[first : last + 1].tolist()
-        return [self.points[a:b].astype(np.float32) for a, b in pairwise(ends)]
-
     @cached_property
     def pools(self) -> dict[bool, list[NDArray[np.int64]]]:
         """Numbers of the digits of each source, of the part for learning and of the held one."""
-        every = range(int(self.sources.max(initial=0)) + 1)
-        found = {
-            held: [np.flatnonzero((self.held == held) & (self.sources == k)) for k in every]
-            for held in (False, True)
-        }
-        return {held: [pool for pool in pools if len(pool)] for held, pools in found.items()}
+        found: dict[bool, list[NDArray[np.int64]]] = {}
+        for held in (False, True):
+            own = [(self.held == held) & (self.sources == k) for k in np.unique(self.sources)]
+            found[held] = [np.flatnonzero(those) for those in own if those.any()]
+        return found
 
     @cached_property
     def scan_pools(self) -> dict[bool, NDArray[np.int64]]:
@@ -96,13 +85,7 @@ class Bank:
 
 
 def load_bank(path: str | Path) -> Bank:
-    """Open a bank.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or is no bank.
-    """
+    """Open a bank; InputError if the file is missing or is no bank."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             return Bank(**{field.name: stored[field.name] for field in fields(Bank)})
@@ -112,19 +95,10 @@ def load_bank(path: str | Path) -> Bank:
 
 
 def build_bank(data: Path, *, fonts: Sequence[Path] = ()) -> Bank:
-    """Make a bank of the sets in a folder.
+    """Make a bank of the sets `SOURCES` in a folder: ``mnist``, the others in ``hands/free``.
 
-    Parameters
-    ----------
-    data : Path
-        Holds ``mnist`` and ``hands/free`` with the sets `SOURCES`; what is missing is left out.
-    fonts : sequence of Path
-        Files of typefaces; none are needed, letters are also written by hand.
-
-    Raises
-    ------
-    InputError
-        If there is no set at all, or one is broken.
+    What is missing is left out. ``fonts`` are files of typefaces; none are needed, letters are also
+    written by hand. InputError if there is no set at all, or one is broken.
     """
     digits: list[Digit] = []
     scans: list[Scan] = []

@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.pages.page import through_jpeg
 from neocog.learning.teacher.pen import Rng, line_kernel, log_uniform, noise
 
 Image = NDArray[np.float32]
@@ -89,7 +90,5 @@ def sensor(image: Image, rng: Rng, smallest: float) -> NDArray[np.uint8]:
         image = image * np.float32(rng.uniform(0.15, 0.5)) + np.float32(rng.uniform(0, 30))
     picture = np.clip(image, 0, 255).astype(np.uint8)
     if rng.random() < 0.45:
-        quality = int(rng.integers(12, 95))
-        _, file = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
-        picture = np.asarray(cv2.imdecode(file, cv2.IMREAD_GRAYSCALE), np.uint8)
+        picture = through_jpeg(picture, int(rng.integers(12, 95)))
     return picture

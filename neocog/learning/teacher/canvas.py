@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from neocog.learning.pages.page import overlap
 from neocog.learning.teacher.bank import GLYPHS, Bank
-from neocog.learning.teacher.lettering import shape
-from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, rounded
+from neocog.learning.teacher.pen import Cover, Line, Pen, Rng, ink, rounded, shape
 from neocog.vision.finder import SIGNS
 
 SIGN = 10
@@ -105,20 +105,14 @@ class Canvas:
         small = cv2.resize(mask.astype(np.uint8), (count, count), interpolation=cv2.INTER_AREA)
         self._taken |= np.asarray(small) > 0
 
-    def _under(self, cover: Cover, x: int, y: int) -> tuple[Cover, NDArray[np.float32]]:
-        """A cover at column x, row y, cut at the page's edge, and the part of the page below it."""
-        y0, x0 = max(y, 0), max(x, 0)
-        place = self.image[y0 : max(y + cover.shape[0], 0), x0 : max(x + cover.shape[1], 0)]
-        return cover[y0 - y :, x0 - x :][: place.shape[0], : place.shape[1]], place
-
     def lay(self, cover: Cover, x: int, y: int, contrast: float) -> None:
         """Lay ink over the page, cut at its edge: darker, or brighter with ``bright_ink``."""
-        part, place = self._under(cover, x, y)
+        part, place = overlap(cover, self.image, x, y)
         place += (np.float32(255 if self.bright_ink else 8) - place) * (part * np.float32(contrast))
 
     def _seen(self, cover: Cover, x: int, y: int, contrast: float) -> bool:
         """Whether ink will stand off what it is laid on: its texture, and a few grey levels."""
-        part, place = self._under(cover, x, y)
+        part, place = overlap(cover, self.image, x, y)
         inked = part > 0.5 * part.max(initial=0)
         if not inked.any():
             return False
@@ -152,7 +146,7 @@ class Canvas:
             written = int(bank.scan_labels[index])
         else:
             index = self._one_of(hand.pool, bank.labels, label)
-            lines = bank.strokes(index)
+            lines = [path.astype(np.float32) for path in bank.paths(index)]
             written = int(bank.labels[index])
             if written == 1:
                 lines = [_bar(rng)] if rng.random() < bars else _straightened(lines, rng)

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from neocog.learning import drawings
 from neocog.learning.teacher.canvas import Canvas, Hand
-from neocog.learning.teacher.lettering import LETTERS, any_word
-from neocog.learning.teacher.pen import Pen, Rng
+from neocog.learning.teacher.pen import LETTERS, Pen, Rng, any_word
 
 Lines = list[NDArray[np.float64]]
 
@@ -123,4 +122,4 @@ _DRAWINGS: tuple[drawings.Drawing, ...] = (
     drawings.figure, drawings.figure, drawings.figure, drawings.zigzag, drawings.plant, _house,
     _closed, _closed, _branch, _branch,
 )  # fmt: skip
-"""None of the kinds of `neocog.learning.marks.held`: crops of pages teach the digit network too."""
+"""None of the kinds of `neocog.learning.held`: crops of pages teach the digit network too."""

@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.teacher.canvas import Box, Canvas, Hand
-from neocog.learning.teacher.lettering import LETTERS, LIKE_DIGITS, any_word
 from neocog.learning.teacher.paper import fine_pattern
-from neocog.learning.teacher.pen import Pen, Rng, log_uniform, rounded
+from neocog.learning.teacher.pen import (
+    LETTERS,
+    LIKE_DIGITS,
+    Pen,
+    Rng,
+    any_word,
+    log_uniform,
+    rounded,
+)
 from neocog.vision.finder import SIGNS
 
 FORMATS = """

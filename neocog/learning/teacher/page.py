@@ -1,17 +1,23 @@
-"""One made page: a seed gives its style, a seed and a variation give its pixels.
+"""Made pages, and processes that draw them.
 
+A seed gives the style of a page, a seed and a variation give its pixels.
 A page on which a finder was wrong is drawn again by its seed with another variation: the same
 kind of page, pen, size and paper, other digits at other places.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from multiprocessing import get_context
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.teacher import camera, paper
-from neocog.learning.teacher.bank import Bank
+from neocog.learning.teacher.bank import Bank, load_bank
 from neocog.learning.teacher.canvas import IGNORE, Canvas, any_hand
 from neocog.learning.teacher.clutter import blots, clutter, strikes
 from neocog.learning.teacher.layouts import LAYOUTS
@@ -27,24 +33,25 @@ _CUT = {"single": 0.85, "amount": 0.85}  # of the pages with a layout, else 0.28
 _TIGHT = {"single": 0.7, "amount": 1.0}  # of those, else 0.35: just around what is written
 _SHOWN = 0.6  # of a box that must lie on the page for its mark to count
 
+MOST_MARKS = 256
+"""Marks of a page that are kept; pages of more are rare."""
+
+NO_MARK = -9.0
+"""Label of rows of marks that are not there."""
+
+_PART = 32  # pages that a process draws at a time
+_banks: list[Bank] = []  # of a process
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A picture and what stands on it.
+    """A picture and what stands on it."""
 
-    Attributes
-    ----------
-    image : ndarray of uint8, shape (side, side)
-    marks : ndarray of float32, shape (M, 5)
-        Label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k the sign
-        `SIGNS[k]`, -1 is neither right nor wrong.
-    extent : tuple of int
-        Rows and columns that the picture has; beyond, its pixels are mirrored.
-    """
-
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8]  #: (side, side)
     marks: NDArray[np.float32]
-    extent: tuple[int, int]
+    """(M, 5): label, middle (x, y), width and height in pixels. Labels 0 .. 9 are digits, 10 + k
+    the sign `SIGNS[k]`, -1 is neither right nor wrong."""
+    extent: tuple[int, int]  #: rows and columns; beyond, pixels are mirrored
 
 
 _SHARES = {
@@ -89,25 +96,10 @@ def any_style(rng: Rng) -> Style:
 def draw_page(
     bank: Bank, seed: int, variation: int = 0, *, side: int = SIDE, held: bool = False
 ) -> Page:
-    """Draw one page.
+    """Draw a page of ``side`` (at most 1000) rows and columns, written with a bank.
 
-    Parameters
-    ----------
-    bank : Bank
-        What it is written with.
-    seed : int
-        Decides the style.
-    variation : int
-        With the seed, decides everything else.
-    side : int
-        Rows and columns, at most 1000.
-    held : bool
-        Whether the hands of the validation part write it.
-
-    Returns
-    -------
-    Page
-        The same bytes for the same arguments, bank and version of OpenCV.
+    ``seed`` decides the style, ``variation`` with it everything else: the same bytes for the same
+    arguments, bank and version of OpenCV. If ``held``, the hands of the validation part write it.
     """
     style = any_style(np.random.default_rng([seed, 0]))
     rng = np.random.default_rng([seed, 1 + variation])
@@ -211,3 +203,56 @@ def _kept(
         kind = IGNORE if shown < _SHOWN or small or faded else label
         rows.append((kind, (left + right) / 2, (top + bottom) / 2, right - left, bottom - top))
     return np.array(rows, np.float32).reshape(-1, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """N pages, see `Page`."""
+
+    images: NDArray[np.uint8]  #: (N, side, side)
+    marks: NDArray[np.float32]  #: (N, MOST_MARKS, 5), what is left are rows of `NO_MARK`
+    seeds: NDArray[np.int64]  #: (N, 2) seed and variation
+    extents: NDArray[np.int64]  #: (N, 2) rows and columns of each; what lies beyond is not of it
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+
+@contextmanager
+def page_pool(bank: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that draw pages with a bank; InputError if it cannot be read."""
+    load_bank(bank)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare, (bank,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def order(
+    pool: ProcessPoolExecutor, seeds: NDArray[np.int64], *, side: int, held: bool = False
+) -> list[Future[Pages]]:
+    """Ask for pages of seeds and variations, (N, 2)."""
+    parts = [seeds[at : at + _PART] for at in range(0, len(seeds), _PART)]
+    return [pool.submit(_draw, part, side, held) for part in parts]
+
+
+def drawn(parts: Sequence[Future[Pages]]) -> Pages:
+    """Wait for the pages that were asked for, in their order."""
+    pages = [part.result() for part in parts]
+    return Pages(*(np.concatenate([getattr(p, f.name) for p in pages]) for f in fields(Pages)))
+
+
+def _prepare(bank: Path) -> None:
+    cv2.setNumThreads(1)
+    _banks.append(load_bank(bank))
+
+
+def _draw(seeds: NDArray[np.int64], side: int, held: bool) -> Pages:
+    marks = np.zeros((len(seeds), MOST_MARKS, 5), np.float32)
+    marks[:, :, 0] = NO_MARK
+    pages = [draw_page(_banks[0], *seed, side=side, held=held) for seed in seeds.tolist()]
+    for row, page in zip(marks, pages, strict=True):
+        row[: len(page.marks)] = page.marks[:MOST_MARKS]
+    extents = np.array([page.extent for page in pages], np.int64)
+    return Pages(np.stack([page.image for page in pages]), marks, seeds, extents)

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neocog.learning.teacher.canvas import Canvas
-from neocog.learning.teacher.lettering import any_word
-from neocog.learning.teacher.pen import Rng, log_uniform, noise, octaves
+from neocog.learning.teacher.pen import Rng, any_word, log_uniform, noise, octaves
 
 Image = NDArray[np.float32]
 

@@ -1,24 +1,27 @@
-"""Marks to learn from: letters and signs, drawings, spots, and what digits leave behind."""
+"""Marks to learn from: letters and signs, drawings, spots, and what digits leave behind.
 
-from functools import cache
+What they are drawn from comes first, and how a drawing is varied as a hand varies it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from neocog.learning import drawings
-from neocog.learning.marks.source import (
-    FIELD,
-    Draw,
-    Ink,
-    Random,
-    Source,
-    blank,
-    by_hand,
-    draw_lines,
-    inked,
-)
-from neocog.vision.normalise import SIDE
+from neocog.learning.drawings import Line, turned
+from neocog.vision.normalise import BOX, SIDE, STROKE, normalise
+
+Ink = NDArray[np.floating[Any]]
+Digits = NDArray[np.uint8]
+Random = np.random.Generator
+
+FIELD = 96  # side of the field that marks are drawn in
+AS_WRITTEN = 0.4  # share of what is learned whose strokes keep their width
 
 #: Letters that pass for no digit; without O o Q D I l i S s Z z B b g q.
 LETTERS = "ACEFGHJKLMNPRTUVWXYacdefhjkmnprtuvwxy"
@@ -28,6 +31,98 @@ SIGNS = '+-=*#&%@?<>()[]{}~^:;"$!_'
 STROKES = ("SIMPLEX", "PLAIN", "DUPLEX", "COMPLEX", "COMPLEX_SMALL", "SCRIPT_SIMPLEX")
 #: Halves of digits that are no other digit: label, and True for the upper half.
 _HALVES = ((0, True), (0, False), (2, False), (3, True), (3, False), (4, True), (5, False))
+
+
+class Source:
+    """Digits (N, 28, 28) uint8 to break or to join, and what they are."""
+
+    def __init__(self, digits: Digits, labels: NDArray[np.int64]) -> None:
+        self._digits = digits
+        self._own = [np.flatnonzero(labels == label) for label in range(10)]
+
+    def digit(self, rng: Random, label: int | None = None) -> Ink:
+        """Return a digit, ink 0 .. 1; one of any label where there is none of this."""
+        own: NDArray[np.int64] = np.arange(len(self._digits))
+        if label is not None and len(self._own[label]):
+            own = self._own[label]
+        ink: Ink = self._digits[own[rng.integers(len(own))]].astype(np.float32) / 255
+        return ink
+
+
+#: Draws one mark: ink 0 .. 1 on a field of any size.
+Draw = Callable[[Random, Source], Ink]
+
+
+def blank() -> NDArray[np.uint8]:
+    """Return a field without ink."""
+    return np.zeros((FIELD, FIELD), np.uint8)
+
+
+def inked(field: NDArray[np.uint8]) -> Ink:
+    """Return 0 .. 255 as ink 0 .. 1."""
+    return field.astype(np.float32) / 255
+
+
+def draw_lines(
+    rng: Random, lines: Sequence[Line], angle: float = 0.0, pens: tuple[int, int] = (3, 11)
+) -> Ink:
+    """Draw open lines, coordinates 0 .. 1 in the middle of the field, turned about it.
+
+    ``pens`` are the least width of the pen in pixels, and one more than the largest.
+    """
+    field, pen = blank(), int(rng.integers(*pens))
+    for line in lines:
+        place = turned(line, angle) if angle else line
+        points = np.round((0.15 + 0.7 * place) * FIELD).astype(np.int32)
+        cv2.polylines(field, [points], False, 255, pen, cv2.LINE_AA)
+    return inked(field)
+
+
+def inside(ink: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Return the part of a field that holds its ink; None if there is none."""
+    rows, columns = (np.flatnonzero((ink > 0.3).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+
+
+def as_written(ink: Ink) -> Digits:
+    """Bring ink into MNIST's form as sets of digits do, its strokes as wide as they are."""
+    body = inside(ink.astype(np.float32))
+    long = max((ink if body is None else body).shape)
+    return normalise(ink, stroke=STROKE / BOX * long)
+
+
+def by_hand(ink: Ink, rng: Random, strength: float = 1.0) -> Ink:
+    """Slant, stretch, turn and bend a drawing (FIELD, FIELD), and give it another pen.
+
+    A strength of 1 leaves letters legible.
+    """
+    angle = strength * rng.normal(0, 0.12)
+    shear, wide = strength * rng.normal(0, 0.2), np.exp(strength * rng.normal(0, 0.18))
+    cos, sin = np.cos(angle), np.sin(angle)
+    turn = np.array([[cos, -sin], [sin, cos]]) @ np.array([[wide, -shear], [0, 1 / wide]])
+    bend = strength * rng.normal(0, 2.6, (2, 5, 5)).astype(np.float32)
+    right, down = (cv2.resize(part, (FIELD, FIELD), interpolation=cv2.INTER_CUBIC) for part in bend)
+    middle = (FIELD - 1) / 2
+    rows, columns = np.mgrid[0:FIELD, 0:FIELD].astype(np.float32) - np.float32(middle)
+    inverse = np.linalg.inv(turn).astype(np.float32)
+    x = inverse[0, 0] * columns + inverse[0, 1] * rows + middle + right
+    y = inverse[1, 0] * columns + inverse[1, 1] * rows + middle + down
+    moved = cv2.remap(ink.astype(np.float32), x.astype(np.float32), y.astype(np.float32),
+                      cv2.INTER_LINEAR)  # fmt: skip
+    return _other_pen(np.asarray(moved, np.float32), int(rng.integers(-2, 4)))
+
+
+def _other_pen(ink: NDArray[np.float32], grown: int) -> Ink:
+    """Broaden strokes, or thin them as long as half of the ink stays."""
+    if not grown:
+        return ink
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * abs(grown) + 1,) * 2)
+    if grown > 0:
+        return np.asarray(cv2.dilate(ink, kernel), np.float32)
+    thin = np.asarray(cv2.erode(ink, kernel), np.float32)
+    return thin if thin.sum() > 0.5 * ink.sum() else ink
 
 
 def from_strokes(char: str, face: int, pen: int) -> Ink:
@@ -78,20 +173,13 @@ def word(rng: Random, source: Source) -> Ink:
     letters = [letter(rng, source) for _ in range(int(rng.integers(2, 5)))]
     out = np.zeros((FIELD, FIELD * len(letters)), np.float32)
     at = 0
-    for ink in letters:
-        columns = np.flatnonzero(ink.max(axis=0) > 0.3)
-        if not columns.size:
+    for part in map(_columns, letters):
+        if not part.shape[1]:
             continue
-        part = ink[:, columns[0] : columns[-1] + 1]
         at = max(0, at - int(rng.integers(0, 8)))
         out[:, at : at + part.shape[1]] = np.maximum(out[:, at : at + part.shape[1]], part)
         at += part.shape[1]
     return out
-
-
-def pair(rng: Random, source: Source) -> Ink:
-    """Two digits that touch."""
-    return side_by_side(rng, source, 2)
 
 
 def side_by_side(rng: Random, source: Source, count: int) -> Ink:
@@ -209,18 +297,22 @@ def _drawn(
         ink = draw_lines(rng, drawing(rng), pens=pens)
         return by_hand(ink, rng, by_hand_of) if by_hand_of else ink
 
-    draw.__name__ = drawing.__name__
     return draw
 
 
 #: Kinds to learn from, with their shares; ``experiments/accuracy/reject.py`` measures what passes.
-KINDS: dict[Draw, float] = {
-    letter: 7, sign: 3.5, word: 1.5, pair: 3, part_of_next: 1, piece: 1, struck: 0.7,
-    _drawn(drawings.scribble): 1.5, _drawn(drawings.zigzag, (2, 7)): 1,
-    _drawn(drawings.cross, by_hand_of=0.7): 1.5, _drawn(drawings.bar): 1,
-    _drawn(drawings.polygon): 1.2, _drawn(drawings.crossed_ring, by_hand_of=0.6): 0.6,
-    _drawn(drawings.figure, (3, 9)): 1.5, _drawn(drawings.arrow, by_hand_of=0.5): 0.8,
-    _drawn(drawings.tick, by_hand_of=0.6): 0.5, _drawn(drawings.box, (2, 8)): 0.8,
-    _drawn(drawings.face, (2, 6), 0.8): 0.6, _drawn(drawings.plant, (2, 7)): 0.8,
-    blot: 0.8, specks: 0.8, paper: 0.8, noise: 0.6,
+KINDS: dict[str, tuple[Draw, float]] = {
+    "letter": (letter, 7), "sign": (sign, 3.5), "word": (word, 1.5),
+    "pair": (partial(side_by_side, count=2), 3), "part_of_next": (part_of_next, 1),
+    "piece": (piece, 1), "struck": (struck, 0.7),
+    "scribble": (_drawn(drawings.scribble), 1.5), "zigzag": (_drawn(drawings.zigzag, (2, 7)), 1),
+    "cross": (_drawn(drawings.cross, by_hand_of=0.7), 1.5), "bar": (_drawn(drawings.bar), 1),
+    "polygon": (_drawn(drawings.polygon), 1.2),
+    "crossed_ring": (_drawn(drawings.crossed_ring, by_hand_of=0.6), 0.6),
+    "figure": (_drawn(drawings.figure, (3, 9)), 1.5),
+    "arrow": (_drawn(drawings.arrow, by_hand_of=0.5), 0.8),
+    "tick": (_drawn(drawings.tick, by_hand_of=0.6), 0.5),
+    "box": (_drawn(drawings.box, (2, 8)), 0.8), "face": (_drawn(drawings.face, (2, 6), 0.8), 0.6),
+    "plant": (_drawn(drawings.plant, (2, 7)), 0.8),
+    "blot": (blot, 0.8), "specks": (specks, 0.8), "paper": (paper, 0.8), "noise": (noise, 0.6),
 }  # fmt: skip

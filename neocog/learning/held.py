@@ -9,21 +9,26 @@ Letters and signs that are shaped like a digit are left out: O o Q D I l i | / S
 of Greek and Cyrillic those that resemble these or a digit.
 """
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 from PIL import ImageFont
 
-from neocog.learning.marks.learned import (
+from neocog.learning.marks import (
+    FIELD,
     LETTERS,
     SIGNS,
+    Draw,
+    Ink,
+    Random,
+    Source,
+    draw_lines,
     from_outline,
     from_strokes,
     side_by_side,
 )
-from neocog.learning.marks.source import FIELD, Draw, Ink, Random, Source, draw_lines
 
 STROKES = ("TRIPLEX", "SCRIPT_COMPLEX")
 #: Beginnings of the names of matplotlib's text fonts, and of those with Greek and symbols.
@@ -49,7 +54,8 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(path), 60)
 
 
-def _character(rng: Random, characters: str) -> Ink:
+def _character(rng: Random, source: Source, characters: str) -> Ink:
+    """A character in a font that is held out."""
     char, files = characters[rng.integers(len(characters))], font_files()
     if files and rng.random() < 0.75:
         return from_outline(char, _font(files[rng.integers(len(files))]))
@@ -57,37 +63,13 @@ def _character(rng: Random, characters: str) -> Ink:
     return from_strokes(char, face, int(rng.integers(2, 7)))
 
 
-def letter(rng: Random, source: Source) -> Ink:
-    """A letter in a font that is held out."""
-    return _character(rng, LETTERS)
-
-
-def sign(rng: Random, source: Source) -> Ink:
-    """A sign in a font that is held out."""
-    return _character(rng, SIGNS)
-
-
-def greek(rng: Random, source: Source) -> Ink:
-    """A Greek or Cyrillic letter."""
-    return _rich(rng, _GREEK)
-
-
-def symbol(rng: Random, source: Source) -> Ink:
-    """A symbol of a kind that is not learned from."""
-    return _rich(rng, _SYMBOLS)
-
-
-def _rich(rng: Random, characters: str) -> Ink:
+def _rich(rng: Random, source: Source, characters: str) -> Ink:
+    """A character that only some fonts have."""
     files = font_files(_RICH[:1] if characters is _SYMBOLS else _RICH)
     if not files:
-        return _character(rng, LETTERS)
+        return _character(rng, source, LETTERS)
     char = characters[rng.integers(len(characters))]
     return from_outline(char, _font(files[rng.integers(len(files))]))
-
-
-def triple(rng: Random, source: Source) -> Ink:
-    """Three digits that touch."""
-    return side_by_side(rng, source, 3)
 
 
 def star(rng: Random, source: Source) -> Ink:
@@ -154,7 +136,12 @@ def patches(rng: Random, source: Source) -> Ink:
 
 
 #: Kinds that are held out (of letters and signs, fonts), with their shares.
-HELD: dict[Draw, float] = {
-    letter: 6, sign: 3, greek: 2, symbol: 2, triple: 1.5,
-    comb: 0.7, hatch: 0.7, star: 0.7, spiral: 0.7, knot: 0.7, cloud: 0.7, patches: 0.7,
+HELD: dict[str, tuple[Draw, float]] = {
+    "letter": (partial(_character, characters=LETTERS), 6),
+    "sign": (partial(_character, characters=SIGNS), 3),
+    "greek": (partial(_rich, characters=_GREEK), 2),  # and Cyrillic
+    "symbol": (partial(_rich, characters=_SYMBOLS), 2),
+    "triple": (partial(side_by_side, count=3), 1.5),
+    "comb": (comb, 0.7), "hatch": (hatch, 0.7), "star": (star, 0.7), "spiral": (spiral, 0.7),
+    "knot": (knot, 0.7), "cloud": (cloud, 0.7), "patches": (patches, 0.7),
 }  # fmt: skip

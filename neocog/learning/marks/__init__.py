@@ -1,1 +1,0 @@
-"""Marks that are no digits: letters, signs, strokes, spots, and what digits leave behind."""
