@@ -185,7 +185,7 @@ def errors(run: Run) -> Iterator[dict[str, Any]]:
                 all_of_them = shelf.usable(stage, ERROR_DIGITS)
                 for version in all_of_them if model is run.main else [planned[stage]]:
                     try:
-                        error = StepRun(shelf, stage, version, want).error(want)
+                        error = StepRun(shelf, shelf.step(stage, version), want).error(want)
                     except Exception as failure:
                         yield failed(failure, model, precision, stage, version)
                         continue
@@ -212,14 +212,14 @@ def s_versions(run: Run) -> Iterator[dict[str, Any]]:
             for version in shelf.usable(stage, 8):
                 row: dict[str, Any] = {"precision": precision, "layer": stage, "version": version}
                 try:
-                    step = StepRun(shelf, stage, version, want)
-                    error = step.error(want)
-                    us = {batch: StepRun(shelf, stage, version, before[batch]).microseconds()
+                    step = shelf.step(stage, version)
+                    error = StepRun(shelf, step, want).error(want)
+                    us = {batch: StepRun(shelf, step, before[batch]).microseconds()
                           for batch in batches}  # fmt: skip
                 except Exception as failure:
                     yield failed(failure, run.main, precision, stage, version)
                     continue
-                flops = step.step.work().flops
+                flops = step.work().flops
                 yield row | {
                     "error": error,
                     "us_step": us,
@@ -246,7 +246,8 @@ def c_layers(run: Run) -> Iterator[dict[str, Any]]:
             us: dict[str, float] = {}
             for version in shelf.usable(stage, batch):
                 try:
-                    us[f"neocog {version}"] = StepRun(shelf, stage, version, maps).microseconds()
+                    step = shelf.step(stage, version)
+                    us[f"neocog {version}"] = StepRun(shelf, step, maps).microseconds()
                 except Exception as failure:
                     yield failed(failure, run.main, precision, stage, version)
             torch = layer_times(run.main, stage, maps[_before(stage)], precision)

@@ -77,4 +77,4 @@ def main(words: str) -> None:
     with device.current():
         shelf = Ladder(device, fed.model, places)
         for stage, version in ORDER:
-            StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()
+            StepRun(shelf, shelf.step(stage, version), fed.before(stage, slice(0, 1))).maps()
