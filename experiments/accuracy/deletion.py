@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.evaluation.explain import LAYERS, Cells, changed, on_u0, split, taken_away
-from neocog.learning.datasets import Digits, open_dataset
+from neocog.learning.datasets import Digits, open_digits
 from neocog.network.engine import Engine
 from neocog.network.model import load_model
 from neocog.network.u0 import MARGIN, u0_from_digits
@@ -130,8 +130,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     args = data_and_output(__doc__, model="neocog", digits=500, plot=Path).parse_args()
     engine = Engine(load_model(args.model))
-    digits = open_dataset(str(args.data / "mnist"), split="test")
-    assert isinstance(digits, Digits)
+    digits = open_digits(args.data / "mnist", split="test")
     chosen = digits[:: len(digits) // args.digits][: args.digits]
     rows = measure(engine, chosen)
     write_results(args.output, rows, columns=COLUMNS, model=engine.model.id)

@@ -8,7 +8,6 @@ float64 rule on its own maps), with its margin.
 """
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
+from experiments.harness.processes import spread
 from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
@@ -72,8 +72,7 @@ def main() -> None:
         if is_finder(path):
             continue
         parts = np.array_split(test.images, args.jobs * 2)
-        with ProcessPoolExecutor(args.jobs) as pool:
-            found = list(pool.map(compare, [(path, part) for part in parts]))
+        found = list(spread(compare, [(path, part) for part in parts], args.jobs))
         ours, theirs = np.concatenate([f["labels"] for f in found], axis=1)
         margins = np.concatenate([f["margins"] for f in found])
         whole, single = ({k: max(f[kind][k] for f in found) for k in found[0][kind]}

@@ -28,7 +28,7 @@ from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.finetune import Finetuner
-from neocog.learning.mix import open_mix
+from neocog.learning.mix import Mix, open_mix
 from neocog.learning.recipes import recipe_of, start_of_run
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 from neocog.learning.trainable import Trainable
@@ -44,9 +44,10 @@ _OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "
             "save_every")  # fmt: skip
 
 
-def mix_of(args: argparse.Namespace, split: str) -> Any:
-    """The sets that are learned from, or what of them is kept apart."""
-    return open_mix([str(args.data / words) for words in args.sets], split=split)
+def mixes(args: argparse.Namespace) -> tuple[Mix, Mix]:
+    """The sets that are learned from, and what of them is kept apart."""
+    sets = [str(args.data / words) for words in args.sets]
+    return open_mix(sets), open_mix(sets, split="validation")
 
 
 def learn(job: str, args: argparse.Namespace) -> None:
@@ -55,7 +56,7 @@ def learn(job: str, args: argparse.Namespace) -> None:
     start = named[0].removeprefix("start=") if named else None
     folder = args.output / re.sub(r"[^\w.]+", "-", f"{planes}-seed{seed}-{start or ''}").strip("-")
     folder.mkdir(parents=True, exist_ok=True)
-    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    mix, kept = mixes(args)
     settings = Settings(
         seed=int(seed), minutes=args.minutes, last=args.last, precision=args.precision,
         augmentation=augmentation(args.augmentation),
@@ -134,7 +135,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.draw:
-            mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+            mix, kept = mixes(args)
             draw_pools(args, int(args.jobs[0].split(":")[1]), mix, kept)
             return 0
         for job in args.jobs:

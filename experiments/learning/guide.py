@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch.nn import functional
 
 from experiments.harness.arguments import data_and_output
-from experiments.learning.finetune import mix_of
+from experiments.learning.finetune import mixes
 from experiments.learning.guide_network import Convolutional, Guide, save_network
 from experiments.learning.pools import load_pools, probabilities
 from neocog.learning.finetune import Batches
@@ -102,7 +102,7 @@ def main() -> int:
         seed=args.seed, batch=args.batch, marks=args.marks, variants=args.variants,
         varied=args.varied, augmentation=augmentation(args.augmentation),
     )  # fmt: skip
-    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    mix, kept = mixes(args)
     device = torch.device(args.device)
     batches = Batches(mix, kept, settings, load_pools(args.pools), device)
     network = Convolutional(LABELS + 1, args.width).to(device)

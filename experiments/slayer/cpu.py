@@ -143,7 +143,10 @@ def _stage_rows(
         row["ms"] = float(np.mean(times))
         if not way.endswith("blocked"):
             some = maps[: len(times) if way == "F" else 1]  # what skips nothing counts alike
-            row |= _counted(rival, way, some, row["ms"])
+            row["counts"] = mean = _mean(rival, way, some)
+            moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
+            row["mb_s"] = 1e-3 * moved / row["ms"]
+            row["mflops"] = 1e-3 * mean["operations"] / row["ms"]
         progress(f"{row['system']} {stage}: {row['ms']:.2f} ms, error {row['error']:.1e}")
         rows.append(row)
     return rows
@@ -163,12 +166,6 @@ def accesses(fed: Fed) -> list[dict[str, Any]]:
 def _mean(rival: Rival, way: str, maps: list[NDArray[np.float32]]) -> dict[str, float]:
     counted = [rival.counts(way, u) for u in maps]
     return {kind: float(np.mean([one[kind] for one in counted])) for kind in _KINDS}
-
-
-def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float) -> dict[str, Any]:
-    mean = _mean(rival, way, maps)
-    moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
-    return {"counts": mean, "mb_s": 1e-3 * moved / ms, "mflops": 1e-3 * mean["operations"] / ms}
 
 
 def our_engine(fed: Fed) -> list[dict[str, Any]]:

@@ -118,10 +118,7 @@ def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     gpu, batch = runner.gpu, runner.bucket(runner.chunk)
     rows: list[Row] = []
     with runner.lock, gpu.current():
-        steps = runner.shelf.choose(runner.plan, batch)
-        late = runner.plan.late_at(batch)
-        layouts, part = runner.shelf.layouts, runner.plan.part
-        lanes = [PassLane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
+        lanes = [runner.lane(batch, i) for i in range(3)]
         many = digits[np.arange(batch) % len(digits)]
         out = np.empty((len(lanes) * batch, ANSWER_COLUMNS), np.float32)
         alone = 1e3 * float(np.median([lanes[0].elapsed(8) for _ in range(_ROUNDS)])) / batch

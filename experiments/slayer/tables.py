@@ -68,17 +68,13 @@ def rows_of(result: Row, name: str, part: str) -> list[Row]:
     return [row for row in result["sections"].get(name, {}).get(part, []) if "us" in row]
 
 
-def _stage(row: Row) -> str:
-    return SHORT[row["stage"]]
-
-
 def _rate(row: Row) -> str:
     return number(row["per_second"])
 
 
 _BLOCKS: dict[str, Column] = {
     "model": "model",
-    "layer": _stage,
+    "layer": lambda row: SHORT[row["stage"]],
     "silent cells": "cells_silent|.1%",
     "blocks of 16 x 16 needed": "blocks|.1%",
     "silent cells left out first": "blocks_of_heard_cells|.1%",
