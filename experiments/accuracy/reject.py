@@ -1,6 +1,6 @@
 """Measures rejection: errors against coverage, and how many marks that are no digits get one.
 
-    python -m experiments.accuracy.reject DATA -o RESULT [MODEL ...] [--gpu]
+    python -m experiments.accuracy.reject DATA [MODEL ...] -o RESULT [--gpu]
 
 DATA holds mnist/. Thresholds come from the table in a model's card, that is from the validation
 digits alone: the highest one that answers 99 % of them, and the highest one that answers 99.65 %.

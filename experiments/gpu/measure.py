@@ -1,6 +1,6 @@
 """Checks and times the network on one GPU, PyTorch beside it in the same run.
 
-    python -m experiments.gpu.measure DATA -o RESULT [SECTION ...] [options]
+    python -m experiments.gpu.measure DATA [SECTION ...] -o RESULT [options]
 
 Sections: ``decisions`` (all MNIST test digits against the CPU engine, which decides as float64
 does), ``errors`` (each step fed with the float64 reference's maps, and the whole pass), ``speed``
