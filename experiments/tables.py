@@ -23,7 +23,7 @@ from typing import Any
 
 from experiments.harness.pages import fill, markdown, page_of, show
 from experiments.harness.run import NAMES, load
-from experiments.slayer import systems as slayer_systems
+from experiments.slayer import paper
 
 RESULTS = Path(__file__).resolve().parent
 ROOT = RESULTS.parent
@@ -34,7 +34,7 @@ Result = dict[str, Any]
 def of_rows(
     result: Result, rows: Iterable[Any], columns: dict[str, str], formats: Any = (), **about: Any
 ) -> Result:
-    """Return a view: other rows, columns and formats, and what else is different."""
+    """Return a view: other rows and columns ("head|format"), and what else is different."""
     return result | about | {"rows": list(rows), "columns": columns, "formats": dict(formats)}
 
 
@@ -61,73 +61,31 @@ def learning_curve(result: Result) -> Result:
         if "test" in row:
             own = {"recipe": row["recipe"], "rule": row["rule"]}
             rows.setdefault((row["recipe"], row["rule"]), own)[str(row["digits"])] = row["test"]
-    sizes = {"400": "400", "3000": "3 000", "10000": "10 000", "55000": "55 000"}
-    columns = {"recipe": "recipe", "rule": "read by", **sizes}
-    return of_rows(result, rows.values(), columns, dict.fromkeys(sizes, ".2%"))
-
-
-def reading_sets(result: Result) -> Result:
-    """How the pictures of each set with digits are read."""
-    columns = {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER",
-               "exact": "exact", "missed": "missed", "extra": "extra", "misread": "misread",
-               "refused": "?", "signs_kept": "no sign as a digit",
-               "as_upright": "same as upright"}  # fmt: skip
-    rows = [
-        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
-        for row in result["rows"]
-        if row.get("kind") in ("all", "even", "odd") and "digits" in row
-    ]
-    return result | {"rows": rows, "columns": columns}
-
-
-def reading_empty(result: dict[str, Any]) -> dict[str, Any]:
-    """What is read on pages without digits."""
-    columns = {"set": "set", "pictures": "pictures", "letters": "letters",
-               "printed": "digits printed", "any": "pages with a digit"}  # fmt: skip
-    rows = [row for row in result["rows"] if row.get("kind") == "all" and "digits" not in row]
-    return result | {"rows": rows, "columns": columns}
+    sizes = {"400": "400|.2%", "3000": "3 000|.2%", "10000": "10 000|.2%", "55000": "55 000|.2%"}
+    return of_rows(result, rows.values(), {"recipe": "recipe", "rule": "read by", **sizes})
 
 
 def reading_conditions(result: Result) -> Result:
     """How synthetic pages of each kind are read."""
     sets = ("conditions", "blank", "forms", "amounts", "turned", "letters")
     rows = [r for r in result["rows"] if r.get("kind", "all") != "all" and r["set"] in sets]
-    return _filled(result, rows)
-
-
-def _filled(result: Result, rows: list[Result]) -> Result:
     columns = {key: name for key, name in result["columns"].items() if any(key in r for r in rows)}
     return of_rows(result, rows, columns, result["formats"])
 
 
-def reading_risk(result: Result) -> Result:
-    """What is left of the errors of strings where "?" is allowed."""
-    columns = {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
-               "wrong": "wrong", "risk": "wrong, of those printed"}  # fmt: skip
-    return of_rows(result, result.get("risk", ()), columns, {"risk": ".1%"})
-
-
-def reading_time(result: Result) -> Result:
-    """How long reading takes on two cores, without decoding."""
-    columns = {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
-               "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
-               "peak_mb": "peak memory, MB"}  # fmt: skip
-    return of_rows(result, result.get("times", ()), columns, result["formats"])
-
-
 def models(result: Result) -> Result:
     """How each shipped model reads every set."""
-    columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file", "mnist": "MNIST test",
-               "usps": "USPS, unseen", "sklearn": "scikit-learn, unseen",
-               "corruptions": "corrupted", "photos_cer": "photographs, error rate",
-               "photos_exact": "exact", "strings_cer": "strings, error rate",
-               "strings_exact": "exact"}  # fmt: skip
-    shares = {key: ".2%" for key in columns if key not in ("model", "planes", "size")}
+    shares = {"mnist": "MNIST test", "usps": "USPS, unseen", "sklearn": "scikit-learn, unseen",
+              "corruptions": "corrupted", "photos_cer": "photographs, error rate",
+              "photos_exact": "exact", "strings_cer": "strings, error rate",
+              "strings_exact": "exact"}  # fmt: skip
+    columns = {"model": "model", "planes": "K1/K2/K3/K4", "size": "file", **shares}
     devices = {part: about["device"] for row in result["rows"]
                for part, about in row["measured"].items()}  # fmt: skip
     where = ", ".join(f"{part} on {device}" for part, device in devices.items())
     command = "python -m experiments.accuracy.cards DATA models/*.safetensors"
-    return of_rows(result, result["rows"], columns, shares, command=command, machine=where)
+    formats = dict.fromkeys(shares, ".2%")
+    return of_rows(result, result["rows"], columns, formats, command=command, machine=where)
 
 
 def hands(result: Result) -> Result:
@@ -176,16 +134,6 @@ def models_robustness(result: Result) -> Result:
     return of_rows(result, rows, names, dict.fromkeys(kinds, ".1%"))
 
 
-def models_risk(result: Result) -> Result:
-    """What thresholds that were fixed on validation digits do on MNIST's test set."""
-    rows = [{"model": row["model"], **own} for row in result["rows"] for own in row["fixed"]]
-    columns = {"model": "model", "wanted": "validation digits answered", "p": "from p =",
-               "coverage": "test digits answered", "error": "wrong, of those answered",
-               "marks": "marks read as digits"}  # fmt: skip
-    formats = {"wanted": ".1%", "p": ".6g", "coverage": ".2%", "error": ".3%", "marks": ".1%"}
-    return of_rows(result, rows, columns, formats)
-
-
 def models_confusion(result: Result) -> Result:
     """The most frequent mistakes of each shipped model on MNIST's test set."""
     rows = []
@@ -200,78 +148,25 @@ def models_confusion(result: Result) -> Result:
 
 def systems(result: Result) -> Result:
     """Every neocognitron that was made quick, from 1990 to today, ours last."""
-    columns = slayer_systems.COLUMNS
-    rows = [dict(zip(columns, row, strict=True)) for row in slayer_systems.systems(result)]
-    ours = (name for name in slayer_systems.OURS if name in result["sections"])
-    made = [slayer_systems.made_on(result, name) for name in ours]
-    return of_rows(
-        result,
-        rows,
-        {name: name for name in columns},
-        command="`, `".join(dict.fromkeys(one["command"] for one in made)),
-        machine=", ".join(dict.fromkeys(one["machine"] for one in made)),
-        date=max(one["date"] for one in made),
-    )
-
-
-def gpu_section(result: Result, name: str, rows: Any, columns: Any, formats: Any) -> Result:
-    """A view of one section of the GPU's results, with the command that measured it."""
-    command = f"python -m experiments.gpu.measure {' '.join(result['sections'][name]['options'])}"
-    return of_rows(result, rows, columns, formats, command=command)
+    columns = paper.COLUMNS
+    rows = [dict(zip(columns, row, strict=True)) for row in paper.systems(result)]
+    ours = (name for name in paper.OURS if name in result["sections"])
+    made = [paper.made_on(result, name) for name in ours]
+    about = {"command": "`, `".join(dict.fromkeys(one["command"] for one in made)),
+             "machine": ", ".join(dict.fromkeys(one["machine"] for one in made)),
+             "date": max(one["date"] for one in made)}  # fmt: skip
+    return of_rows(result, rows, {name: name for name in columns}, **about)
 
 
 def gpu_speed(result: Result) -> Result:
     """The network and PyTorch, with what plan card gains."""
     for row in result["rows"]:
         row["card_ratio"] = min(row["torch"], row["compile"]) / row["card"]
-    columns = result["columns"] | {"ratio": "default", "card_ratio": "card", "commit": "commit"}
-    times = {key: f"{columns[key]}, times as fast as the better" for key in ("ratio", "card_ratio")}
+    columns = result["columns"] | {"ratio": "default, times as fast as the better",
+                                   "card_ratio": "card, times as fast as the better|.2f",
+                                   "commit": "commit"}  # fmt: skip
     last = {"difference": columns.pop("difference")}
-    formats = result["formats"] | {"card_ratio": ".2f"}
-    return of_rows(result, result["rows"], columns | times | last, formats)
-
-
-def gpu_speed_short(result: Result) -> Result:
-    """The same in half precision, for eight digits and many."""
-    columns = {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
-               "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"}  # fmt: skip
-    rows = [row for row in result["rows"] if row["precision"] == "fp16" and row["batch"] != 64]
-    return of_rows(result, rows, columns, result["formats"])
-
-
-def gpu_c(result: Result) -> Result:
-    """Each C-layer alone, by every form."""
-    forms = ("separable", "box", "naive", "tensor")
-    rows = [
-        row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
-        for row in result["sections"]["c"]["rows"] if row["precision"] != "tf32"
-    ]  # fmt: skip
-    ours = {f"neocog {form}": f"{form}, us" for form in forms}
-    columns = {"layer": "layer", "precision": "precision", "batch": "batch", **ours,
-               "torch": "PyTorch, us", "gb_per_s": "GB/s of the quickest"}  # fmt: skip
-    formats = dict.fromkeys([*ours, "torch"], ".1f") | {"gb_per_s": ".0f"}
-    return gpu_section(result, "c", rows, columns, formats)
-
-
-def gpu_decisions(result: Result) -> Result:
-    """How many test digits are decided as on the CPU."""
-    columns = {"model": "model", "precision": "precision", "digits": "digits",
-               "plan": "plan", "same": "same decision", "accuracy": "accuracy",
-               "score_difference": "largest difference of a score"}  # fmt: skip
-    formats = {"accuracy": ".2%", "score_difference": ".1e"}
-    rows = result["sections"]["decisions"]["rows"]
-    return gpu_section(result, "decisions", rows, columns, formats)
-
-
-def gpu_layers(result: Result) -> Result:
-    """Each S-layer alone: time of every version by batch, and its error."""
-    batches = ("1", "8", "256")
-    rows = [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
-            if row["precision"] != "tf32"]  # fmt: skip
-    columns = {"layer": "layer", "precision": "precision", "version": "version",
-               **{n: f"batch {n}, us" for n in batches}, "error": "error"}  # fmt: skip
-    formats = dict.fromkeys(batches, ".1f") | {"error": ".0e"}
-    return gpu_section(result, "s", rows, columns, formats)
+    return of_rows(result, result["rows"], columns | last, result["formats"])
 
 
 def readme_accuracy(result: Result) -> Result:
@@ -286,11 +181,9 @@ def readme_accuracy(result: Result) -> Result:
         if row["set"] in sets and row["model"] in models:
             digits = f"{row['digits']:,}".replace(",", " ")
             rows[row["set"]] |= {"digits": digits, models[row["model"]]: row["right"]}
-    names = list(models.values())
-    columns = {key: key for key in ("set", "digits", *names)}
+    columns = {"set": "set", "digits": "digits", **{m: f"{m}|.1%" for m in models.values()}}
     command = "python -m experiments.accuracy.hands DATA models/*.safetensors"
-    formats = dict.fromkeys(names, ".1%")
-    return of_rows(result, rows.values(), columns, formats, command=command)
+    return of_rows(result, rows.values(), columns, command=command)
 
 
 def readme_speed(result: Result) -> Result:
@@ -310,25 +203,97 @@ def readme_speed(result: Result) -> Result:
                          "ours": f"{row['neocog']:.2f} us", "other": f"{name} {best:.2f} us",
                          "times": row["ratio"]})  # fmt: skip
     columns = {"where": "machine", "batch": "batch size", "ours": "neocog, per digit",
-               "other": "fastest other software", "times": "times as fast"}  # fmt: skip
+               "other": "fastest other software", "times": "times as fast|.1f"}  # fmt: skip
     command = "python -m experiments.network.speed`, `python -m experiments.gpu.measure DATA speed"
-    return of_rows(result, rows, columns, {"times": ".1f"}, command=command, machine="")
+    return of_rows(result, rows, columns, command=command, machine="")
+
+
+def shown(
+    columns: dict[str, str], rows: Callable[[Result], Iterable[Result]], section: str = ""
+) -> Callable[[Result], Result]:
+    """Return a view of these rows; of a section of the GPU's results with its command."""
+
+    def view(result: Result) -> Result:
+        about = {}
+        if section:
+            options = " ".join(result["sections"][section]["options"])
+            about["command"] = f"python -m experiments.gpu.measure {options}"
+        formats = result.get("formats", {})
+        return of_rows(result, rows(result), columns, formats, **about)
+
+    return view
+
+
+def reading_rows(digits: bool, *kinds: str) -> Callable[[Result], list[Result]]:
+    """Choose the sets whose pages hold digits, or those whose pages hold none."""
+    return lambda result: [
+        row | {"set": row["set"] if row["kind"] == "all" else f"{row['set']}, {row['kind']}"}
+        for row in result["rows"]
+        if row.get("kind") in kinds and ("digits" in row) is digits
+    ]
+
+
+def best_of_torch(result: Result) -> list[Result]:
+    """Each C-layer alone, with the best of PyTorch's ways."""
+    return [
+        row | {"torch": min(value for key, value in row.items() if key.startswith("torch "))}
+        for row in result["sections"]["c"]["rows"]
+        if row["precision"] != "tf32"
+    ]
 
 
 #: table -> (result file, what makes the table of it)
 VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "accuracy": ("learning", accuracy),
     "learning-curve": ("learning", learning_curve),
-    "reading-sets": ("reading", reading_sets),
-    "reading-empty": ("reading", reading_empty),
+    "reading-sets": ("reading", shown(
+        {"set": "set", "pictures": "pictures", "digits": "digits", "cer": "CER", "exact": "exact",
+         "missed": "missed", "extra": "extra", "misread": "misread", "refused": "?",
+         "signs_kept": "no sign as a digit", "as_upright": "same as upright"},
+        reading_rows(True, "all", "even", "odd"),
+    )),
+    "reading-empty": ("reading", shown(
+        {"set": "set", "pictures": "pictures", "letters": "letters", "printed": "digits printed",
+         "any": "pages with a digit"},
+        reading_rows(False, "all"),
+    )),
     "reading-conditions": ("reading", reading_conditions),
-    "strings": ("reading", reading_risk),
-    "reading-time": ("reading", reading_time),
+    "strings": ("reading", shown(
+        {"min_p": "threshold", "strings": "strings", "answered": "printed without ?",
+         "wrong": "wrong", "risk": "wrong, of those printed|.1%"},
+        lambda result: result.get("risk", ()),
+    )),
+    "reading-time": ("reading", shown(
+        {"kind": "what", "pictures": "pictures", "median_ms": "median, ms",
+         "worst_ms": "worst, ms", "decode_ms": "decoding, not included, ms",
+         "peak_mb": "peak memory, MB"},
+        lambda result: result.get("times", ()),
+    )),
     "gpu": ("gpu", gpu_speed),
-    "gpu-short": ("gpu", gpu_speed_short),
-    "gpu-c": ("gpu", gpu_c),
-    "gpu-decisions": ("gpu", gpu_decisions),
-    "gpu-layers": ("gpu", gpu_layers),
+    "gpu-short": ("gpu", shown(
+        {"model": "model", "batch": "batch", "neocog": "plan default, us per digit",
+         "card": "plan card", "torch": "PyTorch", "compile": "torch.compile"},
+        lambda result: [row for row in result["rows"]
+                        if row["precision"] == "fp16" and row["batch"] != 64],
+    )),
+    "gpu-c": ("gpu", shown(
+        {"layer": "layer", "precision": "precision", "batch": "batch",
+         **{f"neocog {way}": f"{way}, us|.1f" for way in ("separable", "box", "naive", "tensor")},
+         "torch": "PyTorch, us|.1f", "gb_per_s": "GB/s of the quickest|.0f"},
+        best_of_torch, "c",
+    )),
+    "gpu-decisions": ("gpu", shown(
+        {"model": "model", "precision": "precision", "digits": "digits", "plan": "plan",
+         "same": "same decision", "accuracy": "accuracy|.2%",
+         "score_difference": "largest difference of a score|.1e"},
+        lambda result: result["sections"]["decisions"]["rows"], "decisions",
+    )),
+    "gpu-layers": ("gpu", shown(
+        {"layer": "layer", "precision": "precision", "version": "version",
+         **{n: f"batch {n}, us|.1f" for n in ("1", "8", "256")}, "error": "error|.0e"},
+        lambda result: [row | row.get("us_step", {}) for row in result["sections"]["s"]["rows"]
+                        if row["precision"] != "tf32"], "s",
+    )),
     "readme-accuracy": ("hands", readme_accuracy),
     "readme-speed": ("speed", readme_speed),
     "models": ("models", models),
@@ -337,9 +302,15 @@ VIEWS: dict[str, tuple[str, Callable[[Result], Result]]] = {
     "hands-seeds": ("hands", hands_seeds),
     "systems": ("slayer", systems),
     "models-robustness": ("models", models_robustness),
-    "models-risk": ("models", models_risk),
+    "models-risk": ("models", shown(
+        {"model": "model", "wanted": "validation digits answered|.1%", "p": "from p =|.6g",
+         "coverage": "test digits answered|.2%", "error": "wrong, of those answered|.3%",
+         "marks": "marks read as digits|.1%"},
+        lambda result: [{"model": row["model"], **own}
+                        for row in result["rows"] for own in row["fixed"]],
+    )),
     "models-confusion": ("models", models_confusion),
-}
+}  # fmt: skip
 
 
 def table(name: str) -> str:
@@ -349,11 +320,15 @@ def table(name: str) -> str:
     if path is None:
         return "*Not measured yet.*"
     result = view(json.loads(path.read_text()))
-    columns, formats = result["columns"], result.get("formats", {})
-    rows = [[show(row.get(key), formats.get(key, "")) for key in columns] for row in result["rows"]]
+    formats, columns = result.get("formats", {}), {}
+    for key, head in result["columns"].items():
+        head, _, form = head.partition("|")
+        columns[key] = (head, form or formats.get(key, ""))
+    rows = [[show(row.get(key), form) for key, (_, form) in columns.items()]
+            for row in result["rows"]]  # fmt: skip
     where = ", ".join(result[key] for key in ("machine", "date") if result.get(key))
     about = f"`{result['command']}`" + (f" ({where})" if where else "")
-    return f"{markdown([list(columns.values()), *rows])}\n\n{about}"
+    return f"{markdown([[head for head, _ in columns.values()], *rows])}\n\n{about}"
 
 
 def render(page: Path) -> str:

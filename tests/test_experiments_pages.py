@@ -23,8 +23,8 @@ from experiments.harness.pages import (
 )
 from experiments.harness.run import Request, tried
 from experiments.slayer.tables import systems_of
+from experiments.winograd.lanes import traffic
 from experiments.winograd.layers import LAYERS, PAPER_WAY, WAYS
-from experiments.winograd.traffic import traffic
 from neocog.cli import app
 from neocog.errors import DeviceError, InputError, UsageError
 

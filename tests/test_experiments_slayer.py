@@ -31,7 +31,7 @@ from experiments.slayer.experiment import (
     merged,
 )
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks, sized
-from experiments.slayer.systems import systems
+from experiments.slayer.paper import systems
 from neocog.cli import app
 from neocog.errors import DeviceError, UsageError
 from neocog.network.made import made_digits
@@ -171,7 +171,7 @@ def device(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for module in (ours, slayer_future):
         monkeypatch.setattr(module, "Timed", Quick)
     monkeypatch.setattr("experiments.harness.record.driver", lambda: "1.2")
-    monkeypatch.setattr("experiments.slayer.counters.shutil", SimpleNamespace(which=lambda n: None))
+    monkeypatch.setattr("experiments.harness.ncu.shutil", SimpleNamespace(which=lambda n: None))
     monkeypatch.setenv("NEOCOG_DATA", str(tmp_path))  # no MNIST there
 
 

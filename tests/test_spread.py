@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from experiments.harness.spread import spread
+from experiments.harness.processes import spread
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

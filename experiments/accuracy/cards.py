@@ -12,7 +12,6 @@ The tables of docs/models.md are made from results/models.json, where rows of mo
 measured stay (--output).
 """
 
-import argparse
 import json
 import os
 import sys
@@ -22,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from experiments.harness.arguments import arguments
+from experiments.harness.processes import spread
 from experiments.harness.record import write_results
-from experiments.harness.spread import spread
 from experiments.learning.ship import LEARNED_FROM, write_sums
 from neocog.batch.reader import Reader
 from neocog.evaluation.report import Sets, find_sets, measure, write
@@ -157,18 +157,14 @@ def merged(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
+    parser = arguments(
+        __doc__, "data", output=RESULTS, device="auto", reports=Path,
+        limit=(int, "only so many of each set: for a trial"),
+        jobs=(1, "models that are measured at a time"),
+    )  # fmt: skip
     parser.add_argument("models", nargs="+", help="model files, or names of shipped ones")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
-    parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
-    parser.add_argument("--reports", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--jobs", type=int, default=1, help="models that are measured at a time")
     args = parser.parse_args()
     sets = find_sets(args.data, limit=args.limit)
     if "digits" not in args.parts:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from experiments.harness.arguments import data_and_output
 from experiments.harness.record import write_results
 from neocog.evaluation.explain import LAYERS, Cells, changed, on_u0, split, taken_away
-from neocog.learning.datasets import Digits, open_dataset
+from neocog.learning.datasets import Digits, open_digits
 from neocog.network.engine import Engine
 from neocog.network.model import load_model
 from neocog.network.u0 import MARGIN, u0_from_digits
@@ -26,11 +26,9 @@ ORDERS = ("named", "gradient", "input gradient", "random")
 FAINTER = 0.05  # share that is taken off for a gradient
 BLOCK = 2  # pixels
 SHOWN = (1, 2, 4, 8)
-COLUMNS = {"layer": "layer", "digits": "digits", "pieces": "pieces", "order": "order"}
-COLUMNS |= {f"left{k}": f"score left without {k}" for k in SHOWN}
-COLUMNS |= {f"changed{SHOWN[-1]}": f"answer changed without {SHOWN[-1]}"}
-FORMATS = {key: ".1%" for key in COLUMNS if key not in ("layer", "digits", "pieces", "order")}
-FORMATS["pieces"] = ".0f"
+COLUMNS = {"layer": "layer", "digits": "digits", "pieces": "pieces|.0f", "order": "order"}
+COLUMNS |= {f"left{k}": f"score left without {k}|.1%" for k in SHOWN}
+COLUMNS |= {f"changed{SHOWN[-1]}": f"answer changed without {SHOWN[-1]}|.1%"}
 
 Floats = NDArray[np.float32]
 
@@ -130,18 +128,12 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Parse, measure, write."""
-    parser = data_and_output(__doc__)
-    parser.add_argument("--model", default="neocog")
-    parser.add_argument("--digits", type=int, default=500)
-    parser.add_argument("--plot", type=Path)
-    args = parser.parse_args()
+    args = data_and_output(__doc__, model="neocog", digits=500, plot=Path).parse_args()
     engine = Engine(load_model(args.model))
-    digits = open_dataset(str(args.data / "mnist"), split="test")
-    assert isinstance(digits, Digits)
+    digits = open_digits(args.data / "mnist", split="test")
     chosen = digits[:: len(digits) // args.digits][: args.digits]
     rows = measure(engine, chosen)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, model=engine.model.id)
+    write_results(args.output, rows, columns=COLUMNS, model=engine.model.id)
     if args.plot:
         plot(rows, args.plot)
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
+from experiments.harness.processes import spread
 from experiments.harness.record import write_results
-from experiments.harness.spread import spread
 from experiments.learning.ship import LEARNED
 from neocog.errors import InputError, UsageError
 from neocog.evaluation.evaluate import NO_ANSWER, confusion_of
@@ -35,9 +35,8 @@ from neocog.vision.finder_model import is_finder
 MARKS, SEED = 1000, 33
 REFUSED = 0.005  # share of validation digits refused where marks are counted
 
-COLUMNS = {"model": "model", "set": "set", "digits": "digits", "right": "right",
-           "refused": "refused", "confused": "most frequent mistakes"}  # fmt: skip
-FORMATS = {"right": ".2%", "refused": ".2%"}
+COLUMNS = {"model": "model", "set": "set", "digits": "digits", "right": "right|.2%",
+           "refused": "refused|.2%", "confused": "most frequent mistakes"}  # fmt: skip
 
 
 def kept_apart(data: Path) -> dict[str, Digits]:
@@ -106,14 +105,12 @@ def leading(confusion: np.ndarray, count: int = 3) -> str:
 
 
 def main() -> None:
-    """Parse, read, print, write."""
-    parser = data_and_output(__doc__)
+    parser = data_and_output(
+        __doc__, validation=False, gpu=False, limit=(int, "only so many of each set: for a trial"),
+        jobs=(1, "models at a time, on a CPU"),
+    )  # fmt: skip
     parser.add_argument("models", nargs="+")
     parser.add_argument("--what", default="ships", choices=("ships", "before", "seed"))
-    parser.add_argument("--validation", action="store_true")
-    parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--limit", type=int, help="only so many of each set: for a trial")
-    parser.add_argument("--jobs", type=int, default=1, help="models at a time, on a CPU")
     args = parser.parse_args()
     apart = kept_apart(args.data)
     sets = apart if args.validation else apart | only_measured(args.data)
@@ -134,7 +131,7 @@ def main() -> None:
         print(f"{own[0]['model']:30} mean of those kept apart {np.mean(kept):.3%}, marks that pass "
               f"{marks_passed:.2%}", flush=True)  # fmt: skip
     rows, passed = merged(args.output, rows, passed)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, passed=passed, gpu=args.gpu)
+    write_results(args.output, rows, columns=COLUMNS, passed=passed, gpu=args.gpu)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,12 @@ from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
 from neocog.network.model import load_model
 
-COLUMNS = {"set": "set", "digits": "digits", "doubted": "labels doubted", "labels": "of all"}
-FORMATS = {"labels": ".2%"}
+COLUMNS = {"set": "set", "digits": "digits", "doubted": "labels doubted", "labels": "of all|.2%"}
 
 
 def main() -> None:
-    """Parse, read, print, write."""
-    parser = data_and_output(__doc__)
+    parser = data_and_output(__doc__, p=0.99)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--p", type=float, default=0.99)
     args = parser.parse_args()
     digits = open_digits(args.data, split="test")
     answers = [read(load_model(name), digits.images, np) for name in args.models]
@@ -32,8 +29,7 @@ def main() -> None:
     row = {"set": args.data.name, "digits": len(digits), "doubted": len(listed),
            "labels": len(listed) / len(digits)}  # fmt: skip
     print(f"{row['set']}: {len(listed)} of {len(digits)} labels are doubted")
-    write_results(args.output, [row], columns=COLUMNS, formats=FORMATS,
-                  index_label_read=listed, p=args.p)  # fmt: skip
+    write_results(args.output, [row], columns=COLUMNS, index_label_read=listed, p=args.p)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,4 @@ def learn(
 def labels_of(network: LeNet, u0: np.ndarray, *, device: str) -> np.ndarray:
     """What pictures U0 (N, 65, 65) are read as."""
     network.eval()
-    parts = [network(torch.from_numpy(u0[i : i + 2000]).to(device)).argmax(1).cpu()
-             for i in range(0, len(u0), 2000)]  # fmt: skip
-    return np.asarray(torch.cat(parts).numpy())
+    return np.asarray(network(torch.from_numpy(u0).to(device)).argmax(1).cpu().numpy())

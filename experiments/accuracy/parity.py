@@ -8,7 +8,6 @@ float64 rule on its own maps), with its margin.
 """
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from experiments.harness.arguments import data_and_output
+from experiments.harness.processes import spread
 from experiments.harness.record import write_results
 from neocog.learning.datasets import open_digits
 from neocog.network import reference
@@ -28,10 +28,10 @@ from neocog.network.u0 import u0_from_digits
 from neocog.vision.finder_model import is_finder
 
 COLUMNS = {
-    "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy",
-    "whole": "largest error, whole pass", "layer": "largest error of a layer", "worst": "in",
+    "model": "model", "digits": "digits", "same": "same decision", "accuracy": "accuracy|.2%",
+    "whole": "largest error, whole pass|.1e", "layer": "largest error of a layer|.1e",
+    "worst": "in",
 }  # fmt: skip
-FORMATS = {"whole": ".1e", "layer": ".1e", "accuracy": ".2%"}
 _STEP = 20
 
 
@@ -65,18 +65,14 @@ def compare(job: tuple[Path, np.ndarray]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = data_and_output(__doc__)
-    parser.add_argument("--models", type=Path, default=Path("models"))
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    args = parser.parse_args()
+    args = data_and_output(__doc__, models=Path("models"), jobs=os.cpu_count()).parse_args()
     test = open_digits(args.data / "mnist", split="test")
     rows = []
     for path in sorted(args.models.glob("*.safetensors")):
         if is_finder(path):
             continue
         parts = np.array_split(test.images, args.jobs * 2)
-        with ProcessPoolExecutor(args.jobs) as pool:
-            found = list(pool.map(compare, [(path, part) for part in parts]))
+        found = list(spread(compare, [(path, part) for part in parts], args.jobs))
         ours, theirs = np.concatenate([f["labels"] for f in found], axis=1)
         margins = np.concatenate([f["margins"] for f in found])
         whole, single = ({k: max(f[kind][k] for f in found) for k in found[0][kind]}
@@ -94,7 +90,7 @@ def main() -> None:
             ],
         })  # fmt: skip
         print(rows[-1], flush=True)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS)
+    write_results(args.output, rows, columns=COLUMNS)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measures rejection: errors against coverage, and how many marks that are no digits get one.
 
-    python -m experiments.accuracy.reject DATA -o RESULT [MODEL ...] [--gpu]
+    python -m experiments.accuracy.reject DATA [MODEL ...] -o RESULT [--gpu]
 
 DATA holds mnist/. Thresholds come from the table in a model's card, that is from the validation
 digits alone: the highest one that answers 99 % of them, and the highest one that answers 99.65 %.
@@ -16,8 +16,8 @@ import numpy as np
 
 from experiments.accuracy.hands import read
 from experiments.harness.arguments import data_and_output
+from experiments.harness.processes import spread
 from experiments.harness.record import write_results
-from experiments.harness.spread import spread
 from neocog.errors import UsageError
 from neocog.learning.calibrate import RiskRow, risk_row
 from neocog.learning.datasets import Digits, open_digits
@@ -34,18 +34,16 @@ MOST = 0.9965  # coverage at which marks are counted: with it at most 0.5 % of d
 
 COLUMNS = {
     "model": "model",
-    "p": "threshold that answers 99 % of validation digits",
-    "coverage": "test digits answered",
+    "p": "threshold that answers 99 % of validation digits|.5f",
+    "coverage": "test digits answered|.2%",
     "errors": "wrong",
-    "risk": "wrong, of those answered",
-    "p_marks": "threshold that answers 99.65 %",
-    "refused": "test digits rejected",
-    "accuracy": "correct, of all test digits",
-    "passed": "marks read as digits",
-    "passed_open": "marks except clouds",
+    "risk": "wrong, of those answered|.3%",
+    "p_marks": "threshold that answers 99.65 %|.5f",
+    "refused": "test digits rejected|.2%",
+    "accuracy": "correct, of all test digits|.2%",
+    "passed": "marks read as digits|.1%",
+    "passed_open": "marks except clouds|.1%",
 }
-FORMATS = {"p": ".5f", "coverage": ".2%", "risk": ".3%", "p_marks": ".5f", "refused": ".2%",
-           "accuracy": ".2%", "passed": ".1%", "passed_open": ".1%"}  # fmt: skip
 
 
 def threshold(model: Model, coverage: float) -> float:
@@ -76,11 +74,9 @@ def measure(name: str, *, digits: Digits, marks: np.ndarray, kinds: np.ndarray, 
 
 
 def main() -> None:
-    parser = data_and_output(__doc__)
+    jobs = (cores(), "models at a time, on a CPU")
+    parser = data_and_output(__doc__, gpu=False, quick=False, jobs=jobs)
     parser.add_argument("models", nargs="*", default=["neocog", "neocog-small"])
-    parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--jobs", type=int, default=cores(), help="models at a time, on a CPU")
     args = parser.parse_args()
     if not font_files():
         raise SystemExit("matplotlib's fonts are held back to measure with: install matplotlib")
@@ -97,8 +93,7 @@ def main() -> None:
         rows.append(row)
         by_kind.append({"model": row["model"], **kinds})
         print(row, kinds, flush=True)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, kinds=by_kind,
-                  marks=count)  # fmt: skip
+    write_results(args.output, rows, columns=COLUMNS, kinds=by_kind, marks=count)
 
 
 if __name__ == "__main__":

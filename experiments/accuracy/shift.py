@@ -12,6 +12,7 @@ among them). They need PyTorch; a GPU takes a minute for each.
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -32,11 +33,11 @@ DIRECTIONS = {
     "down": (1, 0), "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
 }  # fmt: skip
 COLUMNS = {
-    "network": "network", "parameters": "parameters", "changed": "learned from digits",
-    "shift": "shift, pixels of 65", "unshifted": "not shifted", "mean": "mean of 8 directions",
-    "worst": "worst", "direction": "to", "drop": "worst drop, points",
+    "network": "network", "parameters": "parameters|,", "changed": "learned from digits",
+    "shift": "shift, pixels of 65", "unshifted": "not shifted|.2%",
+    "mean": "mean of 8 directions|.2%", "worst": "worst|.2%", "direction": "to",
+    "drop": "worst drop, points|.2f",
 }  # fmt: skip
-FORMATS = {"parameters": ",", "unshifted": ".2%", "mean": ".2%", "worst": ".2%", "drop": ".2f"}
 _AT_ONCE = 256  # pictures that an engine takes at a time
 
 Reading = Callable[[np.ndarray, int, int], np.ndarray]
@@ -61,26 +62,19 @@ def of_engine(engine: AnyEngine) -> Reading:
     """What a model reads on its engine."""
     decide = Decision(engine.model)
 
-    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        labels = []
-        for start in range(0, len(digits), _AT_ONCE):
-            u0 = shifted(u0_from_digits(digits[start : start + _AT_ONCE]), rows, columns)
-            us4 = engine.maps(u0)["US4"].transpose(0, 2, 3, 1)
-            labels.append(decide(np.ascontiguousarray(us4)).label)
-        return np.concatenate(labels)
+    def labels(u0: np.ndarray) -> np.ndarray:
+        us4 = engine.maps(u0)["US4"].transpose(0, 2, 3, 1)
+        return decide(np.ascontiguousarray(us4)).label
 
-    return read
+    return partial(reading, labels)
 
 
-def of_lenet(network: Any, device: str) -> Reading:
-    """What a LeNet reads."""
-    from experiments.accuracy.lenet import labels_of
-
-    def read(digits: np.ndarray, rows: int, columns: int) -> np.ndarray:
-        u0 = shifted(u0_from_digits(digits), rows, columns)
-        return np.asarray(labels_of(network, u0, device=device))
-
-    return read
+def reading(
+    labels: Callable[[np.ndarray], np.ndarray], digits: np.ndarray, rows: int, columns: int
+) -> np.ndarray:
+    """What shifted digits are read as, by what reads pictures U0."""
+    parts = (digits[at : at + _AT_ONCE] for at in range(0, len(digits), _AT_ONCE))
+    return np.concatenate([labels(shifted(u0_from_digits(part), rows, columns)) for part in parts])
 
 
 def measure(read: Reading, digits: Digits, shifts: list[int]) -> list[dict[str, Any]]:
@@ -106,16 +100,12 @@ def lost(digits: Digits, shift: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = data_and_output(__doc__)
-    parser.add_argument("--models", nargs="+", default=["neocog"])
-    parser.add_argument("--device", default="cpu", help="of the models")
-    parser.add_argument("--lenet-device", help="cpu or cuda [default: cuda if it is there]")
-    parser.add_argument("--shifts", nargs="+", type=int, default=[4, 8])
-    parser.add_argument("--limit", type=int, help="test digits, evenly spread [default: all]")
-    parser.add_argument("--epochs", type=float, default=40)
-    parser.add_argument("--seconds", type=float, default=100, help="at most for each LeNet")
-    parser.add_argument("--changes", nargs="*", default=["none", "scans"])
-    parser.add_argument("--no-lenet", action="store_true")
+    parser = data_and_output(
+        __doc__, models=["neocog"], device=("cpu", "of the models"), no_lenet=False,
+        lenet_device=(str, "cpu or cuda [default: cuda if it is there]"), shifts=[4, 8],
+        limit=(int, "test digits, evenly spread [default: all]"), epochs=40.0,
+        seconds=(100.0, "at most for each LeNet"), changes=["none", "scans"],
+    )  # fmt: skip
     args = parser.parse_args()
     digits = open_digits(args.data / "mnist", split="test")
     if args.limit:
@@ -140,7 +130,7 @@ def main() -> None:
     if not args.no_lenet:
         import torch
 
-        from experiments.accuracy.lenet import as_large_as, learn
+        from experiments.accuracy.lenet import as_large_as, labels_of, learn
 
         device = args.lenet_device or ("cuda" if torch.cuda.is_available() else "cpu")
         learning = open_digits(args.data / "mnist", split="learning")
@@ -151,8 +141,8 @@ def main() -> None:
                               epochs=args.epochs, seconds=args.seconds, device=device)  # fmt: skip
                 about = {"network": "LeNet", "parameters": network.parameters_held, **spent,
                          "changed": "as they are" if how == "none" else "changed"}  # fmt: skip
-                keep(about, of_lenet(network, device))
-    write_results(args.output, table, columns=COLUMNS, formats=FORMATS,
+                keep(about, partial(reading, partial(labels_of, network, device=device)))
+    write_results(args.output, table, columns=COLUMNS,
                   gpu=args.device.startswith("cuda"), digits=len(digits),
                   lost={str(s): lost(digits, s) for s in args.shifts})  # fmt: skip
 

@@ -8,7 +8,8 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -42,12 +43,8 @@ def hostile() -> Iterator[Case]:
     yield "overlap.zip", _overlapping(20_000)
     yield "ratio.zip", zip_of([("a.png", picture)], deflated={"b.png": 2**28})
     yield "many.zip", zip_of([(f"{number}.png", b"") for number in range(5_000)])
-    yield (
-        "lies.zip",
-        zip_of([("a.png", picture)]).replace(
-            struct.pack("<I", len(picture)), struct.pack("<I", 2**32 - 2)
-        ),
-    )
+    true, lie = struct.pack("<I", len(picture)), struct.pack("<I", 2**32 - 2)
+    yield "lies.zip", zip_of([("a.png", picture)]).replace(true, lie)
     yield "inner.zip", zip_of([("a.zip", zip_of([("a.png", picture)])), ("b.png", picture)])
     yield "names.zip", zip_of([(name, picture) for name in hostile_names()])
     yield "names.tar", tar_of([(name, picture) for name in hostile_names()])
@@ -81,20 +78,25 @@ def zip_of(members: list[tuple[str, bytes]], deflated: dict[str, int] | None = N
     return stream.getvalue()
 
 
-def tar_of(members: list[tuple[str, bytes]]) -> bytes:
+def tar_of(members: Iterable[tuple[str | tarfile.TarInfo, bytes]]) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in members:
-            about = tarfile.TarInfo(name)
+            about = tarfile.TarInfo(name) if isinstance(name, str) else name
             about.size = len(data)
             archive.addfile(about, io.BytesIO(data))
     return stream.getvalue()
 
 
-def _tar_header(name: str, size: int) -> bytes:
+def _member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> Any:
     about = tarfile.TarInfo(name)
-    about.size = size
-    return about.tobuf(tarfile.GNU_FORMAT)
+    about.size, about.type, about.linkname = size, kind, link
+    return about
+
+
+def _tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    header: bytes = _member(name, size, kind).tobuf(tarfile.GNU_FORMAT)
+    return header
 
 
 def _overlapping(count: int) -> bytes:
@@ -116,24 +118,16 @@ def _overlapping(count: int) -> bytes:
 
 def _links(picture: bytes) -> bytes:
     """Members that are links to files outside, pipes and devices, with names of pictures."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE):
-            for target in ("/etc/passwd", "../../a.png", "self.png"):
-                about = tarfile.TarInfo(f"self{kind.decode()}.png")
-                about.type, about.linkname = kind, target
-                archive.addfile(about)
-        about = tarfile.TarInfo("a.png")
-        about.size = len(picture)
-        archive.addfile(about, io.BytesIO(picture))
-    return stream.getvalue()
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+    targets = ("/etc/passwd", "../../a.png", "self.png")
+    links = [(_member(f"self{kind.decode()}.png", kind=kind, link=target), b"")
+             for kind in kinds for target in targets]  # fmt: skip
+    return tar_of([*links, ("a.png", picture)])
 
 
 def _holes() -> bytes:
     """A member that is a hole of 8 GiB but for its last bytes."""
-    about = tarfile.TarInfo("a.png")
-    about.size, about.type = 512, tarfile.GNUTYPE_SPARSE
-    head = bytearray(about.tobuf(tarfile.GNU_FORMAT))
+    head = bytearray(_tar_header("a.png", 512, tarfile.GNUTYPE_SPARSE))
     head[386:410] = b"%011o\0%011o\0" % (2**33 - 513, 512)
     head[483:495] = b"%011o\0" % (2**33 - 1)
     head[148:156] = b" " * 8
@@ -142,9 +136,8 @@ def _holes() -> bytes:
 
 
 def _long_names(size: int) -> bytes:
-    about = tarfile.TarInfo("././@LongLink")
-    about.size, about.type = size, tarfile.GNUTYPE_LONGNAME
-    return about.tobuf(tarfile.GNU_FORMAT) + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
+    head = _tar_header("././@LongLink", size, tarfile.GNUTYPE_LONGNAME)
+    return head + b"a" * size + _tar_header("a.png", 0) + bytes(1024)
 
 
 def xz_bomb(head: bytes, count: int) -> bytes:
@@ -165,9 +158,8 @@ def xz_bomb(head: bytes, count: int) -> bytes:
     block = bytes([len(dictionary) // 4 + 1]) + dictionary
     block += struct.pack("<I", zlib.crc32(block))
     flags = b"\0\0"  # no check
-    index = (
-        b"\0\1" + _number(len(block) + len(packed)) + _number(len(head) + count // _BLOCK * _BLOCK)
-    )
+    unpacked = len(head) + count // _BLOCK * _BLOCK
+    index = b"\0\1" + _number(len(block) + len(packed)) + _number(unpacked)
     index += bytes(-len(index) % 4)
     index += struct.pack("<I", zlib.crc32(index))
     foot = struct.pack("<I", len(index) // 4 - 1) + flags

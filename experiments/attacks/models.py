@@ -56,18 +56,7 @@ def hostile() -> Iterator[Case]:
         files[f"{name}-card"] = own('"card": {}', f'"card": {{"a": {card}}}')
     none = {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
     files["many-tensors"] = model({**header, **{f"t{n}": none for n in range(50_000)}})
-    for word in (
-        "NaN",
-        "Infinity",
-        "-Infinity",
-        "1e999",
-        "1" * 6000,
-        "null",
-        '"0.1"',
-        "[]",
-        "-1",
-        "0",
-    ):
+    for word in ["1" * 6000, *'NaN Infinity -Infinity 1e999 null "0.1" [] -1 0'.split()]:
         short = word[:9].replace('"', "q")
         files[f"temperature-{short}"] = own('"temperature": 0.005', f'"temperature": {word}')
         card = f'"card": {{"reading": {{"min_p": {word}, "page_odds": {word}}}}}'

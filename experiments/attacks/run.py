@@ -7,7 +7,6 @@ Everything is made from the seed; nothing real is needed. What must hold of ever
 hold.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -23,6 +22,7 @@ from experiments.attacks import streams as attack_streams
 from experiments.attacks import surroundings as attack_surroundings
 from experiments.attacks.pictures import Case
 from experiments.attacks.watch import Outcome, one_record_each, watched
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from tests.support import tiny_model
 
@@ -86,9 +86,8 @@ def models(folder: Path, model: str, *, count: int, seed: int) -> Outcome:
         (shipped / f"{number}.safetensors").write_bytes(data)
         sums.append(f"{hashlib.sha256(whole).hexdigest()}  {number}.safetensors\n")
     (shipped / "SHA256SUMS").write_text("".join(sums))
-    done = watched(
-        ["models", "verify", *map(str, shipped.glob("*.safetensors"))], folder, name="bits"
-    )
+    files = map(str, shipped.glob("*.safetensors"))
+    done = watched(["models", "verify", *files], folder, name="bits")
     missed = count - done.out.count("the shipped file was changed")
     outcome.add(done, count, [f"{missed} flipped bits were not seen"] if missed else [])
     return outcome
@@ -128,14 +127,10 @@ def run(name: str, attack: Attack, model: str) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments(__doc__, output=RESULTS, seed=0)
     parser.add_argument(
         "--kinds", nargs="+", choices=list(attacks()), help="only these; rows of others stay"
     )
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rows = []
     if args.kinds and args.output.exists():
@@ -151,11 +146,7 @@ def main() -> int:
                 print(f"{name}: {line}", flush=True)
             rows = [row for row in rows if row["kind"] != outcome.kind] + [outcome.row()]
             write_results(args.output, rows, columns=COLUMNS)
-            print(
-                f"{name}: {outcome.tried} tried, {outcome.held} held, "
-                f"{outcome.peak_mb:.0f} MB, {outcome.seconds:.1f} s",
-                flush=True,
-            )
+            print(name, outcome.row(), flush=True)
     return 1 if any(row["broken"] for row in rows) else 0
 
 

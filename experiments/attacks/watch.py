@@ -67,10 +67,10 @@ class Finished:
     limit: float
     left: list[str]
 
-    def broken(self, codes: Iterable[int] = CODES) -> list[str]:
+    def broken(self) -> list[str]:
         """What does not hold of any run."""
         found = list(self.left)
-        if self.code not in codes:
+        if self.code not in CODES:
             found.append(f"exit code {self.code}")
         if self.seconds >= self.limit:
             found.append(f"not done after {self.limit:.0f} s")

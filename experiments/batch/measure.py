@@ -251,14 +251,10 @@ def row(section: str, what: str, found: str, wanted: str, met: bool | None, **mo
 
 
 def main() -> None:
-    """Parse, measure, write."""
-    parser = data_and_output(__doc__)
+    parser = data_and_output(
+        __doc__, model="neocog", device="auto", workers=int, count=200_000, photos=1000
+    )
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--model", default="neocog")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int)
-    parser.add_argument("--count", type=int, default=200_000)
-    parser.add_argument("--photos", type=int, default=1000)
     parser.add_argument("--gpus", type=int, nargs="+", default=[])
     args = parser.parse_args()
     rows: list[Row] = []

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from experiments.convpool.systems import KERNEL, PADDING, POOL
-from experiments.convpool.ways import Operands, Way
+from experiments.convpool.ways import Operands
 from neocog.errors import DeviceError
 
 # numbers of cudnn_ops.h and cudnn_cnn.h
@@ -57,10 +57,7 @@ class CudnnWinograd:
         self._workspace = torch.empty(max(size.value, 1), dtype=torch.uint8, device=device.name)
         assert self._x.shape[2] + 2 * PADDING - KERNEL + 1 == self._y.shape[2]
 
-    def way(self) -> Way:
-        return Way("winograd", self._how, self._run)
-
-    def _run(self) -> Any:
+    def run(self) -> Any:
         stream = torch.cuda.current_stream().cuda_stream
         self._call("cudnnSetStream", self._handle, c_void_p(stream))
         self._call(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.harness.builds import build_all
+from experiments.harness.processes import build_all
 from experiments.network.peers import Graph, kernels_of, set_precision
 from neocog.cuda.kernel import Array, Launch, Machine
 from neocog.cuda.launcher import gpu
@@ -88,24 +88,19 @@ class Device:
         graph = Graph(lambda: [run() for _ in range(repeats)][-1])
         return 1e3 * graph.median(samples, 2) / repeats
 
-    def flushed_microseconds(self, run: Run, *, samples: int = _SAMPLES) -> float:
+    def flushed_microseconds(self, run: Run) -> float:
         """Return the time of one run that finds the L2 cache full of other things."""
-        if self._flush_ms is None:
-            self._flush_ms = Graph(self._flush_only).median(3 * samples, 2)
 
-        def flush_and_run() -> Tensor:
+        def flush_and(run: Run) -> Tensor:
             for _ in range(_FLUSHED):
                 self._flushed.zero_()
                 found = run()
             return found
 
-        spent = Graph(flush_and_run).median(samples, 2) - self._flush_ms
+        if self._flush_ms is None:
+            self._flush_ms = Graph(lambda: flush_and(lambda: None)).median(3 * _SAMPLES, 2)
+        spent = Graph(lambda: flush_and(run)).median(_SAMPLES, 2) - self._flush_ms
         return 1e3 * max(spent, 0.0) / _FLUSHED
-
-    def _flush_only(self) -> Tensor:
-        for _ in range(_FLUSHED):
-            self._flushed.zero_()
-        return self._flushed
 
     def kernels(self, run: Run) -> list[str]:
         return kernels_of(run)[:3]

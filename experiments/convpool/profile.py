@@ -7,16 +7,14 @@ its own under the profiler. An ``ffma`` counts as two operations; what tensor co
 what tiles compute beyond the edges, and ours in fp32 three products of TF32 for one.
 """
 
-import argparse
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from experiments.convpool.systems import LABELS, SIZE, SYSTEMS, Case, operations
 from experiments.harness import ncu
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
-from neocog.programs import python
 
 CHANNELS = 512
 PRECISIONS = ("fp32", "tf32", "fp16")
@@ -26,11 +24,7 @@ CORES = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": factor
          }  # fmt: skip
 """Operations on CUDA cores, and how many each counts."""
 _TENSOR = "sm__ops_path_tensor_src_"
-_RUN = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-    + """
-from experiments.convpool.profile import run_once; run_once(*sys.argv[1:])"""
-)
+_MODULE = "experiments.convpool.profile"
 
 
 def run_once(system: str, precision: str) -> None:
@@ -45,12 +39,11 @@ def run_once(system: str, precision: str) -> None:
     dtype = torch.float16 if precision == "fp16" else torch.float32
     operands = Operands(device, case, dtype)
     if system == "ours":
-        run = operands.usual()
+        run = operands.ours()
     elif system.endswith("_gemm"):
-        run = operands.product(system).run
+        run = operands.product(system)
     else:
-        way = operands.direct() if system == "direct" else operands.stock(system, "channels last")
-        run = way.run
+        run = operands.direct() if system == "direct" else operands.stock(system, "channels last")
     for watched in (False, True):
         torch.cuda.synchronize()
         if watched:
@@ -62,7 +55,7 @@ def run_once(system: str, precision: str) -> None:
 
 def tensor_metrics() -> list[str]:
     """Return the profiler's names for operations on this GPU's tensor cores."""
-    asked = ["ncu", "--query-metrics"]
+    asked = [ncu.program(), "--query-metrics"]
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     names = (line.split()[0] for line in told.splitlines() if line.startswith(_TENSOR))
     return [f"{name}.sum" for name in names if "sparsity_on" not in name]
@@ -71,13 +64,11 @@ def tensor_metrics() -> list[str]:
 def rows() -> Iterator[dict[str, Any]]:
     """Yield what each system counts in each precision, and what Table I says."""
     metrics = [*CORES, *tensor_metrics()]
-    watch = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--profile-from-start",
-             "off", "--metrics", ",".join(metrics)]  # fmt: skip
+    off = ("--profile-from-start", "off")
     formula = {s.name: s.counted for s in SYSTEMS}
     for precision in PRECISIONS:
         for system in COUNTED:
-            command = [*watch, *python("-c", _RUN, system, precision)]
-            told = subprocess.run(command, capture_output=True, text=True, check=False)
+            told = ncu.profiled(metrics, _MODULE, "run_once", system, precision, more=off)
             found = ncu.launches(told.stdout, "")
             if not found:
                 raise SystemExit(f"{system}, {precision}: {told.stdout[-800:]}{told.stderr[-800:]}")
@@ -92,14 +83,11 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    out = parser.parse_args().out
+    args = arguments(__doc__, output=None).parse_args()
     columns = {"system": "system", "precision": "precision", "launches": "launches",
-               "formula": "Table I, millions", "cores": "on CUDA cores",
-               "tensor": "on tensor cores", "ratio": "counted by Table I"}  # fmt: skip
-    formats = {"formula": ".0f", "cores": ".0f", "tensor": ".0f", "ratio": ".2f"}
-    write_results(out, list(rows()), columns=columns, formats=formats, gpu=True)
+               "formula": "Table I, millions|.0f", "cores": "on CUDA cores|.0f",
+               "tensor": "on tensor cores|.0f", "ratio": "counted by Table I|.2f"}  # fmt: skip
+    write_results(args.output, list(rows()), columns=columns, gpu=True)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,8 @@ from typing import Any
 import torch
 
 from experiments.convpool.cudnn import CudnnWinograd
-from experiments.convpool.systems import (
-    KERNEL,
-    LABELS,
-    POOL,
-    SYSTEMS,
-    Case,
-    contenders,
-    operations,
-)
-from experiments.convpool.ways import LAYOUTS, Operands, Way, type_of
+from experiments.convpool.systems import KERNEL, LABELS, POOL, SYSTEMS, Case, contenders, operations
+from experiments.convpool.ways import LAYOUTS, Operands, Run, type_of
 from experiments.harness.run import Result, Save, progress, tried
 from neocog.cuda import tuned
 from neocog.cuda.convpool_tilings import Shape, Tiling, kernel
@@ -37,8 +29,8 @@ _FEW = 3  # samples by which ways of one system are told apart
 _MOST_RECOMPILED = 100
 _WRONG = "wrong by"
 
-#: What makes each way of a system, by what it is called.
-Ways = Mapping[str, Callable[[], Way]]
+#: What makes each way of a system, by how it runs: memory format, algorithm, tiling.
+Ways = Mapping[str, Callable[[], Run]]
 
 
 def run_cases(
@@ -79,9 +71,10 @@ def measure(device: Any, case: Case) -> Result:
         if ways is None:
             continue
         found[system.name] = entry = best(device, check, fits, ways)
-        way = entry.pop("way", None)
-        if way is not None and way.tiling is not None:
-            entry["tiling"] = tuned.row(_shape(case, POOL), way.tiling)
+        entry.pop("run", None)
+        if system.name == "ours" and "how" in entry:
+            tilings = {tiling.words(): tiling for tiling in _tilings(device, case, POOL)}
+            entry["tiling"] = tuned.row(_shape(case, POOL), tilings[entry["how"]])
         if "us" in entry:
             c, n = case.channels, case.size
             work = case.batch * operations(system.counted, ci=c, co=c, n=n)
@@ -112,30 +105,30 @@ def _check(operands: Operands) -> Callable[[Any], float]:
 
 
 def best(device: Any, check: Callable[[Any], float], fits: bool, ways: Ways) -> Result:
-    """Check a system's ways; return the figures of the quickest (``way``), and why others fail."""
+    """Check a system's ways; return the figures of the quickest (``run``), and why others fail."""
 
-    def error(way: Way) -> float:
+    def error(run: Run) -> float:
         with torch.no_grad():
-            got = way.run()
+            got = run()
         device.wait()
         return check(got)
 
-    def trial(make: Callable[[], Way]) -> Result:
-        way = make()
-        wrong = error(way)
-        us = device.microseconds(way.run, samples=_FEW)
-        return {"way": way, "how": way.how, "error": wrong, "us": us}
+    def trial(how: str, make: Callable[[], Run]) -> Result:
+        run = make()
+        wrong = error(run)
+        us = device.microseconds(run, samples=_FEW)
+        return {"run": run, "how": how, "error": wrong, "us": us}
 
     def timed(one: Result) -> Result:
-        run = one["way"].run
+        run = one["run"]
         us = warm = device.microseconds(run)
         # what races shows after many runs rather than at the first
-        wrong = max(one["error"], error(one["way"]))
+        wrong = max(one["error"], error(run))
         if fits:  # a difference of two times: noise may bring it below a warm run's
             us = max(us, device.flushed_microseconds(run))
         return {**one, "warm_us": warm, "error": wrong, "us": us}
 
-    found = {how: tried(partial(trial, make), device.wait) for how, make in ways.items()}
+    found = {how: tried(partial(trial, how, make), device.wait) for how, make in ways.items()}
     failed = [f"{how}: {one['failed']}" for how, one in found.items() if "failed" in one]
     right = [one for one in found.values() if "failed" not in one]
     if right:
@@ -157,7 +150,7 @@ def name_kernels(device: Any, case: Case, row: Result) -> None:
         entry = row["systems"].get(name, {})
         ways = _ways(device, operands, name) if "us" in entry else None
         if ways is not None:
-            entry["kernels"] = device.kernels(ways[entry["how"]]().run)
+            entry["kernels"] = device.kernels(ways[entry["how"]]())
     device.free()
 
 
@@ -183,8 +176,8 @@ def _ways(device: Any, operands: Operands, system: str) -> Ways | None:
     return {t.words(): partial(operands.ours, t) for t in _tilings(device, case, POOL)}
 
 
-def _winograd(device: Any, operands: Operands, fused: bool) -> Way:
-    return CudnnWinograd(device, operands, fused=fused).way()
+def _winograd(device: Any, operands: Operands, fused: bool) -> Run:
+    return CudnnWinograd(device, operands, fused=fused).run
 
 
 def _tilings(device: Any, case: Case, box: int) -> list[Tiling]:

@@ -21,6 +21,7 @@ BATCHES = (1, 16, 64, 256)
 CHECK = 1_209_925_632
 #: The paper's headlines, direct sum as a matrix product by naive library at 512 channels (V100).
 PAPER: dict[str, float] = {"fp32": 1.8, "fp16": 4.4}
+COUNTED = ("naive", "winograd", "fused", "direct")  # the columns of Table I
 MISSING = "not in our copy"  # values of Tables II and III
 
 
@@ -30,7 +31,7 @@ class System:
 
     name: str
     label: str
-    counted: str  # naive, winograd, fused, direct
+    counted: str  # one of COUNTED
 
 
 SYSTEMS = (
@@ -68,12 +69,13 @@ class Case:
         return f"{self.precision} batch {self.batch} channels {self.channels}"
 
 
-def operations(counted: str, *, ci: int, co: int, n: int, k: int = KERNEL, p: int = POOL) -> int:
+def operations(counted: str, *, ci: int, co: int, n: int) -> int:
     """Return the operations of one picture by Table I of the paper.
 
-    ``counted`` is "naive", "winograd", "fused" or "direct"; ci, co are channels in and out, n, k, p
-    places, taps and pooled places a side.
+    ``counted`` is "naive", "winograd", "fused" or "direct"; ci, co are channels in and out, n
+    places a side.
     """
+    k, p = KERNEL, POOL
     cells = (n // p) ** 2
     if counted == "naive":
         return 2 * k**2 * ci * co * n**2 + p**2 * cells * co
@@ -107,13 +109,7 @@ def quick_cases() -> list[Case]:
 def counts(channels: Iterable[int] = CHANNELS) -> list[dict[str, int]]:
     """Return Table I, one row for each number of channels: operations of one picture."""
     return [
-        {
-            "channels": c,
-            **{
-                counted: operations(counted, ci=c, co=c, n=SIZE)
-                for counted in ("naive", "winograd", "fused", "direct")
-            },
-        }
+        {"channels": c} | {how: operations(how, ci=c, co=c, n=SIZE) for how in COUNTED}
         for c in channels
     ]
 

@@ -4,7 +4,6 @@ All compute the same, from x (B, ci, n, n) and w (co, ci, k, k) to (B, co, n', n
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,16 +23,6 @@ Run = Callable[[], Tensor]
 _THREADS, _ROWS = 256, 8  # as kernels/box_sums.cu
 #: Memory formats of a library.
 LAYOUTS = {"channels last": torch.channels_last, "channels first": torch.contiguous_format}
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One system as it may run: its name, how (memory format, algorithm, tiling), and the run."""
-
-    system: str
-    how: str
-    run: Run
-    tiling: Tiling | None = None
 
 
 def naive(x: Tensor, w: Tensor) -> Tensor:
@@ -76,18 +65,18 @@ class Operands:
             library.benchmark = before
 
     # -- the library ---------------------------------------------------------------------------
-    def stock(self, system: str, how: str) -> Way:
+    def stock(self, system: str, how: str) -> Run:
         function, filters = {"naive": (naive, self.w), "fused": (fused, self.fused)}[system]
         x, w = (t.contiguous(memory_format=LAYOUTS[how]) for t in (self.x, filters))
-        return Way(system, how, partial(function, x, w))
+        return partial(function, x, w)
 
-    def compiled(self) -> Way:
+    def compiled(self) -> Run:
         run = torch.compile(naive, dynamic=False)
         x, w = (t.contiguous(memory_format=torch.channels_last) for t in (self.x, self.w))
-        return Way("compiled", "channels last", partial(run, x, w))
+        return partial(run, x, w)
 
     # -- own kernels in front of the library ---------------------------------------------------
-    def direct(self) -> Way:
+    def direct(self) -> Run:
         """Return the direct sum by box sums of our own and the library's strided convolution."""
         sums, launch = self._sums()
         w = self.w.contiguous(memory_format=torch.channels_last)
@@ -97,9 +86,9 @@ class Operands:
             self.device.launch(launch)
             return functional.conv2d(seen, w, stride=POOL)
 
-        return Way("direct", "channels last", run)
+        return run
 
-    def product(self, system: str) -> Way:
+    def product(self, system: str) -> Run:
         """Return the fused filter or the direct sum as gathering and a matrix product."""
         box = POOL if system == "direct_gemm" else 1
         taps = KERNEL + POOL - box
@@ -117,7 +106,7 @@ class Operands:
             self.device.launch(launch)
             return (rows @ columns).view(case.batch, case.out, case.out, -1).permute(0, 3, 1, 2)
 
-        return Way(system, "rows of windows", run)
+        return run
 
     def _sums(self) -> tuple[Tensor, Launch]:
         """Return the map of box sums, and the launch that writes it."""
@@ -132,40 +121,26 @@ class Operands:
         return sums, self._launch(kernel, items, (self._stored, sums), sizes)
 
     # -- ours ----------------------------------------------------------------------------------
-    def ours(self, tiling: Tiling) -> Way:
-        layer = self.layer(POOL, tiling)
-        stored = self.device.array(self._stored)
-        return Way("ours", tiling.words(), self._layer_run(layer, stored), tiling)
+    def ours(self, tiling: Tiling | None = None) -> Run:
+        """Return ours with a tiling, or with the one that the package chooses."""
+        return self._layer_run(POOL, tiling, self.device.array(self._stored))
 
-    def usual(self) -> Run:
-        """Return ours with the tiling that the package chooses."""
-        return self._layer_run(self.layer(POOL), self.device.array(self._stored))
-
-    def ours_two(self, tiling: Tiling) -> Way:
+    def ours_two(self, tiling: Tiling) -> Run:
         sums, first = self._sums()
-        layer = self.layer(1, tiling)
-        run = self._layer_run(layer, self.device.array(sums))
+        run = self._layer_run(1, tiling, self.device.array(sums))
 
         def both() -> Tensor:
             self.device.launch(first)
             return run()
 
-        return Way("ours_two", tiling.words(), both)
+        return both
 
-    def layer(self, box: int, tiling: Tiling | None = None) -> ConvAvgPool:
-        """Return our layer, its weights packed for the tiling when it is first launched."""
-        return ConvAvgPool(
-            self.device.array(self.w),
-            POOL,
-            padding=PADDING if box > 1 else 0,
-            precision=self.case.precision,
-            box=box,
-            tiling=tiling,
-            machine=self.device.machine,
-        )
-
-    def _layer_run(self, layer: ConvAvgPool, stored: Any) -> Run:
+    def _layer_run(self, box: int, tiling: Tiling | None, stored: Any) -> Run:
         case = self.case
+        layer = ConvAvgPool(
+            self.device.array(self.w), POOL, padding=PADDING if box > 1 else 0,
+            precision=case.precision, box=box, tiling=tiling, machine=self.device.machine,
+        )  # fmt: skip
         out = self._empty(case.batch, case.out, case.out, case.channels)
         launch = layer.launch(stored, self.device.array(out))
         seen = out.permute(0, 3, 1, 2)

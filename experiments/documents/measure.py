@@ -9,7 +9,6 @@ edits. Columns of a row are right if the row has as many cells as were written, 
 and the filled ones are the same. ``--develop``: others, with validation digits, to look at.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from experiments.documents.made import KINDS, Document, make
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.reading.align import aligned
 from experiments.reading.sets import digits_of, hands
@@ -29,8 +29,9 @@ COUNT, SEED = 50, 41
 Row = dict[str, Any]
 Lines = Sequence[Sequence[str]]
 COLUMNS = {
-    "kind": "documents", "documents": "number", "digits": "digits", "cer": "character error rate",
-    "rows": "rows", "columns": "columns right", "exact": "rows read exactly",
+    "kind": "documents", "documents": "number", "digits": "digits",
+    "cer": "character error rate|.1%", "rows": "rows", "columns": "columns right",
+    "exact": "rows read exactly",
 }  # fmt: skip
 
 
@@ -63,14 +64,10 @@ def documents(data: Path, develop: bool) -> list[tuple[str, Document]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--finder")
-    parser.add_argument("--develop", action="store_true")
-    parser.add_argument("--save", type=Path, help="a folder for the documents")
+    parser = arguments(
+        __doc__, "data", output=Path, finder=str, develop=False,
+        save=(Path, "a folder for the documents"),
+    )  # fmt: skip
     args = parser.parse_args()
     reader, found = Reader(device="cpu", finder=args.finder), list[Row]()
     for number, (kind, document) in enumerate(documents(args.data, args.develop)):
@@ -96,10 +93,8 @@ def main() -> None:
         rows.append({"kind": kind, "documents": len(some), **total, "cer": cer})
         print(rows[-1])
     if args.output:
-        write_results(
-            args.output, rows, columns=COLUMNS, formats={"cer": ".1%"},
-            model=reader.model.id, finder=reader.finder.model.id,
-        )  # fmt: skip
+        model, finder = reader.model.id, reader.finder.model.id
+        write_results(args.output, rows, columns=COLUMNS, model=model, finder=finder)
 
 
 if __name__ == "__main__":

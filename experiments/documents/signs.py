@@ -7,12 +7,12 @@ right if that sign stands there and was not read before. The score is the lowest
 one in twenty is wrong, one counted more than were seen.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from experiments.reading.made import CELLS, FORMATS, make_amounts, make_form
 from neocog.batch.reader import Reader
 from neocog.learning.datasets import open_digits
@@ -53,12 +53,7 @@ def least(found: list[tuple[float, bool]]) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--finder")
-    args = parser.parse_args()
+    args = arguments(__doc__, "data", finder=str).parse_args()
     reader = Reader(device="cpu", finder=args.finder)
     for char, found in told(reader, args.data).items():
         wrong = sum(not right for _, right in found)

@@ -55,8 +55,8 @@ _loaded: dict[str, _Built] = {}
 class Emulator:
     """A machine of NumPy arrays that runs kernels on the CPU.
 
-    A kernel that lacks a barrier fails in one ``order`` of a block's threads. ``guarded``: arrays
-    are watched at both ends, and those that are only read must stay as they are.
+    A kernel that lacks a barrier fails in one ``order`` of a block's threads. Arrays are watched at
+    both ends, and those that are only read must stay as they are.
     """
 
     xp: ModuleType = np
@@ -65,12 +65,9 @@ class Emulator:
     #: Most bytes of shared memory of a block at that capability (CUDA Programming Guide).
     shared: int = 227 * 1024
 
-    def __init__(
-        self, *, order: Order = "forward", workers: int | None = None, guarded: bool = True
-    ) -> None:
+    def __init__(self, *, order: Order = "forward") -> None:
         self.order = order
-        self.workers = workers or len(os.sched_getaffinity(0))
-        self.guarded = guarded
+        self.workers = len(os.sched_getaffinity(0))
 
     def current(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -96,10 +93,8 @@ class Emulator:
             guarded.check_and_return()
 
     def _address(self, where: str, wanted: str, value: Any, arrays: "dict[int, _Guarded]") -> int:
-        """Return the address that the kernel gets for an array, a guarded copy's if wanted."""
+        """Return the address that the kernel gets for an array, a guarded copy's."""
         address: int = value.ctypes.data
-        if not self.guarded:
-            return address
         known = arrays.get(address)
         if known is None or known.array.nbytes != value.nbytes:
             if any(np.may_share_memory(other.array, value) for other in arrays.values()):

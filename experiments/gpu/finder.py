@@ -10,11 +10,11 @@ marks are compared with those that the CPU finds. PyTorch: the same sizes, contr
 boxes and what overlaps are then worked out by NumPy, as on the CPU.
 """
 
-import argparse
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,12 @@ import cv2
 import numpy as np
 import torch
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.network.compare import session
 from experiments.network.peers import Graph
 from neocog.batch.device import open_finder
+from neocog.evaluation.timing import milliseconds
 from neocog.network.parallel import cores
 from neocog.vision.finder import CELL, FLOOR, WINDOW, FinderSettings, Finding, decode, find, merged
 from neocog.vision.finder_model import FinderModel, OpenCV, load_finder
@@ -39,15 +41,14 @@ CLEAR = 0.15
 COLUMNS = {
     "picture": "picture",
     "way": "way",
-    "median": "median, ms",
-    "p95": "p95, ms",
-    "device": "of it on the GPU, ms",
+    "median": "median, ms|.2f",
+    "p95": "p95, ms|.2f",
+    "device": "of it on the GPU, ms|.3f",
     "marks": "marks",
     "missed": "of the CPU's clear marks not found",
-    "score": "largest difference of a score",
-    "box": "of a box, pixels",
+    "score": "largest difference of a score|.1e",
+    "box": "of a box, pixels|.2f",
 }
-FORMATS = {"median": ".2f", "p95": ".2f", "device": ".3f", "score": ".1e", "box": ".2f"}
 Row = dict[str, Any]
 
 
@@ -70,10 +71,7 @@ def timed(work: Callable[[np.ndarray], Any], pages: list[np.ndarray], seconds: f
     taken: list[float] = []
     end = time.perf_counter() + seconds
     while len(taken) < 8 or time.perf_counter() < end:
-        page = pages[len(taken) % len(pages)]
-        start = time.perf_counter()
-        work(page)
-        taken.append(1e3 * (time.perf_counter() - start))
+        taken.append(milliseconds(partial(work, pages[len(taken) % len(pages)])))
     median, p95 = (float(q) for q in np.percentile(taken, (50, 95)))
     return {"median": median, "p95": p95, "passes": len(taken)}
 
@@ -206,7 +204,8 @@ def boxes_at(at: np.ndarray, places: np.ndarray, columns: int, settings: FinderS
     return decode(row, settings, finest=finest, coarsest=coarsest)
 
 
-def rows_of(args: argparse.Namespace) -> None:
+def main() -> None:
+    args = arguments(__doc__, "finder", output=None, seconds=1.0, no_compile=False).parse_args()
     settings, model = FinderSettings(), load_finder(args.finder)
     on_gpu, reference, opencv = open_finder(model, device="cuda"), open_finder(model), OpenCV(model)
     torch_finder, rows = TorchFinder(model, settings), []
@@ -238,27 +237,13 @@ def rows_of(args: argparse.Namespace) -> None:
                 name, f"onnxruntime, {threads} threads", lambda g, n=with_onnx: find(g, n, settings)
             )
         add(name, f"OpenCV, {cores()} threads", lambda g: find(g, opencv, settings))
-    write(args, rows)
-    if args.compile:
+    write_results(args.output, rows, columns=COLUMNS, gpu=True)
+    if not args.no_compile:
         torch_finder._graphs.clear()
         torch_finder.network = torch.compile(torch_finder.answers, dynamic=True)
         for name in SIZES:
             add(name, "torch.compile fp16", lambda g: torch_finder.find(g, settings))
-        write(args, rows)
-
-
-def write(args: argparse.Namespace, rows: list[Row]) -> None:
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS, gpu=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("finder", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--no-compile", dest="compile", action="store_false")
-    args = parser.parse_args()
-    rows_of(args)
+            write_results(args.output, rows, columns=COLUMNS, gpu=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ pass without programmatic launches, with all of them early, with all late, and w
 late that were found best (``plans.json`` ships these).
 """
 
-import argparse
 import itertools
-from pathlib import Path
 
+from experiments.harness.arguments import arguments
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.measure import Launchings
 from neocog.cuda.plan import STAGES
@@ -22,12 +21,9 @@ from neocog.network.registry import find_model
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("digits", type=Path)
-    parser.add_argument("--model", default="neocog-small")
-    arguments = parser.parse_args()
-    model = load_model(find_model(arguments.model))
-    images = open_digits(arguments.digits, split="train").images
+    args = arguments(__doc__, "digits", model="neocog-small").parse_args()
+    model = load_model(find_model(args.model))
+    images = open_digits(args.digits, split="train").images
     plain, early = Gpu(0, programmatic=False), Gpu(0)
     for precision, batch in itertools.product(("fp16", "fp32"), (1, 8, 64, 256)):
         runners = [Runner(gpu, model, precision, None) for gpu in (plain, early)]

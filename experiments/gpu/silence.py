@@ -6,12 +6,10 @@ A cell hears nothing if its v is 0. It cannot respond if the bound of ``kernels/
 so: sum |a| |u| <= theta v, norms over the planes before, |a| the largest of any plane at each tap.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from experiments.harness.arguments import arguments
 from neocog.learning.datasets import open_digits
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
@@ -21,13 +19,9 @@ from neocog.network.u0 import u0_from_digits
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("digits", type=Path)
-    parser.add_argument("--model", default="neocog-small")
-    parser.add_argument("--count", type=int, default=64)
-    arguments = parser.parse_args()
-    model = load_model(find_model(arguments.model))
-    digits = open_digits(arguments.digits, split="train").images[: arguments.count]
+    args = arguments(__doc__, "digits", model="neocog-small", count=64).parse_args()
+    model = load_model(find_model(args.model))
+    digits = open_digits(args.digits, split="train").images[: args.count]
     maps = Engine(model).maps(u0_from_digits(digits))
     for i, (spec, weights) in enumerate(zip(model.spec.s, model.s, strict=True)):
         before = np.linalg.norm(maps[f"UC{i}" if i else "UG"].astype(np.float64), axis=1)

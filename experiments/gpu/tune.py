@@ -9,7 +9,6 @@ Each is checked against float64, on the digits of several blocks, before it is t
 of each into ``experiments/gpu/results/tilings.json``. What is in OUT.json stays there.
 """
 
-import argparse
 import itertools
 import json
 from collections import Counter
@@ -18,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.builds import build_all
+from experiments.harness.arguments import arguments
+from experiments.harness.processes import build_all
 from experiments.harness.record import commit, today
 from experiments.network.ours import stored
 from neocog.cuda import tuned
@@ -150,40 +150,35 @@ def keep(rows: list[Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--digits", type=Path, default=Path("mnist"), help="folder of digits")
-    parser.add_argument("--models", nargs="+", default=["neocog-small"])
-    parser.add_argument("--batches", nargs="+", type=int, default=[8, 128])
-    parser.add_argument("--precisions", nargs="+", default=["fp16", "tf32", "fp32"])
-    parser.add_argument("--best", type=int, default=24, help="tilings tried of each")
-    parser.add_argument("--ship", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.ship:
-        ship(json.loads(arguments.out.read_text()))
+    parser = arguments(
+        __doc__, "out", digits=(Path("mnist"), "folder of digits"), models=["neocog-small"],
+        batches=[8, 128], precisions=["fp16", "tf32", "fp32"], best=(24, "tilings tried of each"),
+        ship=False,
+    )  # fmt: skip
+    args = parser.parse_args()
+    if args.ship:
+        ship(json.loads(args.out.read_text()))
         return
     from neocog.cuda.launcher import Gpu
 
     machine = Gpu(0, programmatic=False)
-    models = [load_model(find_model(name)) for name in arguments.models]
-    jobs = list(itertools.product(models, arguments.precisions, arguments.batches, range(4)))
+    models = [load_model(find_model(name)) for name in args.models]
+    jobs = list(itertools.product(models, args.precisions, args.batches, range(4)))
     kernels: list[Kernel] = []
     for model, precision, batch, layer in jobs:
         step = TensorS(machine, model, layer, model_layouts(model, precision), precision)
-        kernels += [step.kernel(t) for t in promising(machine, step, batch, arguments.best)]
+        kernels += [step.kernel(t) for t in promising(machine, step, batch, args.best)]
     build_all(machine, list(dict.fromkeys(kernels)))
-    digits = open_digits(arguments.digits, split="train").images[: max(arguments.batches)]
+    digits = open_digits(args.digits, split="train").images[: max(args.batches)]
     maps = {m.name: Engine(m).maps(u0_from_digits(digits)) for m in models}
-    rows: list[Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
+    rows: list[Any] = json.loads(args.out.read_text()) if args.out.exists() else []
     for model, precision, batch, layer in jobs:
-        shape, tried = tune(
-            machine, model, layer, precision, batch, arguments.best, maps[model.name]
-        )
+        shape, tried = tune(machine, model, layer, precision, batch, args.best, maps[model.name])
         rows.append({"model": model.name, "layer": layer, "precision": precision, "batch": batch})
         rows[-1]["shape"] = astuple(shape)
         rows[-1]["tried"] = tried
         print(model.name, precision, batch, f"S{layer + 1}", tried[0], flush=True)
-        arguments.out.write_text(json.dumps(rows))
+        args.out.write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":

@@ -27,16 +27,24 @@ def write_results(
     gpu: bool = False,
     **more: Any,
 ) -> None:
-    """Write one result file, readable by ``tables.py``."""
+    """Write one result file, readable by ``tables.py``.
+
+    ``columns``: the heads of what is shown of a row, by key; "head|format" for numbers.
+    """
+    heads = {key: head.partition("|") for key, head in columns.items()}
+    own = {key: form for key, (_, _, form) in heads.items() if form}
+    # the command that runs the script from the top folder, however it was called
+    script = Path(sys.argv[0])
+    words = [f"python -m experiments.{script.parent.name}.{script.stem}"]
     result = {
-        "command": " ".join([_script(), *without_places(sys.argv[1:])]),
+        "command": " ".join([*words, *without_places(sys.argv[1:])]),
         "machine": machine(gpu),
         "date": today(),
         "commit": commit(),
         "versions": versions(),
         **more,
-        "columns": columns,
-        "formats": formats or {},
+        "columns": {key: head for key, (head, _, _) in heads.items()},
+        "formats": own | (formats or {}),
         "rows": rows,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,12 +113,6 @@ def versions() -> dict[str, str]:
     return out
 
 
-def _script() -> str:
-    """The command that runs the script from the top folder, however it was called."""
-    path = Path(sys.argv[0])
-    return f"python -m experiments.{path.parent.name}.{path.stem}"
-
-
 def without_places(words: Sequence[str]) -> list[str]:
     """Return a command's words without places of this machine.
 
@@ -118,14 +120,11 @@ def without_places(words: Sequence[str]) -> list[str]:
     that takes none (``--gpu DATA``) it is found if no other folder follows. Of other places
     outside the folder that the command runs in the last part is left.
     """
-    folders = [i for i, word in enumerate(words) if not _is_option(word) and Path(word).is_dir()]
-    free = [i for i in folders if i == 0 or not _is_option(words[i - 1])]
+    options = [word.startswith("-") for word in words]
+    folders = [i for i, word in enumerate(words) if not options[i] and Path(word).is_dir()]
+    free = [i for i in folders if i == 0 or not options[i - 1]]
     data = next(iter(free or folders), None)
     return ["DATA" if i == data else _last_part(word) for i, word in enumerate(words)]
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-")
 
 
 def _last_part(word: str) -> str:

@@ -7,7 +7,6 @@ reads a video or a folder of pictures as well, with the pipeline of ``neocog liv
 prints the functions of each file.
 """
 
-import argparse
 import sys
 import threading
 from collections import defaultdict
@@ -19,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 import neocog
+from experiments.harness.arguments import arguments
 
 _PACKAGE = Path(neocog.__file__).parent
 Files = dict[str, set[str]]
@@ -81,11 +81,7 @@ def show(name: str, files: Files, *, listed: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("photo", type=Path)
-    parser.add_argument("--frames", type=Path)
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
+    args = arguments(__doc__, "photo", frames=Path, list=False).parse_args()
     counts = of_a_photo(args.photo) | (of_frames(args.frames) if args.frames else {})
     for name, files in counts.items():
         show(name, files, listed=args.list)

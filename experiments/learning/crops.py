@@ -42,20 +42,14 @@ class Crops:
     marks: Digits  #: what is no digit
 
 
-def crops(
-    pages: int, bank: Path, finder: Path, *, seed: int = 0, held: bool = False, jobs: int = 1
-) -> Crops:
-    """Cut digits and marks out of made pages.
-
-    ``bank`` is what the pages are written with, by the writers kept apart if ``held``; ``finder``
-    searches them.
-    """
-    parts = in_blocks(_block, pages, _BLOCK, bank, finder, seed, held, jobs=jobs)
+def crops(pages: int, bank: Path, finder: Path, *, seed: int = 0, jobs: int = 1) -> Crops:
+    """Cut digits and marks out of made pages, which a ``bank`` writes and a ``finder`` searches."""
+    parts = in_blocks(_block, pages, _BLOCK, bank, finder, seed, jobs=jobs)
     return Crops(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _block(
-    bank: Path, finder: Path, seed: int, held: bool, number: int, size: int
+    bank: Path, finder: Path, seed: int, number: int, size: int
 ) -> tuple[Digits, NDArray[np.int64], Digits]:
     hands, network = load_bank(bank), OpenCV(load_finder(finder))
     apart = np.isin(np.array(SOURCES)[hands.sources], _APART)
@@ -64,9 +58,9 @@ def _block(
     labels: list[int] = []
     marks: list[Digits] = []
     for page in range(size):
-        at = _SEED + 1_000_000 * seed + 500_000 * held + number * _BLOCK + page
+        at = _SEED + 1_000_000 * seed + number * _BLOCK + page
         rng = np.random.default_rng([at, 5])
-        drawn = draw_page(hands, at, held=held)
+        drawn = draw_page(hands, at)
         rows = drawn.marks
         image = np.ascontiguousarray(drawn.image[: drawn.extent[0], : drawn.extent[1]])
         asked = rows[:, 0] >= 0

@@ -28,7 +28,7 @@ from neocog.errors import NeocogError
 from neocog.files import atomic_write
 from neocog.learning.augment import augment
 from neocog.learning.finetune import Finetuner
-from neocog.learning.mix import open_mix
+from neocog.learning.mix import Mix, open_mix
 from neocog.learning.recipes import recipe_of, start_of_run
 from neocog.learning.settings import REJECTING, USUAL, Settings, augmentation
 from neocog.learning.trainable import Trainable
@@ -44,9 +44,10 @@ _OPTIONS = ("batch", "rate", "marks", "variants", "pool", "lean", "smoothing", "
             "save_every")  # fmt: skip
 
 
-def mix_of(args: argparse.Namespace, split: str) -> Any:
-    """The sets that are learned from, or what of them is kept apart."""
-    return open_mix([str(args.data / words) for words in args.sets], split=split)
+def mixes(args: argparse.Namespace) -> tuple[Mix, Mix]:
+    """The sets that are learned from, and what of them is kept apart."""
+    sets = [str(args.data / words) for words in args.sets]
+    return open_mix(sets), open_mix(sets, split="validation")
 
 
 def learn(job: str, args: argparse.Namespace) -> None:
@@ -55,7 +56,7 @@ def learn(job: str, args: argparse.Namespace) -> None:
     start = named[0].removeprefix("start=") if named else None
     folder = args.output / re.sub(r"[^\w.]+", "-", f"{planes}-seed{seed}-{start or ''}").strip("-")
     folder.mkdir(parents=True, exist_ok=True)
-    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    mix, kept = mixes(args)
     settings = Settings(
         seed=int(seed), minutes=args.minutes, last=args.last, precision=args.precision,
         augmentation=augmentation(args.augmentation),
@@ -111,27 +112,20 @@ def figures(model: Any, images: Any, labels: Any, how: str, device: str) -> dict
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = data_and_output(__doc__)
-    parser.add_argument("--jobs", nargs="+", default=["40/160/100:0"])
-    parser.add_argument("--minutes", type=float, default=8.0, help="of learning, each job")
-    for name in _OPTIONS:
-        usual = getattr(Settings(), name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=usual)
+    parser = data_and_output(
+        __doc__, jobs=["40/160/100:0"], minutes=(8.0, "of learning, each job"),
+        **{name: getattr(Settings(), name) for name in _OPTIONS},
+        reject=(REJECTING, "planes for what is no digit"), pools=(Path, "what is shown, by --draw"),
+        draw=(Path, "draw pools for all jobs, into this file"), pages=12_000,
+        legible=(Path, "leave out what this guide cannot read"),
+        last=(False, "keep the network at the end"), augmentation=USUAL, device="cuda",
+        cores=os.cpu_count() or 1,
+    )  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "tf32"), default="tf32")
-    parser.add_argument("--reject", type=int, default=REJECTING, help="planes for what is no digit")
     parser.add_argument("--sets", nargs="+", default=["mnist"], metavar="SET[:WEIGHT]")
     parser.add_argument("--guide", type=Path, nargs="+", default=[], help="networks that guide")
-    parser.add_argument("--pools", type=Path, help="what is shown, drawn by --draw")
-    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw pools for all jobs")
     parser.add_argument("--crops", type=Path, nargs=2, metavar=("BANK", "FINDER"),
                         help="draw crops of made pages as well")  # fmt: skip
-    parser.add_argument("--legible", type=Path, metavar="GUIDE",
-                        help="leave out what this guide cannot read")  # fmt: skip
-    parser.add_argument("--pages", type=int, default=12_000)
-    parser.add_argument("--last", action="store_true", help="keep the network at the end")
-    parser.add_argument("--augmentation", default=USUAL)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     return parser
 
 
@@ -141,7 +135,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.draw:
-            mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+            mix, kept = mixes(args)
             draw_pools(args, int(args.jobs[0].split(":")[1]), mix, kept)
             return 0
         for job in args.jobs:

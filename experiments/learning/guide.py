@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch.nn import functional
 
 from experiments.harness.arguments import data_and_output
-from experiments.learning.finetune import mix_of
+from experiments.learning.finetune import mixes
 from experiments.learning.guide_network import Convolutional, Guide, save_network
 from experiments.learning.pools import load_pools, probabilities
 from neocog.learning.finetune import Batches
@@ -87,24 +87,14 @@ def cycle(
 
 def main() -> int:
     """Parse, learn each cycle, write its network."""
-    parser = data_and_output(__doc__)
+    parser = data_and_output(
+        __doc__, cycles=([150.0, 300.0], "seconds"), batch=1024,
+        start=(Path, "a network to go on from"), name="guide", width=64, rate=0.1, smoothing=0.0,
+        least=(0.0, "percent right of the sets kept apart that a guide needs"), marks=0.27,
+        variants=0.25, varied=0.5, augmentation="scans", seed=0, device="cuda",
+    )  # fmt: skip
     parser.add_argument("--sets", nargs="+", required=True)
     parser.add_argument("--pools", type=Path, required=True)
-    parser.add_argument("--cycles", type=float, nargs="+", default=[150.0, 300.0], help="seconds")
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--start", type=Path, help="a network to go on from")
-    parser.add_argument("--least", type=float, default=0.0,
-                        help="percent right of the sets kept apart that a guide needs")  # fmt: skip
-    parser.add_argument("--name", default="guide")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=0.1)
-    parser.add_argument("--smoothing", type=float, default=0.0)
-    parser.add_argument("--marks", type=float, default=0.27)
-    parser.add_argument("--variants", type=float, default=0.25)
-    parser.add_argument("--varied", type=float, default=0.5)
-    parser.add_argument("--augmentation", default="scans")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
@@ -112,7 +102,7 @@ def main() -> int:
         seed=args.seed, batch=args.batch, marks=args.marks, variants=args.variants,
         varied=args.varied, augmentation=augmentation(args.augmentation),
     )  # fmt: skip
-    mix, kept = (mix_of(args, split) for split in ("learning", "validation"))
+    mix, kept = mixes(args)
     device = torch.device(args.device)
     batches = Batches(mix, kept, settings, load_pools(args.pools), device)
     network = Convolutional(LABELS + 1, args.width).to(device)

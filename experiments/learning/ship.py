@@ -42,12 +42,10 @@ def write_sums(folder: Path) -> None:
 
 
 def main() -> None:
-    """Parse, round, calibrate, save."""
-    parser = data_and_output(__doc__)
+    parser = data_and_output(__doc__, gpu=False)
     parser.add_argument("model", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--command", required=True, help="what makes the model again")
-    parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
     model = load_model(args.model)
     about = {"data": LEARNED_FROM, "command": args.command}

@@ -9,7 +9,6 @@ written where the machine is too busy for 30 frames a second; with ``--busy`` ev
 as fast as it goes, to see what the pictures look like.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from data import make_photo
+from experiments.harness.arguments import arguments
 from experiments.live import clips
 from neocog.batch.reader import Reader
 from neocog.live.draw import candidates, layers
@@ -100,11 +100,9 @@ def animate(pictures: list[clips.Picture], path: Path) -> None:
 
 def main() -> None:
     """Make the film, read it, write the three pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("strokes", type=Path)
+    busy = (False, "read every frame, though slowly")
+    parser = arguments(__doc__, "strokes", seed=11, busy=busy)
     parser.add_argument("docs", type=Path, nargs="?", default=Path("docs"))
-    parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--busy", action="store_true", help="read every frame, though slowly")
     args = parser.parse_args()
     reader = Reader("neocog-small", device="cpu")
     with tempfile.TemporaryDirectory() as folder:

@@ -27,6 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import cv2
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.live import clips
 from neocog.batch.reader import Reader
@@ -37,18 +38,18 @@ SIZES = ((640, 480), (1280, 720))
 KINDS = ("photos", "strings", "blank", "scattered", "thin")  # the last two are small alone
 SEED = 20261121
 STRINGS = 40
-BLANK_MINUTES = 5
+BLANK_MINUTES = 5.0
 SHOWN_LONG = 15  # frames; what is shown for less is not asked for
 LATE = 20  # frames after a sheet has gone in which it may still be announced
 
 COLUMNS = {
     "clip": "clip",
-    "seconds": "seconds",
-    "fps": "frames a second",
-    "dropped": "dropped",
+    "seconds": "seconds|.0f",
+    "fps": "frames a second|.1f",
+    "dropped": "dropped|.1%",
     "cpu_ms": "CPU time a frame, ms",
-    "age_median": "age, median ms",
-    "age_p95": "age, p95 ms",
+    "age_median": "age, median ms|.0f",
+    "age_p95": "age, p95 ms|.0f",
     "shown": "lines shown",
     "readable": "read right at rest",
     "right": "of them announced once and right",
@@ -56,7 +57,6 @@ COLUMNS = {
     "again": "announced twice",
     "other_right": "others announced right",
 }
-FORMATS = {"fps": ".1f", "dropped": ".1%", "age_median": ".0f", "age_p95": ".0f", "seconds": ".0f"}
 
 
 def make(data: Path, folder: Path, args: argparse.Namespace) -> None:
@@ -234,20 +234,15 @@ def processor_time() -> float:
 
 
 def main() -> None:
-    """Parse the command line, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(
+        __doc__, output=Path, model="neocog-small", device="cpu", fps=30.0, strings=STRINGS,
+        finder=(str, "a finder's file [default: the shipped one]"),
+        every=(False, "every frame, as fast as it goes"),
+        seconds=(float, "end each clip after so long"), minutes=(BLANK_MINUTES, "of blank views"),
+    )  # fmt: skip
     parser.add_argument("what", choices=("make", "run", "alike"))
     parser.add_argument("folders", nargs="+", help="DATA CLIPS to make; CLIPS and names to run")
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--model", default="neocog-small")
-    parser.add_argument("--finder", help="a finder's file [default: the shipped one]")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--fps", type=float, default=30.0)
-    parser.add_argument("--every", action="store_true", help="every frame, as fast as it goes")
-    parser.add_argument("--seconds", type=float, help="end each clip after so long")
-    parser.add_argument("--minutes", type=float, default=BLANK_MINUTES, help="of blank views")
     parser.add_argument("--only", nargs="+", help="make these clips only")
-    parser.add_argument("--strings", type=int, default=STRINGS)
     args = parser.parse_args()
     if args.what == "make":
         data, folder = map(Path, args.folders)
@@ -261,8 +256,8 @@ def main() -> None:
         return
     rows = run(folder, names, args)
     if args.output:
-        write_results(args.output, rows, columns=COLUMNS, formats=FORMATS,
-                      gpu=args.device != "cpu", model=args.model)  # fmt: skip
+        gpu = args.device != "cpu"
+        write_results(args.output, rows, columns=COLUMNS, gpu=gpu, model=args.model)
 
 
 if __name__ == "__main__":

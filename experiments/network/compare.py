@@ -6,15 +6,16 @@ not counted.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neocog.errors import NeocogError, UsageError
-from neocog.evaluation.timing import WARM_UP
+from neocog.evaluation.timing import WARM_UP, milliseconds
 from neocog.network.decision import Answers, answers
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
@@ -43,9 +44,7 @@ class Comparison:
         return float(np.percentile(self.passes[side], percentile)) / self.batch
 
     def ratios(self) -> dict[str, float]:
-        """Time of each peer by neocog's: above 1, neocog is faster."""
-        ours = self.per_digit("neocog")
-        return {side: self.per_digit(side) / ours for side in self.passes if side != "neocog"}
+        return ratios(self.passes)
 
     def to_dict(self) -> dict[str, Any]:
         ratios = {side: round(ratio, 3) for side, ratio in self.ratios().items()}
@@ -72,6 +71,13 @@ class Comparison:
             yield f"neocog is {ratio:.2f} times as fast as {side}"
 
 
+def ratios(passes: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Return the time of each peer by our quickest: above 1, ours is faster."""
+    ms = {name: float(np.median(times)) for name, times in passes.items()}
+    ours = [one for name, one in ms.items() if name.startswith("neocog")]
+    return {n: one / min(ours) for n, one in ms.items() if ours and not n.startswith("neocog")}
+
+
 def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ()) -> Comparison:
     """Time neocog, and the same network in ``peers``, in turns of `TURN` passes.
 
@@ -96,10 +102,7 @@ def compare(model: Model, *, batch: int, rounds: int, peers: Sequence[str] = ())
         for name, side in sides.items():
             time.sleep(PAUSE)
             side(digits)
-            for _ in range(TURN):
-                start = time.perf_counter()
-                side(digits)
-                passes[name].append(1e3 * (time.perf_counter() - start))
+            passes[name] += [milliseconds(partial(side, digits)) for _ in range(TURN)]
     measured = {name: np.array(times) for name, times in passes.items()}
     return Comparison(model.id, batch, engine.threads, measured, max(differences, default=None))
 

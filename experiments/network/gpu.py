@@ -4,7 +4,6 @@ All sides go from uint8 digits on the GPU to scores on the GPU, each as one CUDA
 of every side, of the very pass that is timed, are held against those of the CPU engine first.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.run import progress, told
-from experiments.network.compare import difference
+from experiments.network.compare import difference, ratios
 from neocog.errors import UsageError
+from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
 from neocog.network.made import made_digits
 from neocog.network.model import Model
@@ -66,10 +66,7 @@ class GpuComparison:
         return 1e3 * float(np.median(self.passes[side]))
 
     def ratios(self) -> dict[str, float]:
-        """Time of each peer by our quickest: above 1, ours is faster."""
-        ours = [name for name in self.passes if name.startswith("neocog")]
-        best = min(map(self.us, ours), default=np.inf)
-        return {name: self.us(name) / best for name in self.passes if ours and name not in ours}
+        return ratios(self.passes)
 
     def to_dict(self) -> dict[str, Any]:
         us = {side: self.us(side) for side in self.passes}
@@ -166,11 +163,9 @@ def trips(
     times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, side in sides.items():
-            for again in range(4):
-                start = time.perf_counter()
-                side.trip(sets[turn % len(sets)])
-                if again:  # the first after a change of sides finds other caches
-                    times[name].append(1e3 * (time.perf_counter() - start))
+            # the first after a change of sides finds other caches
+            trip = partial(side.trip, sets[turn % len(sets)])
+            times[name] += [milliseconds(trip) for _ in range(4)][1:]
     return {name: np.array(ms) for name, ms in times.items()}
 
 

@@ -14,6 +14,7 @@ from neocog.cuda.launcher import Gpu
 from neocog.cuda.passes import Pass
 from neocog.cuda.plan import Shelf
 from neocog.cuda.rounding import bf16
+from neocog.cuda.steps import Step
 from neocog.network.arrays import to_numpy
 from neocog.network.model import Model
 from neocog.network.spec import LABELS
@@ -25,13 +26,7 @@ class OurSide:
     """``batch`` digits a pass of our engine, in chunks as it does it; a Side of ``gpu.py``."""
 
     def __init__(
-        self,
-        model: Model,
-        batch: int,
-        *,
-        precision: str,
-        plan: str = "default",
-        number: int = 0,
+        self, model: Model, batch: int, *, precision: str, plan: str = "default", number: int = 0
     ) -> None:
         self._batch = batch
         self._engine = CudaEngine(model, device=f"cuda:{number}", precision=precision, plan=plan)
@@ -94,18 +89,14 @@ class OurSide:
 class StepRun:
     """One step of the pass, fed with what it may read: digits, U0 or maps (B, K, H, W)."""
 
-    def __init__(
-        self, shelf: Shelf, stage: str, version: str, before: Mapping[str, NDArray[Any]]
-    ) -> None:
+    def __init__(self, shelf: Shelf, step: Step, before: Mapping[str, NDArray[Any]]) -> None:
         self._gpu = gpu = cast("Gpu", shelf.machine)
-        self.step = shelf.step(stage, version)
-        batch = len(before[self.step.reads])
+        self.step, given = step, before[step.reads]
         with gpu.current():
-            self._pass = Pass(gpu, [self.step], shelf.layouts, batch)
-            source = self._pass.arrays[self.step.reads]
-            given = before[self.step.reads]
-            if self.step.reads in shelf.layouts:
-                given = stored(given, shelf.layouts[self.step.reads])
+            self._pass = Pass(gpu, [step], shelf.layouts, len(given))
+            source = self._pass.arrays[step.reads]
+            if step.reads in shelf.layouts:
+                given = stored(given, shelf.layouts[step.reads])
             source[...] = gpu.xp.asarray(np.ascontiguousarray(given, source.dtype))
             gpu.xp.cuda.get_current_stream().synchronize()
             gpu.prepare(launch.kernel for launch in self._pass.launches)

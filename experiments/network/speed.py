@@ -3,13 +3,12 @@
 python -m experiments.network.speed -o experiments/network/results/speed.json [--rounds N]
 """
 
-import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from experiments.harness.record import write_results
 from experiments.network.compare import compare
 from neocog.evaluation.timing import WARM_UP
@@ -24,12 +23,11 @@ COLUMNS = {
     "model": "model",
     "planes": "K1/K2/K3/K4",
     "batch": "batch",
-    "neocog": "ms a digit",
-    "processor": "processor time, ms a digit",
-    "onnxruntime": "onnxruntime, ms a digit",
-    "ratio": "times as fast",
+    "neocog": "ms a digit|.2f",
+    "processor": "processor time, ms a digit|.2f",
+    "onnxruntime": "onnxruntime, ms a digit|.2f",
+    "ratio": "times as fast|.2f",
 }
-FORMATS = {"neocog": ".2f", "processor": ".2f", "onnxruntime": ".2f", "ratio": ".2f"}
 
 
 def processor_time(model: Model, batch: int, *, passes: int) -> float:
@@ -45,10 +43,7 @@ def processor_time(model: Model, batch: int, *, passes: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=60)
-    args = parser.parse_args()
+    args = arguments(__doc__, output=None, rounds=60).parse_args()
     models = [load_model(entry.name) for entry in list_models()]
     passes = 4 * args.rounds
     # before onnxruntime's threads are there, which turn on too
@@ -71,7 +66,7 @@ def main() -> None:
                 }
             )
             print(rows[-1], flush=True)
-    write_results(args.output, rows, columns=COLUMNS, formats=FORMATS)
+    write_results(args.output, rows, columns=COLUMNS)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 python -m experiments.serve.measure -o experiments/serve/results/serve.json
 """
 
-import argparse
 import io
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 from PIL import Image
 
+from experiments.harness.arguments import arguments
 from experiments.harness.processes import family, size_of
 from experiments.harness.record import write_results
 
@@ -80,10 +80,7 @@ def measure(address: str, process: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Parse, start a server, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    args = parser.parse_args()
+    args = arguments(__doc__, output=None).parse_args()
     command = [sys.executable, "-m", "neocog", "serve", "--port", "0", "--device", "cpu"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None

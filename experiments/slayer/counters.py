@@ -5,9 +5,6 @@ and reads what it says.
 """
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -17,8 +14,8 @@ from experiments.harness import ncu
 from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, find_digits, networks
 from experiments.slayer.ladder import VERSIONS
+from neocog.errors import DeviceError
 from neocog.jsontext import to_json
-from neocog.programs import python
 
 #: What is asked of the profiler, and what the tables call it: (name, factor).
 METRICS = {
@@ -33,35 +30,21 @@ METRICS = {
 }
 #: Stage and version of each kernel as :func:`main` launches them.
 ORDER = tuple(product(STAGES, VERSIONS))
-_NCU = ("ncu", "/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/ncu")
 _SECONDS = 75
-_ROOT = str(Path(__file__).parents[2])
-_LAUNCH = f"""import sys; sys.path.insert(0, {_ROOT!r})
-from experiments.slayer.counters import main; main()"""
 
 
 def counters(
-    size: str,
-    places: Mapping[tuple[str, str], int],
-    data: Path | None,
-    *,
-    number: int = 0,
+    size: str, places: Mapping[tuple[str, str], int], data: Path | None, *, number: int = 0
 ) -> list[dict[str, Any]]:
     """Return the counters of one launch of each rung on each stage; none where ncu gives none."""
-    program = next((path for name in _NCU if (path := shutil.which(name))), None)
-    if program is None:
-        progress("counters: ncu is not installed")
+    wanted = {"size": size, "places": [[*key, n] for key, n in places.items()],
+              "data": str(data) if data else None, "number": number}  # fmt: skip
+    try:
+        done = ncu.profiled(METRICS, __name__, "main", to_json(wanted), seconds=_SECONDS,
+                            more=("-k", "regex:^s_paper"))  # fmt: skip
+    except DeviceError as error:
+        progress(f"counters: {error}")
         return []
-    wanted = {
-        "size": size,
-        "places": [[*key, n] for key, n in places.items()],
-        "data": str(data) if data else None,
-        "number": number,
-    }
-    command = [program, "--csv", "--page", "raw", "--clock-control", "none", "-k",
-               "regex:^s_paper", "--metrics", ",".join(METRICS), *python(
-                   "-c", _LAUNCH, to_json(wanted))]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     rows = list(read(done.stdout))
     if not rows:
         tail = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
@@ -81,12 +64,12 @@ def read(text: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def main() -> None:
+def main(words: str) -> None:
     from experiments.network.ours import StepRun
     from experiments.slayer.ladder import Ladder
     from neocog.cuda.launcher import gpu
 
-    wanted = json.loads(sys.argv[1])
+    wanted = json.loads(words)
     places = {(stage, version): n for stage, version, n in wanted["places"]}
     digits, _ = find_digits(Path(wanted["data"]) if wanted["data"] else None, 1)
     fed = Fed(networks([wanted["size"]])[wanted["size"]], digits)
@@ -94,4 +77,4 @@ def main() -> None:
     with device.current():
         shelf = Ladder(device, fed.model, places)
         for stage, version in ORDER:
-            StepRun(shelf, stage, version, fed.before(stage, slice(0, 1))).maps()
+            StepRun(shelf, shelf.step(stage, version), fed.before(stage, slice(0, 1))).maps()

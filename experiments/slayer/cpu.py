@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from experiments.harness.run import progress
 from experiments.slayer.inputs import STAGES, Fed, error
 from neocog.cuda.kernel import kernel_folder
 from neocog.errors import DeviceError
+from neocog.evaluation.timing import milliseconds
 from neocog.network.engine import Engine
 from neocog.network.layers import s_constants
 from neocog.network.model import Model
@@ -142,7 +143,10 @@ def _stage_rows(
         row["ms"] = float(np.mean(times))
         if not way.endswith("blocked"):
             some = maps[: len(times) if way == "F" else 1]  # what skips nothing counts alike
-            row |= _counted(rival, way, some, row["ms"])
+            row["counts"] = mean = _mean(rival, way, some)
+            moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
+            row["mb_s"] = 1e-3 * moved / row["ms"]
+            row["mflops"] = 1e-3 * mean["operations"] / row["ms"]
         progress(f"{row['system']} {stage}: {row['ms']:.2f} ms, error {row['error']:.1e}")
         rows.append(row)
     return rows
@@ -164,23 +168,13 @@ def _mean(rival: Rival, way: str, maps: list[NDArray[np.float32]]) -> dict[str, 
     return {kind: float(np.mean([one[kind] for one in counted])) for kind in _KINDS}
 
 
-def _counted(rival: Rival, way: str, maps: list[NDArray[np.float32]], ms: float) -> dict[str, Any]:
-    mean = _mean(rival, way, maps)
-    moved = 4 * sum(value for kind, value in mean.items() if kind != "operations")
-    return {
-        "counts": mean,
-        "mb_s": 1e-3 * moved / ms,
-        "mflops": 1e-3 * mean["operations"] / ms,
-    }
-
-
-def our_engine(fed: Fed, *, repeats: int = 5) -> list[dict[str, Any]]:
+def our_engine(fed: Fed) -> list[dict[str, Any]]:
     """Time our CPU engine's S-layers on one thread: the least of some passes, a mean of digits."""
     engine = Engine(fed.model, threads=1)
     count = min(len(fed.digits), DIGITS["F"])
     spent: dict[str, list[float]] = {stage: [] for stage in STAGES}
     for i in range(count):
-        times = engine.stage_times(fed.digits[i : i + 1], repeats=repeats)
+        times = engine.stage_times(fed.digits[i : i + 1], repeats=5)
         for stage, values in spent.items():
             values.append(float(np.min(times[stage])))
     got = engine.maps(u0_from_digits(fed.digits[:1]))
@@ -204,11 +198,7 @@ def frame(model: Model, digits: NDArray[np.uint8], *, threads: int) -> dict[str,
         some = [digits[i : i + count] for i in range(0, min(len(digits), 64) - count + 1, count)]
         for digit in some[:_WARM_UP]:
             engine.recognise(digit)
-        times = []
-        for digit in some[:16] * _TURNS:
-            start = time.perf_counter()
-            engine.recognise(digit)
-            times.append(time.perf_counter() - start)
-        found[f"ms_{count}"] = 1e3 * float(np.median(times))
+        times = [milliseconds(partial(engine.recognise, one)) for one in some[:16] * _TURNS]
+        found[f"ms_{count}"] = float(np.median(times))
     found["share_of_cores"] = 30e-3 * found["ms_8"]
     return found

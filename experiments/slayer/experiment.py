@@ -5,10 +5,10 @@ before it is timed; a section that fails is noted, and the next begins.
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +70,17 @@ class Sections:
         models += [fed.model for size, fed in self.fed.items() if "/" not in size]
         return [{"model": m.id, **row} for m in models for row in silence(m, digits)]
 
+    def of_sizes(self, work: Callable[[Fed], Iterable[Row]]) -> list[Row]:
+        return [{"planes": size, **row} for size, fed in self.fed.items() for row in work(fed)]
+
     def accesses(self) -> list[Row]:
         """Sections 5.2 and 5.3: what CPU F and G read and write."""
-        rows = {size: slayer_cpu.accesses(fed) for size, fed in self.fed.items()}
-        return [{"planes": size, **row} for size, own in rows.items() for row in own]
+        return self.of_sizes(slayer_cpu.accesses)
 
     def cpu(self) -> list[Row]:
         """Tables 6 and 7: CPU S, F and G, our CPU engine."""
-        return [
-            {"planes": size, **row}
-            for size, fed in self.fed.items()
-            for row in (*slayer_cpu.rivals(fed, quick=self.quick), *slayer_cpu.our_engine(fed))
-        ]
+        rivals = partial(slayer_cpu.rivals, quick=self.quick)
+        return self.of_sizes(lambda fed: [*rivals(fed), *slayer_cpu.our_engine(fed)])
 
     def cpu_frame(self) -> list[Row]:
         """One character and a frame's eight on the CPU engine, one thread and two."""
@@ -118,11 +117,7 @@ class Sections:
     def compact(self) -> list[Row]:
         """Our tensor-core kernel with silent cells left out and not."""
         batches = (8,) if self.quick else (1, 8, 256)
-        return [
-            {"planes": size, **row}
-            for size, fed in self.fed.items()
-            for row in Bench(self.gpu, fed).compact(batches)
-        ]
+        return self.of_sizes(lambda fed: Bench(self.gpu, fed).compact(batches))
 
     def character(self) -> list[Row]:
         """One whole character and a frame's eight, transfers apart."""

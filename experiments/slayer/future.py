@@ -18,6 +18,7 @@ from neocog.cuda.engine import CudaEngine
 from neocog.cuda.lanes import PassLane, Timed, enqueue
 from neocog.cuda.passes import ANSWER_COLUMNS, Pass
 from neocog.cuda.runner import Runner
+from neocog.evaluation.timing import milliseconds
 from neocog.network.model import Model
 
 Digits = NDArray[np.uint8]
@@ -39,11 +40,7 @@ def character(model: Model, digits: Digits, precision: str, number: int) -> list
         some = digits[:batch]
         side.load(some)
         us = 1e3 * float(np.median([side.elapsed(50) for _ in range(_ROUNDS)]))
-        trips = []
-        for _ in range(_TRIPS):
-            start = time.perf_counter()
-            side.trip(some)
-            trips.append(1e6 * (time.perf_counter() - start))
+        trips = [1e3 * milliseconds(partial(side.trip, some)) for _ in range(_TRIPS)]
         whole = float(np.median(trips[len(trips) // 10 :]))
         row: Row = {"batch": batch, "precision": precision, "pass_us": us, "in_all_us": whole}
         row["transfers_us"] = whole - us
@@ -74,9 +71,10 @@ def in_flight(runner: Runner, digits: Digits, counts: Sequence[int]) -> list[Row
                     work.arrays["digits"].set(digits[i : i + 1])
                     work.run()
                 main.synchronize()
+            each = [launch for work in passes for launch in work.launches]
             ways: dict[str, Callable[[], None]] = {
                 "together": partial(_together, gpu, main, streams, passes),
-                "one after another": partial(_in_turn, gpu, passes),
+                "one after another": partial(enqueue, gpu, each),
                 "pipeline": partial(_pipeline, gpu, main, lines, passes),
             }
             row: Row = {"in_flight": count}
@@ -115,20 +113,12 @@ def _pipeline(gpu: Any, main: Any, lines: Sequence[Any], passes: Sequence[Pass])
         main.wait_event(line.record())
 
 
-def _in_turn(gpu: Any, passes: Sequence[Pass]) -> None:
-    for work in passes:
-        enqueue(gpu, tuple(work.launches))
-
-
 def overlap(runner: Runner, digits: Digits, repeats: int) -> list[Row]:
     """Time many characters from host to host: with several lanes transfers go beside work."""
     gpu, batch = runner.gpu, runner.bucket(runner.chunk)
     rows: list[Row] = []
     with runner.lock, gpu.current():
-        steps = runner.shelf.choose(runner.plan, batch)
-        late = runner.plan.late_at(batch)
-        layouts, part = runner.shelf.layouts, runner.plan.part
-        lanes = [PassLane(gpu, steps, layouts, batch, part, late) for _ in range(3)]
+        lanes = [runner.lane(batch, i) for i in range(3)]
         many = digits[np.arange(batch) % len(digits)]
         out = np.empty((len(lanes) * batch, ANSWER_COLUMNS), np.float32)
         alone = 1e3 * float(np.median([lanes[0].elapsed(8) for _ in range(_ROUNDS)])) / batch
@@ -173,8 +163,8 @@ def devices(
             spent = []
             for turn in range(4):  # the first builds, loads and warms up
                 start = time.perf_counter()
-                each_of = partial(_batches, many, repeats if turn else 1)
-                list(pool.map(each_of, runners, outs))
+                batches = [many] * (repeats if turn else 1)
+                list(pool.map(partial(_run_all, batches), runners, outs))
                 spent.append(time.perf_counter() - start)
             best = count * each * repeats / min(spent[1:])
 
@@ -197,8 +187,8 @@ def devices(
     return rows
 
 
-def _batches(digits: Digits, repeats: int, runner: Runner, out: NDArray[np.float32]) -> None:
-    for _ in range(repeats):
+def _run_all(batches: Sequence[Digits], runner: Runner, out: NDArray[np.float32]) -> None:
+    for digits in batches:
         runner.run(digits, out, runner.chunk)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.builds import build_all
+from experiments.harness.processes import build_all
 from experiments.harness.run import progress, synchronise, tried
 from experiments.network.gpu import TOLERANCES
 from experiments.network.ours import StepRun
@@ -21,7 +21,6 @@ from neocog.cuda.plan import Plan, Shelf, kernels_of, parse_plan, versions
 from neocog.cuda.s_tensor import TensorS
 from neocog.cuda.steps import Precision, Step
 from neocog.errors import DeviceError, InputError, UsageError
-from neocog.network.model import Model
 
 Row = dict[str, Any]
 
@@ -34,34 +33,23 @@ _CHECKED = 2  # digits that float64 computes
 _TIMED = 4  # digits that single characters are timed on
 
 
-class OneStep(Shelf):
-    """A shelf with one step on it, whichever is asked for."""
-
-    def __init__(self, machine: Gpu, model: Model, precision: Precision, step: Step) -> None:
-        super().__init__(machine, model, precision)
-        self._one = step
-
-    def step(self, stage: str, version: str) -> Step:
-        return self._one
-
-
 def limit(precision: str, version: str) -> float:
     return ALLOWED["winograd" in version] if precision == "fp32" else TOLERANCES[precision]
 
 
-def checked(shelf: Shelf, stage: str, version: str, fed: Fed) -> float:
+def checked(shelf: Shelf, step: Step, fed: Fed) -> float:
     """Return a step's error against float64, fed with the first digits' maps."""
-    run = StepRun(shelf, stage, version, fed.before(stage, slice(0, _CHECKED)))
-    return error(run.maps(), fed.want(stage, _CHECKED))
+    run = StepRun(shelf, step, fed.before(step.writes, slice(0, _CHECKED)))
+    return error(run.maps(), fed.want(step.writes, _CHECKED))
 
 
-def spent(shelf: Shelf, stage: str, version: str, fed: Fed, batch: int) -> float:
+def spent(shelf: Shelf, step: Step, fed: Fed, batch: int) -> float:
     """Return microseconds of a character: in a batch, or the mean of single ones."""
     if batch == 1:
         chosen = [np.array([i]) for i in range(min(_TIMED, len(fed.digits)))]
     else:
         chosen = [np.arange(batch) % len(fed.digits)]
-    runs = (StepRun(shelf, stage, version, fed.before(stage, some)) for some in chosen)
+    runs = (StepRun(shelf, step, fed.before(step.writes, some)) for some in chosen)
     held, turns = (10, 7) if batch == 1 else (2, 3)  # many digits last long enough
     return float(np.mean([run.microseconds(repeats=held, rounds=turns) for run in runs])) / batch
 
@@ -116,8 +104,9 @@ class Bench:
 
     def _tried(self, stage: str, version: str, places: int) -> Row:
         shelf = Ladder(self.gpu, self.fed.model, {(stage, version): places})
-        run = StepRun(shelf, stage, version, self.fed.before(stage, slice(0, 1)))
-        return {"threads": shelf.step(stage, version).threads, "us": run.microseconds(rounds=3)}
+        step = shelf.step(stage, version)
+        run = StepRun(shelf, step, self.fed.before(stage, slice(0, 1)))
+        return {"threads": step.threads, "us": run.microseconds(rounds=3)}
 
     def ladder(self, places: dict[tuple[str, str], int], batches: Sequence[int]) -> list[Row]:
         """Check and time every rung on every stage; ``us`` is of a character, by batch."""
@@ -126,17 +115,17 @@ class Bench:
         def run(stage: str, version: str) -> Row:
             step = shelf.step(stage, version)
             found = {"threads": step.threads, "places": step.places}
-            return found | self._timed(shelf, stage, version, batches)
+            return found | self._timed(shelf, step, batches)
 
         return [
             self._row({"stage": s, "system": version, "precision": "fp32"}, run, s, version)
             for s, version in product(STAGES, VERSIONS)
         ]
 
-    def _timed(self, shelf: Shelf, stage: str, version: str, batches: Sequence[int]) -> Row:
-        wrong = checked(shelf, stage, version, self.fed)
-        us = {str(n): spent(shelf, stage, version, self.fed, n) for n in batches}
-        return {"error": wrong, "passed": wrong <= limit(shelf.precision, version), "us": us}
+    def _timed(self, shelf: Shelf, step: Step, batches: Sequence[int]) -> Row:
+        wrong = checked(shelf, step, self.fed)
+        us = {str(n): spent(shelf, step, self.fed, n) for n in batches}
+        return {"error": wrong, "passed": wrong <= limit(shelf.precision, step.version), "us": us}
 
     def ours(self, batches: Sequence[int]) -> list[Row]:
         """Check and time every version of our S-layers; say which plans, auto and card, take it."""
@@ -147,7 +136,7 @@ class Bench:
             found = [
                 self._row(
                     {"stage": stage, "system": f"ours {version}", "precision": precision},
-                    *(self._timed, shelf, stage, version, batches),
+                    *(self._timed, shelf, shelf.step(stage, version), batches),
                 )
                 for version in shelf.usable(stage, 1)
             ]
@@ -187,10 +176,9 @@ class Bench:
                 gpu, model, int(stage[-1]) - 1, base.layouts, "fp16",
                 dict.fromkeys((_CHECKED, batch), wanted),
             )  # fmt: skip
-            shelf = OneStep(gpu, model, "fp16", other)
-            errors.append(checked(shelf, stage, "tensor", self.fed))
+            errors.append(checked(base, other, self.fed))
             key = "silent cells left out" if on else "all cells"
-            us[key] = spent(shelf, stage, "tensor", self.fed, batch)
+            us[key] = spent(base, other, self.fed, batch)
         wrong = max(errors, default=0.0)
         passed = wrong <= limit("fp16", "tensor")
         return {"error": wrong, "passed": passed, "us": us, "plan_leaves_out": tiling.compact}

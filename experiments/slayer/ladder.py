@@ -43,6 +43,8 @@ class PaperS(LayerStep):
     kernel_name: ClassVar[str]
     #: Whether planes are padded to whole warps.
     padded: ClassVar[bool] = False
+    #: More that its kernel is built with.
+    defines: ClassVar[dict[str, str | int]] = {}
 
     def __init__(
         self,
@@ -50,8 +52,7 @@ class PaperS(LayerStep):
         model: Model,
         layer: int,
         layouts: dict[str, Layout],
-        *,
-        places: int | None = None,
+        places: int = 0,
     ) -> None:
         super().__init__(machine, model, layer, layouts, "fp32")
         self._kernel = model.spec.s[layer].kernel
@@ -103,7 +104,7 @@ class PaperS(LayerStep):
             "STRIDE": self.stride,
             "DISC": connecting_area(self._c),
         }
-        defines |= more
+        defines |= self.defines | more
         registers = _REGISTERS if self.rung >= 4 else _MANY_REGISTERS
         return Kernel(
             "s_paper.cu", name, tuple(defines.items()), threads, shared, registers=registers
@@ -198,9 +199,7 @@ class T5Heard(T5):
     """As T5, silent inputs passed over."""
 
     version = "T5, u > 0"
-
-    def _built(self, name: str, threads: int, shared: int = 0, **more: str | int) -> Kernel:
-        return super()._built(name, threads, shared, ZERO_TEST=1, **more)
+    defines: ClassVar = {"ZERO_TEST": 1}
 
 
 class B(T5):
@@ -244,12 +243,8 @@ class Skip(PaperS):
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
         split = self.split(batch)
-        kernel = self._built(
-            self.kernel_name,
-            self.places * split * self.stride,
-            self._bytes(self.places, split),
-            SPLIT=split,
-        )
+        threads, shared = self.places * split * self.stride, self._bytes(self.places, split)
+        kernel = self._built(self.kernel_name, threads, shared, SPLIT=split)
         args = (source, self._weights, self._c_there, self._silence, target, self._theta)
         return [Launch(kernel, self._grid(batch), args)]
 
@@ -280,6 +275,5 @@ class Ladder(Shelf):
 
     def step(self, stage: str, version: str) -> PaperS:
         """Return a step, made anew each time: ``places`` may have changed."""
-        layer = int(stage[-1]) - 1
-        places = self.places.get((stage, version))
-        return VERSIONS[version](self.machine, self.model, layer, self.layouts, places=places)
+        layer, places = int(stage[-1]) - 1, self.places.get((stage, version), 0)
+        return VERSIONS[version](self.machine, self.model, layer, self.layouts, places)

@@ -1,4 +1,6 @@
-"""The figures that the GPU paper gives (Ikeda et al. 2011), beside which ours stand."""
+"""The figures that the GPU paper gives (Ikeda et al. 2011), and its Table 1 with ours added."""
+
+from typing import Any
 
 #: Table 2: planes of US2, US3, US4.
 SIZE = "26/78/70"
@@ -45,3 +47,54 @@ EARLIER = (
     (2008, "Billconan, Kavinguy, 5 layers", "GPU", "29x29", "1.6 ms", 1.6e-3),
     (2011, "Ikeda et al., 10 layers", "GTX 280", "65x65", "3.4 ms", 3.4e-3),
 )
+
+Row = dict[str, Any]
+#: Columns of the table of all systems, ...
+COLUMNS = ("year", "system", "on", "picture", "a character", "characters a second")
+#: ... sections that its rows of ours come from, and all those that time whole passes of a model.
+OURS = ("cpu_frame", "character", "devices")
+PASSES = (*OURS, "in_flight", "overlap", "energy")
+
+
+def made_on(result: Row, name: str) -> Row:
+    """Return the command, machine, CPU, commit, date and model that a section comes from."""
+    found: Row = result.get("from", {}).get(name, result)
+    return found
+
+
+def passes_of(result: Row, name: str) -> str:
+    made = made_on(result, name)
+    on_gpu = f", {made.get('precision')}" if name != "cpu_frame" else ""
+    return f"{made.get('model') or result.get('model')}{on_gpu}"
+
+
+def number(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}".replace(",", " ")
+
+
+def systems(result: Row) -> list[tuple[str, ...]]:
+    """Return the paper's Table 1, the paper itself, ours as measured: a row for each system."""
+    rows: list[tuple[str, ...]] = [
+        (str(year), who, where, picture, says, number(1 / seconds))
+        for year, who, where, picture, says, seconds in EARLIER
+    ]
+    sections = result["sections"]
+
+    def ours(name: str, more: str, where: str, us: float) -> None:
+        time = f"{1e-3 * us:.2g} ms" if us >= 1000 else f"{us:.3g} us"
+        what = passes_of(result, name) + more
+        rows.append((result["date"][:4], what, where, "65x65", time, number(1e6 / us)))
+
+    for row in sections.get("cpu_frame", ()):
+        if row["threads"] == 1:
+            cpu = str(made_on(result, "cpu_frame").get("cpu") or "").partition(" of ")[2]
+            ours("cpu_frame", "", f"one core of {cpu or 'a CPU'}", 1e3 * row["ms_1"])
+    for row in sections.get("character", ()):
+        if row["batch"] == 1:
+            machine = str(made_on(result, "character").get("machine"))
+            ours("character", ", one at a time", machine, row["in_all_us"])
+    for row in sections.get("devices", ()):
+        machine = str(made_on(result, "devices").get("machine"))
+        where = machine if row["gpus"] == 1 else f"{row['gpus']} {machine}"
+        ours("devices", f", batches of {row['batch']}", where, 1e6 / row["per_second"])
+    return rows

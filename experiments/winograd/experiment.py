@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.builds import build_all
+from experiments.harness.processes import build_all
 from experiments.harness.run import (
     Request,
     Result,
@@ -20,12 +20,7 @@ from experiments.harness.run import (
     told,
     tried,
 )
-from experiments.winograd.lanes import (
-    lane_kernels,
-    lane_rows,
-    profile_launches,
-    read_profile,
-)
+from experiments.winograd.lanes import lane_kernels, lane_rows, profile_launches, read_profile
 from experiments.winograd.layers import (
     BATCHES,
     LAYERS,

@@ -26,7 +26,7 @@ from experiments.winograd.layers import (
 from neocog.cuda.kernel import Array, Kernel, Launch
 from neocog.cuda.lanes import Timed, enqueue
 from neocog.cuda.launcher import Gpu
-from neocog.cuda.winograd import DENSE_BYTES, Convolution
+from neocog.cuda.winograd import DENSE_BYTES
 from neocog.cuda.winograd_count import seconds
 from neocog.cuda.winograd_filters import ORDERS, Indexing, filter_split
 from neocog.errors import NeocogError
@@ -43,10 +43,6 @@ FILTER_TOLERANCE = 1e-5
 
 def copies_of(working: float) -> int:
     return max(1, min(MOST_COPIES, math.ceil(ROTATED / working)))
-
-
-def u_shape(plan: Convolution) -> tuple[int, int, int]:
-    return (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
 
 
 def passes_of(copies: int, microseconds: float) -> int:
@@ -184,7 +180,8 @@ class Ours:
     def _changing(self, way: Way, order: str) -> dict[str, Any]:
         plan, both = way.plan(self.data.layer), order == BOTH_HALVES
         indexing: Indexing = "thread-wise" if both else order  # type: ignore[assignment]
-        u = self.gpu.xp.zeros(u_shape(plan), np.float32)
+        shape = (plan.split.multiplications(plan.m), plan.shape.planes, plan.channels)
+        u = self.gpu.xp.zeros(shape, np.float32)
         copies = copies_of(self.data.x.nbytes + self.data.w.nbytes)
         x, y = self._maps(way, copies)
         w = [self.gpu.xp.asarray(self.data.w)]

@@ -15,15 +15,8 @@ from experiments.harness.pages import (
     span,
     table,
 )
-from experiments.winograd.layers import (
-    BOTH_HALVES,
-    LAYERS,
-    LAYOUTS,
-    PAPER_GAIN,
-    PAPER_WAY,
-    WAYS,
-)
-from experiments.winograd.traffic import Traffic, traffic
+from experiments.winograd.lanes import Traffic, traffic
+from experiments.winograd.layers import BOTH_HALVES, LAYERS, LAYOUTS, PAPER_GAIN, PAPER_WAY, WAYS
 from neocog.cuda.winograd_filters import INDEXINGS, ORDERS, OWN_BANKS, Indexing
 
 ALGORITHM = "Algorithm 1"
