@@ -185,7 +185,7 @@ class Bench:
                 continue
             other = TensorS(
                 gpu, model, int(stage[-1]) - 1, base.layouts, "fp16",
-                dict.fromkeys((_CHECKED, batch), wanted),
+                tilings=dict.fromkeys((_CHECKED, batch), wanted),
             )  # fmt: skip
             shelf = OneStep(gpu, model, "fp16", other)
             errors.append(checked(shelf, stage, "tensor", self.fed))

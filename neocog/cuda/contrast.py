@@ -4,10 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
-from neocog.cuda.steps import Precision, Step, Work
+from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.steps import Place, Step, Work
 from neocog.network.fields import contrast_kernel
-from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE
 
@@ -22,14 +21,8 @@ class Contrast(Step):
     #: Whether the input is U0 (B, 65, 65) of float32 instead.
     from_u0: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-    ) -> None:
+    def __init__(self, *place: *Place) -> None:
+        machine, model, _, layouts, _ = place
         self.reads, self.writes = ("U0" if self.from_u0 else "digits"), "UG"
         self._machine, self._target = machine, layouts["UG"]
         self._spec = model.spec.contrast

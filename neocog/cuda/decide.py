@@ -5,10 +5,10 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
-from neocog.cuda.steps import Precision, Step, Work
+from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.steps import Place, Step, Work
 from neocog.network.decision import PAIR_PLANES, TRIPLE_PLANES, Decision
-from neocog.network.model import Model, Rule
+from neocog.network.model import Rule
 
 #: RULE in the kernel.
 _RULES: dict[Rule, int] = {"strongest": 0, "pairs": 1, "triples": 2, "linear": 3}
@@ -22,20 +22,12 @@ class Decide(Step):
 
     Columns 0 .. 9 are the scores of the labels, 10 the label (-1: none), 11 the margin, 12 the
     probability, the others 0; see :class:`neocog.network.decision.Answers`.
-
-    ``layer`` is not used: there is one decision.
     """
 
     version: ClassVar[str] = "warps"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-    ) -> None:
+    def __init__(self, *place: *Place) -> None:
+        machine, model, _, layouts, _ = place
         self.reads, self.writes = "US4", "answers"
         self._source, self._rule = layouts["US4"], model.rule
         counts = np.bincount(model.labels, minlength=model.classes)

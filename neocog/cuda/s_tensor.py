@@ -6,12 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
+from neocog.cuda.kernel import Array, Kernel, Launch, up
 from neocog.cuda.rounding import bf16, tf32
-from neocog.cuda.steps import MODES, Forms, LayerStep, Precision
+from neocog.cuda.steps import MODES, Forms, LayerStep, Place
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
-from neocog.network.model import Model
 
 #: What the kernel calls the fields of a tiling.
 _DEFINES = {
@@ -31,16 +30,9 @@ class TensorS(LayerStep):
     kind = "S"
     version: ClassVar[str] = "tensor"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        tilings: dict[int, Tiling] | None = None,
-    ) -> None:
-        super().__init__(machine, model, layer, layouts, precision)
+    def __init__(self, *place: *Place, tilings: dict[int, Tiling] | None = None) -> None:
+        super().__init__(*place)
+        machine, model, layer, _, precision = place
         kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
         self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, MODES[precision])
         weights = model.s[layer]
