@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, shared_limit, up
+from neocog.cuda.kernel import Array, Kernel, Launch, named, shared_limit, up
 from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
@@ -81,8 +81,7 @@ class DirectSumC(LayerStep):
         s, t = self.source, self.target
         defines = {
             "MAP": s.code,
-            "SIZE": s.size,
-            "CHANNELS": s.channels,
+            **named(s, "size channels"),
             "OUT": t.size,
             "UC_WIDTH": t.width,
             "UC_BORDER": t.border,
@@ -90,23 +89,15 @@ class DirectSumC(LayerStep):
             "TAPS": self._shape[1],
             "FIRST": -self.padding,
             "PSI": int(self.model.psi == "ratio"),
-            "ROWS": tiling.rows,
-            "GROUPS": tiling.groups,
+            **named(tiling, "rows groups"),
             "SLAB": _SLAB,
             "NX": -(-t.size // tiling.groups),
             **self._specialised(),
         }
         threads = tiling.rows * tiling.groups * _SLAB
-        limit = min(255, 65536 // up(threads, 32) // 8 * 8)
-        shared = self._shared(tiling)
-        return Kernel(
-            "c_direct_sum.cu",
-            self.function,
-            tuple(defines.items()),
-            threads,
-            shared,
-            registers=limit,
-        )
+        limit, shared = min(255, 65536 // up(threads, 32) // 8 * 8), self._shared(tiling)
+        options = tuple(defines.items())
+        return Kernel("c_direct_sum.cu", self.function, options, threads, shared, registers=limit)
 
     def _specialised(self) -> dict[str, int]:
         """What the version defines."""

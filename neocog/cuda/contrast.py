@@ -57,7 +57,8 @@ class Contrast(Step):
         """One launch: whole digits a block, or bands of a few rows where digits are few."""
         size = self._target.size
         bands = -(-self._machine.processors // batch)
-        shape = (8, -(-size // 8), 2) if bands == 1 else (_short_strip(size, bands), 2, 1)
+        short = max(1, min(8, round(size / bands / 2)))  # rows of two threads a column and band
+        shape = (8, -(-size // 8), 2) if bands == 1 else (short, 2, 1)
         kernel = self.kernel(*shape)
         grid = (-(-size // (shape[0] * shape[1])), 1, batch)
         return [Launch(kernel, grid, (source, target, self._weights, self._rounded))]
@@ -75,11 +76,6 @@ class ContrastOfU0(Contrast):
 
     version: ClassVar[str] = "u0"
     from_u0: ClassVar[bool] = True
-
-
-def _short_strip(size: int, bands: int) -> int:
-    """Rows a thread, two threads a column and band, so that ``bands`` blocks share a digit."""
-    return max(1, min(8, round(size / bands / 2)))
 
 
 #: By name.

@@ -33,17 +33,23 @@ class Decide(Step):
         counts = np.bincount(model.labels, minlength=model.classes)
         self._counts = counts
         starts = np.concatenate([[0], np.cumsum(counts)])
-        xp = machine.xp
-        self._starts = xp.asarray(starts.astype(np.int32))
         order = np.argsort(model.labels, kind="stable")
-        self._planes = xp.asarray(order.astype(np.int32))
         gains = model.gains if model.gains is not None else np.zeros(1, dtype=np.float32)
-        self._gains = xp.asarray(np.ascontiguousarray(gains, dtype=np.float32))
         apart = np.zeros((1, 1, 1))
         if model.rule in ("pairs", "triples"):
             apart = Decision(model)._apart  # the very numbers that the CPU decides by
-        self._apart = xp.asarray(np.ascontiguousarray(apart, dtype=np.float32))
-        self._gram = xp.asarray(1 - apart if model.rule == "triples" else np.zeros((1, 1, 1)))
+        gram = 1 - apart if model.rule == "triples" else np.zeros((1, 1, 1))
+        #: Where each label's planes start, planes by label, gains, distances, products.
+        self._tables = tuple(
+            machine.xp.asarray(np.ascontiguousarray(table, dtype=dtype))
+            for table, dtype in (
+                (starts, np.int32),
+                (order, np.int32),
+                (gains, np.float32),
+                (apart, np.float32),
+                (gram, gram.dtype),
+            )
+        )
         self._theta = np.float32(model.s[3].threshold)
         self._temperature = np.float32(model.temperature)
 
@@ -73,17 +79,7 @@ class Decide(Step):
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
         """One launch, a block for each digit."""
-        args = (
-            source,
-            target,
-            self._starts,
-            self._planes,
-            self._gains,
-            self._apart,
-            self._gram,
-            self._theta,
-            self._temperature,
-        )
+        args = (source, target, *self._tables, self._theta, self._temperature)
         return [Launch(self.kernel(), (batch, 1, 1), args)]
 
     def work(self) -> Work:

@@ -6,18 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.kernel import Array, Kernel, Launch, named, up
 from neocog.cuda.rounding import bf16, tf32
 from neocog.cuda.steps import MODES, Forms, LayerStep, Place
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
-
-#: What the kernel calls the fields of a tiling.
-_DEFINES = {
-    **{name.upper(): name for name in "group rows wm wn wk mt nt ksplit chunks".split()},
-    "STAGE_TAPS": "stage",
-    **{name.upper(): name for name in "depth wgmma compact".split()},
-}
 
 
 class TensorS(LayerStep):
@@ -73,7 +66,9 @@ class TensorS(LayerStep):
             "IN_C": s.channels,
             "OUT": s.out,
             "OUT_C": s.planes,
-            **{name: int(getattr(tiling, field)) for name, field in _DEFINES.items()},
+            **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
+            "STAGE_TAPS": tiling.stage,
+            **named(tiling, "depth wgmma compact"),
         }
         return Kernel(
             "s_tensor.cu",

@@ -29,6 +29,14 @@ Place = tuple[Machine, Model, int, dict[str, Layout], Precision]
 Forms = dict[str, tuple[tuple[int, ...], Any]]
 
 
+def known_precision(wanted: str) -> Precision:
+    """Return a precision by its name; a UsageError if there is no such precision."""
+    for known in PRECISIONS:
+        if wanted == known:
+            return known
+    raise UsageError(f"precision {wanted!r} is unknown: choose {', '.join(PRECISIONS)}")
+
+
 def layouts(
     spec: NetworkSpec, planes: tuple[int, int, int], precision: Precision
 ) -> dict[str, Layout]:
@@ -38,9 +46,7 @@ def layouts(
     border of the S-layer that reads them and 8 n channels (16 n where its kernel is odd), US1 ..
     US4 no border and 8 n channels. US4 is float32 in every precision: the decision reads it.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"precision {precision!r} is unknown: choose {', '.join(PRECISIONS)}")
-    dtype = _STORED[precision]
+    dtype = _STORED[known_precision(precision)]
     out = {"UG": Layout(2, spec.size("UG"), spec.s[0].padding, 2, dtype)}
     for i, k in enumerate((spec.orientations, *planes)):
         s, c = f"US{i + 1}", f"UC{i + 1}"
