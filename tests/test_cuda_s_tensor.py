@@ -43,7 +43,9 @@ def check(
     """A digit full of strokes, a blank one, and one with an empty upper half."""
     model = excitable_model("fukushima2003", planes)
     lay = layouts(model.spec, model.planes, precision)
-    step = TensorS(emulator, model, layer, lay, precision, {batch: tiling} if tiling else None)
+    step = TensorS(
+        emulator, model, layer, lay, precision, tilings={batch: tiling} if tiling else None
+    )
     source = lay[step.reads]
     maps = sparse((batch, source.planes, source.size, source.size), active=0.4)
     maps[1:2] = 0
@@ -123,7 +125,7 @@ def test_no_cell_that_responds_is_left_out(emulator: Emulator, precision: Precis
     model = replace(model, s=(s1, s2, replace(weights, reference=alike, threshold=0.6), s4))
     lay = layouts(model.spec, model.planes, precision)
     tiling = Tiling(1, 11, 3, 1, 1, 2, 2, stage=6, compact=True)
-    step = TensorS(emulator, model, 2, lay, precision, {2: tiling})
+    step = TensorS(emulator, model, 2, lay, precision, tilings={2: tiling})
     source = lay["UC2"]
     one = sparse((2, 1, source.size, source.size), active=0.5)
     maps = np.broadcast_to(one, (2, source.planes, source.size, source.size))

@@ -95,7 +95,7 @@ def tune(
     picked = xp.asarray(sorted({*range(min(batch, 21)), *range(max(0, batch - 10), batch)}))
     truth = expected(model, layer, maps[picked].astype(xp.float32), target.size, xp)
     for t in promising(machine, step, batch, best):
-        step = TensorS(machine, model, layer, lay, precision, {batch: t})
+        step = TensorS(machine, model, layer, lay, precision, tilings={batch: t})
         out = xp.full(target.shape(batch), 7, dtype=target.storage)
         scratch = {n: xp.zeros(s, dtype=d) for n, (s, d) in step.scratch(batch).items()}
         (launch,) = step.launches(batch, maps, out, scratch)

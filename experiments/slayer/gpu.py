@@ -174,7 +174,7 @@ class Bench:
                 continue
             other = TensorS(
                 gpu, model, int(stage[-1]) - 1, base.layouts, "fp16",
-                dict.fromkeys((_CHECKED, batch), wanted),
+                tilings=dict.fromkeys((_CHECKED, batch), wanted),
             )  # fmt: skip
             errors.append(checked(base, other, self.fed))
             key = "silent cells left out" if on else "all cells"

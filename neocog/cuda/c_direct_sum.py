@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, shared_limit, up
-from neocog.cuda.steps import LayerStep, Precision
+from neocog.cuda.kernel import Array, Kernel, Launch, named, shared_limit, up
+from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
 from neocog.network.fields import pooled
-from neocog.network.model import Model
 
 #: Taps of a_C below this part of the largest are what float32 blurs leave of a tap that is 0.
 _NOTHING = 1e-7
@@ -42,22 +41,13 @@ class DirectSumC(LayerStep):
     function: ClassVar[str] = "c_direct"
     most_rows: ClassVar[int] = 10**6
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        *,
-        tiling: Tiling | None = None,
-    ) -> None:
-        super().__init__(machine, model, layer, layouts, precision)
+    def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
+        super().__init__(*place)
         self._tiling = tiling
-        weights = self._weights(model.blurs[layer].astype(np.float64))
+        weights = self._weights(self.model.blurs[self.layer].astype(np.float64))
         self._shape: tuple[int, ...] = weights.shape
         self._mirrored = np.array_equal(weights, weights[:, ::-1])
-        self._constants = machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
+        self._constants = self.machine.xp.asarray(np.ascontiguousarray(weights, dtype=np.float32))
 
     @property
     def taps(self) -> int:
@@ -91,8 +81,7 @@ class DirectSumC(LayerStep):
         s, t = self.source, self.target
         defines = {
             "MAP": s.code,
-            "SIZE": s.size,
-            "CHANNELS": s.channels,
+            **named(s, "size channels"),
             "OUT": t.size,
             "UC_WIDTH": t.width,
             "UC_BORDER": t.border,
@@ -100,23 +89,15 @@ class DirectSumC(LayerStep):
             "TAPS": self._shape[1],
             "FIRST": -self.padding,
             "PSI": int(self.model.psi == "ratio"),
-            "ROWS": tiling.rows,
-            "GROUPS": tiling.groups,
+            **named(tiling, "rows groups"),
             "SLAB": _SLAB,
             "NX": -(-t.size // tiling.groups),
             **self._specialised(),
         }
         threads = tiling.rows * tiling.groups * _SLAB
-        limit = min(255, 65536 // up(threads, 32) // 8 * 8)
-        shared = self._shared(tiling)
-        return Kernel(
-            "c_direct_sum.cu",
-            self.function,
-            tuple(defines.items()),
-            threads,
-            shared,
-            registers=limit,
-        )
+        limit, shared = min(255, 65536 // up(threads, 32) // 8 * 8), self._shared(tiling)
+        options = tuple(defines.items())
+        return Kernel("c_direct_sum.cu", self.function, options, threads, shared, registers=limit)
 
     def _specialised(self) -> dict[str, int]:
         """What the version defines."""

@@ -12,16 +12,14 @@ from neocog.cuda.kernel import (
     Array,
     Kernel,
     Launch,
-    Layout,
-    Machine,
+    named,
     register_limit,
     shared_limit,
     up,
 )
 from neocog.cuda.rounding import bf16, of_bf16
-from neocog.cuda.steps import LayerStep, Precision
+from neocog.cuda.steps import LayerStep, Place
 from neocog.errors import UsageError
-from neocog.network.model import Model
 
 #: Widest kernel: a row of it then reaches over three steps of 16 columns.
 _MOST_TAPS = 34
@@ -215,19 +213,10 @@ class TensorC(LayerStep):
     kind = "C"
     version: ClassVar[str] = "tensor"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        *,
-        tiling: Tiling | None = None,
-    ) -> None:
-        super().__init__(machine, model, layer, layouts, precision)
+    def __init__(self, *place: *Place, tiling: Tiling | None = None) -> None:
+        super().__init__(*place)
         self._tiling = tiling
-        a = combined(model.blurs[layer])
+        a = combined(self.model.blurs[self.layer])
         if len(a) > _MOST_TAPS or self.padding >= len(a):
             raise UsageError(
                 f"C version 'tensor' takes kernels of up to {_MOST_TAPS} taps; {self.writes} has "
@@ -237,7 +226,7 @@ class TensorC(LayerStep):
         self.shape = Shape(s.size, s.channels, t.size, len(a), self.padding, s.code)
         scale, words = pack(a, self.shape)
         self._scale = np.float32(scale)
-        self._weights = machine.xp.asarray(words)
+        self._weights = self.machine.xp.asarray(words)
 
     def tiling(self, batch: int) -> Tiling:
         """Return the tiling for a batch."""
@@ -257,21 +246,14 @@ class TensorC(LayerStep):
         defines = {
             "STREAM" if tiling.stream else "BAND": 1,
             "MAP": s.code,
-            "SIZE": s.size,
-            "CHANNELS": s.channels,
-            "OUT": s.out,
+            **named(s, "size channels out"),
             "UC_WIDTH": t.width,
             "UC_BORDER": t.border,
             "UC_CHANNELS": t.channels,
-            "TAPS": s.taps,
-            "PADDING": s.padding,
+            **named(s, "taps padding"),
             "PSI": int(self.model.psi == "ratio"),
-            "ROWS": tiling.rows,
-            "GROUPS": tiling.groups,
-            "STEPS": tiling.steps,
-            "STAGES": tiling.stages,
-            "BLOCKS": tiling.blocks,
-            "RESIDENT": int(s.resident),
+            **named(tiling, "rows groups steps stages blocks"),
+            **named(s, "resident"),
         }
         return Kernel(
             "c_tensor.cu",

@@ -6,16 +6,22 @@ process builds anew, and says so once.
 """
 
 import hashlib
+import json
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
 
 from neocog.files import atomic_write
+from neocog.jsontext import to_json
 from neocog.messages import tell
 
+T = TypeVar("T")
 _DIGEST = hashlib.sha256().digest_size
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -71,6 +77,16 @@ def store(name: str, content: bytes) -> Path | None:
                 stream.write(content + hashlib.sha256(content).digest())
             return folder / name
     return None
+
+
+def kept(name: str, kind: type[T], make: Callable[[], T]) -> T:
+    """Return the dataclass that was stored as ``name``; if there is none, make and store it."""
+    content = load(name)
+    if content is not None:
+        return kind(**json.loads(content))
+    made = make()
+    store(name, to_json(asdict(cast(Any, made))).encode())
+    return made
 
 
 def _trusted(folder: Path) -> bool:

@@ -4,10 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
-from neocog.cuda.steps import Precision, Step, Work
+from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.steps import Place, Step, Work
 from neocog.network.fields import contrast_kernel
-from neocog.network.model import Model
 from neocog.network.spec import INPUT_SIZE
 from neocog.network.u0 import DIGIT_SIZE
 
@@ -22,14 +21,8 @@ class Contrast(Step):
     #: Whether the input is U0 (B, 65, 65) of float32 instead.
     from_u0: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-    ) -> None:
+    def __init__(self, *place: *Place) -> None:
+        machine, model, _, layouts, _ = place
         self.reads, self.writes = ("U0" if self.from_u0 else "digits"), "UG"
         self._machine, self._target = machine, layouts["UG"]
         self._spec = model.spec.contrast
@@ -64,7 +57,8 @@ class Contrast(Step):
         """One launch: whole digits a block, or bands of a few rows where digits are few."""
         size = self._target.size
         bands = -(-self._machine.processors // batch)
-        shape = (8, -(-size // 8), 2) if bands == 1 else (_short_strip(size, bands), 2, 1)
+        short = max(1, min(8, round(size / bands / 2)))  # rows of two threads a column and band
+        shape = (8, -(-size // 8), 2) if bands == 1 else (short, 2, 1)
         kernel = self.kernel(*shape)
         grid = (-(-size // (shape[0] * shape[1])), 1, batch)
         return [Launch(kernel, grid, (source, target, self._weights, self._rounded))]
@@ -82,11 +76,6 @@ class ContrastOfU0(Contrast):
 
     version: ClassVar[str] = "u0"
     from_u0: ClassVar[bool] = True
-
-
-def _short_strip(size: int, bands: int) -> int:
-    """Rows a thread, two threads a column and band, so that ``bands`` blocks share a digit."""
-    return max(1, min(8, round(size / bands / 2)))
 
 
 #: By name.

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from neocog.cuda import tuned
-from neocog.cuda.kernel import Kernel, shared_limit, up
+from neocog.cuda.kernel import Kernel, named, shared_limit, up
 from neocog.cuda.steps import MODES, Precision
 from neocog.errors import UsageError
 
@@ -160,10 +160,7 @@ def kernel(shape: Shape, tiling: Tiling) -> Kernel:
         "KSIZE": shape.kernel,
         "STRIDE": shape.pool,
         "BOX": shape.box,
-        "PATCHES": tiling.patches,
-        "PLANES": tiling.planes,
-        "UNITS": tiling.units,
-        "STAGES": tiling.stages,
+        **named(tiling, "patches planes units stages"),
         "SPLIT": int(tiling.split > 1),
         "WGMMA": int(tiling.wgmma),
     }
@@ -224,8 +221,7 @@ def choose(shape: Shape, arch: int, processors: int) -> Tiling:
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in tuned.read(TUNED):
-        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
+    for shape, tiling, _ in tuned.rows(TUNED, Shape, Tiling):
         table.setdefault(replace(shape, batch=0), {})[shape.batch] = tiling
     return table
 

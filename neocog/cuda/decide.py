@@ -5,10 +5,10 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
-from neocog.cuda.steps import Precision, Step, Work
+from neocog.cuda.kernel import Array, Kernel, Launch, up
+from neocog.cuda.steps import Place, Step, Work
 from neocog.network.decision import PAIR_PLANES, TRIPLE_PLANES, Decision
-from neocog.network.model import Model, Rule
+from neocog.network.model import Rule
 
 #: RULE in the kernel.
 _RULES: dict[Rule, int] = {"strongest": 0, "pairs": 1, "triples": 2, "linear": 3}
@@ -22,36 +22,34 @@ class Decide(Step):
 
     Columns 0 .. 9 are the scores of the labels, 10 the label (-1: none), 11 the margin, 12 the
     probability, the others 0; see :class:`neocog.network.decision.Answers`.
-
-    ``layer`` is not used: there is one decision.
     """
 
     version: ClassVar[str] = "warps"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-    ) -> None:
+    def __init__(self, *place: *Place) -> None:
+        machine, model, _, layouts, _ = place
         self.reads, self.writes = "US4", "answers"
         self._source, self._rule = layouts["US4"], model.rule
         counts = np.bincount(model.labels, minlength=model.classes)
         self._counts = counts
         starts = np.concatenate([[0], np.cumsum(counts)])
-        xp = machine.xp
-        self._starts = xp.asarray(starts.astype(np.int32))
         order = np.argsort(model.labels, kind="stable")
-        self._planes = xp.asarray(order.astype(np.int32))
         gains = model.gains if model.gains is not None else np.zeros(1, dtype=np.float32)
-        self._gains = xp.asarray(np.ascontiguousarray(gains, dtype=np.float32))
         apart = np.zeros((1, 1, 1))
         if model.rule in ("pairs", "triples"):
             apart = Decision(model)._apart  # the very numbers that the CPU decides by
-        self._apart = xp.asarray(np.ascontiguousarray(apart, dtype=np.float32))
-        self._gram = xp.asarray(1 - apart if model.rule == "triples" else np.zeros((1, 1, 1)))
+        gram = 1 - apart if model.rule == "triples" else np.zeros((1, 1, 1))
+        #: Where each label's planes start, planes by label, gains, distances, products.
+        self._tables = tuple(
+            machine.xp.asarray(np.ascontiguousarray(table, dtype=dtype))
+            for table, dtype in (
+                (starts, np.int32),
+                (order, np.int32),
+                (gains, np.float32),
+                (apart, np.float32),
+                (gram, gram.dtype),
+            )
+        )
         self._theta = np.float32(model.s[3].threshold)
         self._temperature = np.float32(model.temperature)
 
@@ -81,17 +79,7 @@ class Decide(Step):
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
         """One launch, a block for each digit."""
-        args = (
-            source,
-            target,
-            self._starts,
-            self._planes,
-            self._gains,
-            self._apart,
-            self._gram,
-            self._theta,
-            self._temperature,
-        )
+        args = (source, target, *self._tables, self._theta, self._temperature)
         return [Launch(self.kernel(), (batch, 1, 1), args)]
 
     def work(self) -> Work:

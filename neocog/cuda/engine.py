@@ -15,7 +15,7 @@ from neocog.cuda.launcher import gpu
 from neocog.cuda.passes import ANSWER_COLUMNS, stage_name
 from neocog.cuda.plan import MOST_CHUNK, kernels_of, parse_plan
 from neocog.cuda.runner import Runner
-from neocog.cuda.steps import PRECISIONS, Precision
+from neocog.cuda.steps import Precision, known_precision
 from neocog.errors import DeviceError, InputError, UsageError
 from neocog.network.arrays import array_module
 from neocog.network.decision import Answers, Decision
@@ -230,10 +230,7 @@ def precision_on(arch: int, wanted: str | None = None) -> Precision:
     """Return the precision that is wanted (a UsageError if none), by default a device's."""
     if wanted is None:
         return "fp16" if arch >= _HALVES_ARCH else "fp32"
-    for known in PRECISIONS:
-        if wanted == known:
-            return known
-    raise UsageError(f"precision '{wanted}' is unknown: choose {', '.join(PRECISIONS)}")
+    return known_precision(wanted)
 
 
 def _array(digits: Any) -> Array:

@@ -75,6 +75,11 @@ class Kernel:
         return replace(self, defines=(*self.defines, ("LATE", 1)))
 
 
+def named(values: object, names: str) -> dict[str, int]:
+    """Return defines of whole numbers: attributes by name, the names in capitals."""
+    return {name.upper(): int(getattr(values, name)) for name in names.split()}
+
+
 class Launch(NamedTuple):
     """A kernel, its grid of blocks (x, y, z) and its arguments.
 

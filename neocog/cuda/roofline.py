@@ -6,9 +6,8 @@ that stay in the L2 cache may move faster than that.
 """
 
 import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from neocog.cuda.lanes import elapsed
 from neocog.cuda.launcher import Gpu
 from neocog.cuda.plan import code_hash
 from neocog.cuda.steps import Precision, Work
-from neocog.jsontext import to_json
 
 _COPIED = 2**28  # bytes
 _SIDE = 8192  # rows of the square matrices
@@ -60,13 +58,12 @@ def peaks(gpu: Gpu) -> Peaks:
     about = f"{gpu.name} {gpu.arch} {gpu.processors} {code_hash()}"
     key = hashlib.sha256(about.encode()).hexdigest()[:16]
     name = f"peaks-{key}.json"
-    kept = builds.load(name)
-    if kept is not None:
-        return Peaks(**json.loads(kept))
-    with gpu.current():
-        found = Peaks(_copy(gpu), _fma(gpu), _product(gpu, "float16"), _product(gpu, "tf32"))
-    builds.store(name, to_json(asdict(found)).encode())
-    return found
+
+    def measured() -> Peaks:
+        with gpu.current():
+            return Peaks(_copy(gpu), _fma(gpu), _product(gpu, "float16"), _product(gpu, "tf32"))
+
+    return builds.kept(name, Peaks, measured)
 
 
 def _copy(gpu: Gpu) -> float:

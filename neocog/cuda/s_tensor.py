@@ -6,19 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, up
+from neocog.cuda.kernel import Array, Kernel, Launch, named, up
 from neocog.cuda.rounding import bf16, tf32
-from neocog.cuda.steps import MODES, Forms, LayerStep, Precision
+from neocog.cuda.steps import MODES, Forms, LayerStep, Place
 from neocog.cuda.tilings import Shape, Tiling, choose
 from neocog.network.layers import s_constants
-from neocog.network.model import Model
-
-#: What the kernel calls the fields of a tiling.
-_DEFINES = {
-    **{name.upper(): name for name in "group rows wm wn wk mt nt ksplit chunks".split()},
-    "STAGE_TAPS": "stage",
-    **{name.upper(): name for name in "depth wgmma compact".split()},
-}
 
 
 class TensorS(LayerStep):
@@ -31,16 +23,9 @@ class TensorS(LayerStep):
     kind = "S"
     version: ClassVar[str] = "tensor"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        tilings: dict[int, Tiling] | None = None,
-    ) -> None:
-        super().__init__(machine, model, layer, layouts, precision)
+    def __init__(self, *place: *Place, tilings: dict[int, Tiling] | None = None) -> None:
+        super().__init__(*place)
+        machine, model, layer, _, precision = place
         kernel, s, t = model.spec.s[layer].kernel, self.source, self.target
         self.shape = Shape(kernel, s.width, s.channels, t.size, t.channels, MODES[precision])
         weights = model.s[layer]
@@ -81,7 +66,9 @@ class TensorS(LayerStep):
             "IN_C": s.channels,
             "OUT": s.out,
             "OUT_C": s.planes,
-            **{name: int(getattr(tiling, field)) for name, field in _DEFINES.items()},
+            **named(tiling, "group rows wm wn wk mt nt ksplit chunks"),
+            "STAGE_TAPS": tiling.stage,
+            **named(tiling, "depth wgmma compact"),
         }
         return Kernel(
             "s_tensor.cu",

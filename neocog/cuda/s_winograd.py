@@ -4,55 +4,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from neocog.cuda.kernel import Array, Kernel, Launch, Layout, Machine, shared_limit, up
-from neocog.cuda.steps import Forms, LayerStep, Precision
+from neocog.cuda.kernel import Array, Kernel, Launch, Machine, shared_limit, up
+from neocog.cuda.steps import Forms, LayerStep, Place, Precision
 from neocog.cuda.winograd import Convolution, Operand, Response, Shape
 from neocog.cuda.winograd_transforms import Split, best_tile, transform_filters, uniform
 from neocog.network.layers import s_constants
-from neocog.network.model import Model
 
 _STRIP = 4  # cells of a column that a thread of the inhibition makes, at most
 #: Bytes of the Winograd domain that are worked on at a time: what stays in an L2 cache.
 S_BYTES = 40 << 20
 #: A plane that stays silent whatever comes.
 _SILENT = 1e30
-
-
-class Inhibition:
-    """The inhibition of one S-layer, v (B, size, size) float32 (Ikeda et al. 2011, equation 2)."""
-
-    def __init__(
-        self, machine: Machine, model: Model, layer: int, source: Layout, size: int
-    ) -> None:
-        self._machine, self._source, self._size = machine, source, size
-        self._kernel = model.spec.s[layer].kernel
-        self._c = machine.xp.asarray(np.ascontiguousarray(model.s[layer].c, dtype=np.float32))
-
-    def launch(self, batch: int, source: Array, v: Array) -> Launch:
-        """Return the launch for a batch, with enough blocks for every multiprocessor."""
-        bands = min(self._size, -(-self._machine.processors // batch))
-        rows = -(-self._size // bands)
-        strip = min(_STRIP, rows)
-        strips = -(-rows // strip)
-        seen = strip * strips + self._kernel - 1
-        kernel = Kernel(
-            "inhibition.cu",
-            "inhibition",
-            (
-                ("MAP", self._source.code),
-                ("WIDTH", self._source.width),
-                ("CHANNELS", self._source.channels),
-                ("KSIZE", self._kernel),
-                ("OUT", self._size),
-                ("STRIP", strip),
-                ("STRIPS", strips),
-            ),
-            threads=256,
-            shared=4 * (seen * self._source.width + self._kernel**2),
-            registers=96,
-        )
-        grid = (-(-self._size // (strip * strips)), 1, batch)
-        return Launch(kernel, grid, (source, self._c, v))
 
 
 class Fused:
@@ -109,17 +71,9 @@ class WinogradS(LayerStep):
     kind = "S"
     version: ClassVar[str] = "winograd"
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-        split: Split | None = None,
-        m: int | None = None,
-    ) -> None:
-        super().__init__(machine, model, layer, layouts, precision)
+    def __init__(self, *place: *Place, split: Split | None = None, m: int | None = None) -> None:
+        super().__init__(*place)
+        machine, model, layer, _, precision = place
         source, target = self.source, self.target
         kernel = model.spec.s[layer].kernel
         operand = _operand_of(precision, machine.arch)
@@ -135,7 +89,7 @@ class WinogradS(LayerStep):
         padded[: target.planes] = silence
         self._theta = np.float32(theta)
         self._silence = machine.xp.asarray(padded)
-        self._inhibition = Inhibition(machine, model, layer, source, target.size)
+        self._c = machine.xp.asarray(np.ascontiguousarray(model.s[layer].c, dtype=np.float32))
         one = Fused.takes(self.convolution)
         self._fused = Fused(machine, self.convolution, np.asarray(a)) if one else None
         if not one:
@@ -156,7 +110,7 @@ class WinogradS(LayerStep):
         self, batch: int, source: Array, target: Array, scratch: dict[str, Array]
     ) -> list[Launch]:
         """Inhibition, then the convolution: in one kernel, or in pieces that the cache holds."""
-        first = self._inhibition.launch(batch, source, scratch["v"])
+        first = self._inhibition(batch, source, scratch["v"])
         response = Response(scratch["v"], self._silence, self._theta)
         if self._fused:
             return [first, self._fused.launch(batch, source, target, response)]
@@ -167,6 +121,31 @@ class WinogradS(LayerStep):
                 batch, source, self._u, target, scratch, processors, response, most=S_BYTES
             ),
         ]
+
+    def _inhibition(self, batch: int, source: Array, v: Array) -> Launch:
+        """Return the launch of v (B, size, size) float32 (Ikeda et al. 2011, equation 2).
+
+        It has enough blocks for every multiprocessor.
+        """
+        size, width = self.target.size, self.source.width
+        bands = min(size, -(-self.machine.processors // batch))
+        rows = -(-size // bands)
+        strip = min(_STRIP, rows)
+        strips = -(-rows // strip)
+        seen = strip * strips + self.taps - 1
+        defines = (
+            ("MAP", self.source.code),
+            ("WIDTH", width),
+            ("CHANNELS", self.source.channels),
+            ("KSIZE", self.taps),
+            ("OUT", size),
+            ("STRIP", strip),
+            ("STRIPS", strips),
+        )
+        shared = 4 * (seen * width + self.taps**2)
+        kernel = Kernel("inhibition.cu", "inhibition", defines, 256, shared, registers=96)
+        grid = (-(-size // (strip * strips)), 1, batch)
+        return Launch(kernel, grid, (source, self._c, v))
 
 
 def way(kernel: int, size: int, operand: Operand) -> tuple[Split, int]:

@@ -22,8 +22,19 @@ MODES: dict[Precision, int] = {"fp16": 0, "bf16": 1, "tf32": 2, "fp32": 3}
 
 _STORED = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
+#: What a step is for: machine, model, layer (0 .. 3 for US1 .. US4 and UC1 .. UC4), layouts of all
+#: layers, precision.
+Place = tuple[Machine, Model, int, dict[str, Layout], Precision]
 #: Shape and type of buffers, by name.
 Forms = dict[str, tuple[tuple[int, ...], Any]]
+
+
+def known_precision(wanted: str) -> Precision:
+    """Return a precision by its name; a UsageError if there is no such precision."""
+    for known in PRECISIONS:
+        if wanted == known:
+            return known
+    raise UsageError(f"precision {wanted!r} is unknown: choose {', '.join(PRECISIONS)}")
 
 
 def layouts(
@@ -35,9 +46,7 @@ def layouts(
     border of the S-layer that reads them and 8 n channels (16 n where its kernel is odd), US1 ..
     US4 no border and 8 n channels. US4 is float32 in every precision: the decision reads it.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"precision {precision!r} is unknown: choose {', '.join(PRECISIONS)}")
-    dtype = _STORED[precision]
+    dtype = _STORED[known_precision(precision)]
     out = {"UG": Layout(2, spec.size("UG"), spec.s[0].padding, 2, dtype)}
     for i, k in enumerate((spec.orientations, *planes)):
         s, c = f"US{i + 1}", f"UC{i + 1}"
@@ -60,8 +69,8 @@ class Work:
 class Step(ABC):
     """One step of the pass: reads the maps of one layer, writes those of another.
 
-    A class of steps is constructed as ``(machine, model, layer, layouts, precision)``, ``layer``
-    0 .. 3 for US1 .. US4 and UC1 .. UC4; a UsageError says that it does not do this layer.
+    A class of steps is constructed with the elements of a :data:`Place`; a UsageError says that it
+    does not do this layer.
 
     Attributes
     ----------
@@ -101,22 +110,14 @@ class LayerStep(Step):
     #: ``"S"`` or ``"C"``.
     kind: ClassVar[str]
 
-    def __init__(
-        self,
-        machine: Machine,
-        model: Model,
-        layer: int,
-        layouts: dict[str, Layout],
-        precision: Precision,
-    ) -> None:
+    def __init__(self, *place: *Place) -> None:
+        self.machine, self.model, self.layer, layouts, self.precision = place
+        layer, spec = self.layer, self.model.spec
         s, c = f"US{layer + 1}", f"UC{layer + 1}"
         before = f"UC{layer}" if layer else "UG"
         self.reads, self.writes = (before, s) if self.kind == "S" else (s, c)
-        self.machine, self.model, self.layer = machine, model, layer
         self.source, self.target = layouts[self.reads], layouts[self.writes]
-        spec = model.spec.s[layer] if self.kind == "S" else model.spec.c[layer]
-        self.padding = spec.padding
-        self.precision = precision
+        self.padding = (spec.s if self.kind == "S" else spec.c)[layer].padding
 
     @property
     @abstractmethod

@@ -1,9 +1,8 @@
 """How the work of ``kernels/s_tensor.cu`` is dealt to blocks and warps, and which way is best."""
 
 import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from neocog.cuda import cache as builds
 from neocog.cuda import tuned
 from neocog.cuda.kernel import shared_limit, up
 from neocog.errors import UsageError
-from neocog.jsontext import to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +193,7 @@ def _beside(measured: dict[int, Tiling], batch: int) -> Iterator[Tiling]:
 @cache
 def _tuned() -> dict[Shape, dict[int, Tiling]]:
     table: dict[Shape, dict[int, Tiling]] = {}
-    for row in tuned.read(TUNED):
-        shape, tiling = tuned.part(Shape, row, "shape"), tuned.part(Tiling, row, "tiling")
+    for shape, tiling, row in tuned.rows(TUNED, Shape, Tiling):
         table.setdefault(shape, {})[row["batch"]] = tiling
     return table
 
@@ -206,21 +203,18 @@ def _best(shape: Shape, batch: int, arch: int, processors: int) -> Tiling:
     """Return the candidate that ranks best; to rank them all takes a second, so it is kept."""
     what = repr((shape, batch, arch, processors)).encode() + Path(__file__).read_bytes()
     name = f"tiling-{hashlib.sha256(what).hexdigest()[:32]}.json"
-    kept = builds.load(name)
-    if kept is not None:
-        return Tiling(**json.loads(kept))
-    best = min(
-        candidates(shape, batch, arch),
-        key=lambda t: estimate(shape, t, batch, processors),
-        default=None,
-    )
-    if best is None:
-        raise UsageError(
-            f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} channels "
-            f"fits {shared_limit(arch)} bytes of shared memory; use --plan card"
-        )
-    builds.store(name, to_json(asdict(best)).encode())
-    return best
+
+    def best() -> Tiling:
+        some = candidates(shape, batch, arch)
+        found = min(some, key=lambda t: estimate(shape, t, batch, processors), default=None)
+        if found is None:
+            raise UsageError(
+                f"no tiling of a {shape.kernel}x{shape.kernel} layer over {shape.channels} "
+                f"channels fits {shared_limit(arch)} bytes of shared memory; use --plan card"
+            )
+        return found
+
+    return builds.kept(name, Tiling, best)
 
 
 def candidates(shape: Shape, batch: int, arch: int) -> Iterator[Tiling]:

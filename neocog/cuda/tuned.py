@@ -6,13 +6,14 @@ A file names the command that makes it and the fields of its rows (``shape.kerne
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from neocog.jsontext import to_json
 
+S = TypeVar("S")
 T = TypeVar("T")
 _PROCESSORS = 132
 
@@ -30,6 +31,12 @@ def text(rows: Sequence[Mapping[str, Any]], command: str) -> str:
     fields = to_json(list(rows[0]) if rows else [])
     lines = ",\n".join(to_json(list(row.values())) for row in rows)
     return f'{{"command": {to_json(command)},\n"fields": {fields},\n"rows": [\n{lines}\n]}}\n'
+
+
+def rows(path: Path, shape: type[S], tiling: type[T]) -> Iterator[tuple[S, T, dict[str, Any]]]:
+    """Yield shape and tiling of each row of a file, and the row."""
+    for row in read(path):
+        yield part(shape, row, "shape"), part(tiling, row, "tiling"), row
 
 
 def part(kind: type[T], row: Mapping[str, Any], name: str) -> T:
