@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
-import httpx2 as httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -23,6 +22,7 @@ from experiments.harness.processes import family, size_of
 from tests.chromium import INSTALLED, Chromium, until
 from tests.support import page, save_page
 
+httpx = pytest.importorskip("httpx2")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver"),
