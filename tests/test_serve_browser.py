@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from experiments.harness.processes import family, size_of
 from tests.chromium import INSTALLED, Chromium, until
 from tests.support import page, save_page
 
-httpx = pytest.importorskip("httpx2")
+httpx: Any = pytest.importorskip("httpx2")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not INSTALLED, reason="needs chromium and chromedriver"),

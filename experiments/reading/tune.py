@@ -13,9 +13,8 @@ that are written (but for the teacher's, many of which nobody can read); `own` a
 logistic regression; `around` and `link`, from those before, by how likely the chains are that spell
 the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
 network's answer decides anything. Of all ``told`` for which at most one page in twenty
-without digits gives one (or as few as can be), that wins at which most pictures of the others are
-read exactly. With
-``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
+without digits gives one (or as few as can be), that wins at which photographs, cheques and made
+pages have the lowest mean error rate. With ``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
 larger, one after the other, and what comes of it is listed. What is printed goes into
 `neocog.vision.weigh`.
 """
@@ -347,7 +346,7 @@ def tuned(reader: Reader, pages: list[Sample], *, vary: bool) -> dict[str, Any]:
     allowed = max(ALLOWED, min(invented.values()))
     few = [way for way, share in invented.items() if share <= allowed]
     names = [name for name in ("photos", "strings", "made") if name in some.sets]
-    best = max(few, key=lambda way: sum(tried[way][f"{name} exact"] for name in names))
+    best = min(few, key=lambda way: sum(tried[way][name] for name in names))
     return {
         "finder": reader.finder.model.id, "model": reader.model.id,
         "features": {"own": OWN, "network": NETWORK, "around": AROUND},

@@ -43,10 +43,10 @@ class SearchSettings:
 
     least: float = 0.15  #: score of the finder from which a box is looked at
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
-    told: float = 0.4  #: probability from which a place is told, if perhaps as ``?``
+    told: float = 0.5  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
-    asked: tuple[float, float] = (-2.9, 3.7)
+    asked: tuple[float, float] = (-3.4, 3.5)
     beside: float = 1.6  #: most between the middles of neighbours, to the side, in heights
     level: float = 0.6  #: and up or down
     like: float = 0.35  #: least height of a neighbour, of the higher one's
@@ -72,13 +72,13 @@ class Weights:
     """Weights of evidence, fitted by ``experiments/reading/tune.py`` on the tuning sets."""
 
     #: of `OWN`
-    own: tuple[float, ...] = (-0.54, 2.25, 0.28, 1.08, -0.4, -0.18, -0.69, -0.29, 0.88)
-    network: tuple[float, ...] = (0.01, 0.25, 0.3)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.44, 0.99, 0.67)  #: of `AROUND`
-    link: tuple[float, ...] = (1.07, -1.29)  #: of `neocog.vision.lines.LINK`
+    own: tuple[float, ...] = (-0.58, 2.21, 0.26, 1.07, -0.35, -0.16, -0.71, -0.3, 0.87)
+    network: tuple[float, ...] = (0.02, 0.23, 0.3)  #: of `NETWORK`
+    around: tuple[float, ...] = (0.52, 1.0, 0.65)  #: of `AROUND`
+    link: tuple[float, ...] = (1.1, -1.42)  #: of `neocog.vision.lines.LINK`
     trust: float = 1.0  #: of the digit network's log probabilities of the ten digits
     guess: float = 1.0  #: of the finder's
-    share: float = 0.505  #: of the finder's marks that are digits, usually
+    share: float = 0.506  #: of the finder's marks that are digits, usually
 
 
 def log_odds(p: float) -> float:
