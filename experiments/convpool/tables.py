@@ -1,6 +1,8 @@
 """Tables and plots of the experiment on convolution with pooling."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from experiments.convpool.systems import LABELS, PAPER, SYSTEMS
@@ -30,8 +32,19 @@ def tables(result: Row) -> dict[str, Table]:
         **{p: _times([row for row in rows if row["precision"] == p], p) for p in precisions},
         "chosen": _chosen(result.get("rows", ())),
         "counts": table(counts, result["counts"]),
+        "profile": _profile(),
         "missing": list(reasons.items()),
     }
+
+
+def _profile() -> Table:
+    """What ``experiments.convpool.profile`` counted."""
+    result = json.loads((Path(__file__).parent / "results/profile.json").read_text())
+    columns = {
+        head: lambda row, key=key: show(row[key], result["formats"].get(key, ""))
+        for key, head in result["columns"].items()
+    }
+    return table(columns, result["rows"])
 
 
 def time(row: Row, *names: str) -> float | None:

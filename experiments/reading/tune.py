@@ -14,9 +14,9 @@ logistic regression; `around` and `link`, from those before, by how likely the c
 the lines (``sequence.py``; needs PyTorch). ``asked`` is the range of log odds in which the digit
 network's answer decides anything. Of all ``told`` for which at most one page in twenty
 without digits gives one (or as few as can be), that wins at which photographs, cheques and made
-pages have the lowest mean error rate. With ``--vary`` each of `VARIED`, of `neocog.vision.weigh.SearchSettings`, is made a fifth smaller and
-larger, one after the other, and what comes of it is listed. What is printed goes into
-`neocog.vision.weigh`.
+pages have the lowest mean error rate. With ``--vary`` each of `VARIED`, of
+`neocog.vision.weigh.SearchSettings`, is made a fifth smaller and larger, one after the other, and
+what comes of it is listed. What is printed goes into `neocog.vision.weigh`.
 """
 
 import argparse
