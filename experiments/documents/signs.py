@@ -19,7 +19,7 @@ from neocog.learning.datasets import open_digits
 from neocog.vision.finder import SIGNS
 
 RISK = 0.05
-SEED, PAGES = 77, 120
+SEED, PAGES = 77, 300
 """Other pages than those of `experiments.reading.measure`; so many of each maker."""
 
 

@@ -61,7 +61,7 @@ class SearchSettings:
     slack: float = 0.06  #: how far ink may stand out of its box, of the longer side
     speck: float = 0.04  #: least area of a part of a digit, of the largest one's
     #: mean worth of a page's digits from which it surely lies as it should: no turn is looked at
-    upright: float = 6.6
+    upright: float = 6.2
     many: int = 12  #: least digits of a page that is turned, if half as many are seen as it lies
     #: boxes that are looked at, but for those that the finder is sure of: noise takes no longer
     most: int = 128
@@ -74,8 +74,8 @@ class Weights:
     #: of `OWN`
     own: tuple[float, ...] = (-0.58, 2.21, 0.26, 1.07, -0.35, -0.16, -0.71, -0.3, 0.87)
     network: tuple[float, ...] = (0.02, 0.23, 0.3)  #: of `NETWORK`
-    around: tuple[float, ...] = (0.52, 1.0, 0.65)  #: of `AROUND`
-    link: tuple[float, ...] = (1.1, -1.42)  #: of `neocog.vision.lines.LINK`
+    around: tuple[float, ...] = (0.51, 1.0, 0.68)  #: of `AROUND`
+    link: tuple[float, ...] = (1.1, -1.47)  #: of `neocog.vision.lines.LINK`
     trust: float = 1.0  #: of the digit network's log probabilities of the ten digits
     guess: float = 1.0  #: of the finder's
     share: float = 0.506  #: of the finder's marks that are digits, usually
