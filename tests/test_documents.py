@@ -82,8 +82,8 @@ def test_cells_of_a_form_are_no_words() -> None:
 
 def test_signs_are_in_the_text_where_they_are_sure() -> None:
     rows = [line(10, (20, "12:30"), (200, "4-5"))]
-    rows.append(line(60, (20, "1,5")))
-    assert read(*rows).text == "12:30 4-5\n15", "of a comma the finder is never so sure"
+    rows.append(line(60, (20, "1.5")))
+    assert read(*rows).text == "12:30 4-5\n15", "of a point the finder is never so sure"
     (only,) = into_words(rows[:1], turn=0, size=SIZE, digits_only=True)
     assert (only.text, [word.text for word in only.words]) == ("123045", ["1230", "45"])
 

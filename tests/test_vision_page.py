@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neocog.batch.reader import Reader
 from neocog.errors import UsageError
-from neocog.vision.finder import SIGNS, Finding
+from neocog.vision.finder import SIGNS, Finding, same_mark
 from neocog.vision.lines import into_lines
 from neocog.vision.normalise import cut_out
 from neocog.vision.page import TURNS, _turned_back
@@ -245,6 +245,23 @@ def slashed(text: str, likely: str, *, score: float = 0.7, gap: int = -1) -> Fin
 )
 def test_slashes_make_a_date(text: str, likely: str, read: str) -> None:
     assert chars(searched(slashed(text, likely))[0]) == [read]
+
+
+def test_a_date_of_a_known_number_of_digits_keeps_them() -> None:
+    found = slashed("1210312024", "  /  /    ")
+    assert chars(searched(found, 10)[0]) == ["1210312024"]
+    assert chars(searched(found, 8)[0]) == ["12/03/2024"]
+
+
+def test_of_two_dates_the_likelier_is_read() -> None:
+    found = slashed("1111124", " // /  ")
+    found.scores[7] = 0.66  # the slash at the second place
+    assert chars(searched(found)[0]) == ["11/1/24"]
+
+
+def test_narrow_boxes_are_one_mark() -> None:
+    boxes = np.array([(100 + x, 50, 4, 40) for x in (0, 4, 8)], np.float32)
+    assert same_mark(boxes[:1], boxes).tolist() == [[True, True, False]]
 
 
 def test_what_is_rather_a_digit_is_no_slash_of_a_date() -> None:

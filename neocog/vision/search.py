@@ -9,7 +9,6 @@ is worth most is taken (`neocog.vision.lines`).
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,8 @@ Known = Callable[[NDArray[np.uint8], NDArray[np.float32]], NDArray[np.floating]]
 _DATE = re.compile(r"(?<![0/])(00?/00?/(00)?00|0000/00?/00?)(?![0/])")
 """A date with slashes, each digit as 0."""
 _SLASH = 10 + SIGNS.index("/")
+SLASH = 0.53
+"""Score of the finder from which a slash stands in the text, see `neocog.batch.words.SURE`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +117,7 @@ class Search:
                 told[k] = again[k], self._counted(told[k][1], again[k], count)
         for marks, line in told:
             self._tell(marks, line)
-        return self._with_signs([line for _, line in told if line])
+        return self._with_signs([line for _, line in told if line], count)
 
     def weigh_places(self) -> list[Mark]:
         """Weigh the finder's best box of each place; return those that were looked at."""
@@ -231,7 +232,7 @@ class Search:
         for k, mark in enumerate(line):
             mark.p = float(min(p[same[k]].sum(), 1 - missing[near[k]].max(initial=0)))
 
-    def _with_signs(self, lines: list[list[Mark]]) -> list[list[Mark]]:
+    def _with_signs(self, lines: list[list[Mark]], count: int | None) -> list[list[Mark]]:
         """Lines with the signs among their digits: what no digit has, in a line's rows."""
         sure = self._signs[self._signs.scores >= FinderSettings().score]
         signs = merged(sure, FinderSettings())
@@ -244,34 +245,50 @@ class Search:
             own = [sign for sign in free if low <= sign.box[1] + sign.box[3] / 2 <= high]
             free = [sign for sign in free if sign not in own]
             whole = sorted([*line, *own], key=lambda mark: mark.box[0] + mark.box[2] / 2)
-            out.append(self._dated(whole))
+            out.append(self._dated(whole, count))
         return out
 
-    def _dated(self, line: list[Mark]) -> list[Mark]:
-        """A line whose digits are slashes where that makes a date.
+    def _dated(self, line: list[Mark], count: int | None) -> list[Mark]:
+        """A line whose digits are slashes where that makes a date, the likeliest one first.
 
         A slash looks like a leaning 1. That two places which the finder rather takes for slashes
         stand just where a date has them tells what they are.
         """
-        sure = self._signs.scores >= FinderSettings().score
-        slashes = _marks(self._signs[sure & (self._signs.kinds == _SLASH)])
-        same = same_mark(_boxes(line), _boxes(slashes))
+        found = self._signs[(self._signs.kinds == _SLASH) & (self._signs.scores >= SLASH)]
+        slashes, same = _marks(found), same_mark(_boxes(line), found.boxes)
         may = {}  # place in the line: the slash that it may be
         for k, mark in enumerate(line):
             here = [slashes[i] for i in np.flatnonzero(same[k]) if slashes[i].score >= mark.score]
             if here and (mark.is_digit or mark.kind == _SLASH):
                 may[k] = max(here, key=lambda slash: slash.score)
-        for pair in combinations(may, 2):
-            text, places = "", []
-            for k, mark in enumerate(line):
-                before = line[k - 1].box if k else mark.box
-                text += " " * (mark.box[0] - before[0] - before[2] > mark.box[3])
-                places += [len(text)] * (k in pair)
-                text += "/" if k in pair else "0" if mark.is_digit else mark.char
-            first, last = places
-            if any(date.start() < first < last < date.end() for date in _DATE.finditer(text)):
-                line = [may[k] if k in pair else mark for k, mark in enumerate(line)]
-        return line
+        pairs = [
+            (k, other) for k in may for other in (k + 2, k + 3)
+            if other in may and (line[k].is_digit or line[other].is_digit)
+        ]  # fmt: skip
+        pairs.sort(key=lambda pair: -sum(may[k].score - line[k].score for k in pair))
+        out, taken = list(line), set[int]()
+        for pair in pairs:
+            date = _date_of(line, pair)
+            if date and not date & taken:
+                taken |= date
+                for k in pair:
+                    out[k] = may[k]
+        return line if count not in (None, sum(mark.is_digit for mark in out)) else out
+
+
+def _date_of(line: Sequence[Mark], slashes: tuple[int, int]) -> set[int]:
+    """Which marks of a line are a date if two of them are its slashes; none if they make none."""
+    text, places = "", []
+    for k in range(max(0, slashes[0] - 5), min(len(line), slashes[1] + 6)):
+        mark, before = line[k], line[max(0, k - 1)].box
+        gap = " " * (mark.box[0] - before[0] - before[2] > mark.box[3])
+        text += gap + ("/" if k in slashes else "0" if mark.is_digit else mark.char)
+        places += [k] * (len(gap) + 1)
+    for date in _DATE.finditer(text):
+        marks = set(places[date.start() : date.end()])
+        if marks.issuperset(slashes):
+            return marks
+    return set()
 
 
 def _marks(found: Finding) -> list[Mark]:
