@@ -145,7 +145,7 @@ def cells(reading: PageReading) -> list[list[str]]:
 def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
     """The skew of a page, and where its columns end: in corridors that no digit stands in.
 
-    A corridor parts a quarter of the lines or more, and of these one in ten may have a digit in it.
+    A corridor parts a third of the lines or more, and of these one in ten may have a digit in it.
     It is as wide as two usual gaps and an n-th of a digit, if it parts n lines: that of one line is
     a space.
     """
@@ -163,7 +163,7 @@ def _columns(rows: list[list[Mark]]) -> tuple[float, list[float]]:
         parted[int(row[0][0] - low) : int(row[-1][1] - low) + 1] += 1
         for left, right in row:
             filled[int(left - low) : int(right - low) + 1] += 1
-    free = (filled <= parted / 10) & (parted >= len(rows) / 4) & (parted > 0)
+    free = (filled <= parted / 10) & (parted >= len(rows) / 3) & (parted > 0)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], free, [0]])))
     wide, apart = _usual(rows, 0.25)  # in a table half of the gaps may lie between columns
     high = float(np.median(all_boxes[:, 3]))
