@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/reading.md: made pages with what was read drawn over them.
+"""Makes the pictures of the folder's README: made pages with what was read drawn over them.
 
     python -m experiments.reading.pictures docs/reading
 
@@ -19,7 +19,7 @@ from neocog.vision.overlay import draw_overlay
 
 WIDTH = 640
 SEED = 3
-# Condition and number of each page: five that are read well, five that are not.
+# Condition and number of each page.
 PAGES = (
     ("hand_shadow", 1), ("white_on_black", 0), ("phone_shadow", 0), ("drawn_box", 2),
     ("one_digit", 0), ("squared", 0), ("thin_pencil", 1), ("text_nearby", 0), ("desk_edge", 2),
