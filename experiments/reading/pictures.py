@@ -6,11 +6,11 @@ The digits are those of scikit-learn (UCI, Alpaydin and Kaynak 1998, CC BY 4.0),
 each, drawn again with a pen.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
+from experiments.harness.arguments import arguments
 from neocog.batch.reader import Reader
 from neocog.learning.formats import read_sklearn
 from neocog.learning.pages.page import make_page
@@ -28,9 +28,7 @@ PAGES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
+    folder: Path = arguments(__doc__, "folder").parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     reader, digits = Reader(), read_sklearn()
     for condition, number in PAGES:
