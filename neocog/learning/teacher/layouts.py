@@ -384,12 +384,12 @@ def nothing(canvas: Canvas, hand: Hand, pen: Pen, high: float) -> None:
 
 
 LAYOUTS: dict[str, tuple[Layout, float]] = {
-    "lines": (lines, 0.22),
+    "lines": (lines, 0.2),
     "amount": (amount, 0.12),
-    "scattered": (scattered, 0.12),
+    "scattered": (scattered, 0.11),
     "single": (single, 0.14),
     "forms": (forms, 0.15),
     "letters": (letters, 0.17),
-    "nothing": (nothing, 0.08),
+    "nothing": (nothing, 0.11),
 }
 """Each layout and the share of pages that have it."""
