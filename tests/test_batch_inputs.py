@@ -20,12 +20,11 @@ from pathlib import Path
 import pytest
 
 from neocog.batch import archives
-from neocog.batch.archives import MAX_BYTES
 from neocog.batch.formats import Format
 from neocog.batch.inputs import MAX_NAME, Shard, count_inputs, find_inputs, is_one_file
 from neocog.batch.resume import Done
 from neocog.batch.run import Request
-from neocog.batch.sources import Files, Item
+from neocog.batch.sources import MAX_BYTES, Files, Item
 from neocog.batch.tasks import into_tasks
 from neocog.errors import EndedEarly, InputError, NothingToRead, UsageError
 from neocog.vision.decode import decode

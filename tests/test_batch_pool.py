@@ -171,7 +171,7 @@ def test_pictures_that_end_a_worker_become_records(reader: Reader, tmp_path: Pat
 
 
 @posix
-def test_an_input_whose_record_kills_every_worker_ends_the_run(
+def test_the_run_ends_where_workers_die_over_a_record_that_opens_no_input(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[int] = []
@@ -182,7 +182,9 @@ def test_an_input_whose_record_kills_every_worker_ends_the_run(
     job, records = Job(reader, Faulty("jsonl")), []
     with reading(job, find_inputs([tmp_path]), workers=1) as blocks:
         records.append(json.loads(next(blocks).text))
-        with pytest.raises(EndedEarly, match=r"2-always-killed.png: 5 .*SIGKILL; start again"):
+        with pytest.raises(
+            EndedEarly, match=r"^5 worker .*SIGKILL as .*always-killed.png cannot .*again"
+        ):
             records += blocks
     assert [record["text"] for record in records] == ["7"]
     assert len(started) == 5

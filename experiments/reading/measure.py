@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument(
         "--sets", default=default, help=f"by default {default}; strings:even: one kind"
     )
-    parser.add_argument("--every", type=int, default=1, help="read one of so many made pictures")
+    parser.add_argument("--every", type=int, default=1, help="of conditions, one page in so many")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes that read")
     args = parser.parse_args()
     sets = args.sets.split(",")

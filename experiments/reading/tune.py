@@ -57,7 +57,7 @@ ALLOWED = 0.05  # share of pages without digits that may give one
 WIDE = SearchSettings(told=0.1, asked=(-math.inf, math.inf))
 """What is fitted to: more than what is read."""
 VARIED = (
-    "least", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper",
+    "least", "narrow", "sure", "beside", "level", "like", "steady", "apart", "margin", "paper",
     "ink", "extreme", "part", "slack", "speck",
 )  # fmt: skip
 RIDGE = 1e-3  # of the weights' squares, beside the mean loss of a place

@@ -36,9 +36,6 @@ SURE = 12.0
 """Logits beyond this are certainty."""
 MULTIPLE = 16
 """The network halves its maps four times."""
-_NARROW = 0.3
-"""Of its height, how wide a box counts at least: two strokes less than half of that apart are one.
-The tuning sets are read alike with 0.2 to 0.4; without, ruled 1s are found twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,20 +245,6 @@ def merged(found: Finding, settings: FinderSettings) -> Finding:
             same &= digits == digits[i]
         alive &= ~same
     return found[np.array(kept, np.int64)]
-
-
-def same_mark(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M).
-
-    Two boxes of a narrow 1 need not be exact to a stroke's width.
-    """
-    return np.asarray(overlaps(_as_wide(a), _as_wide(b))[1] > 0.5)
-
-
-def _as_wide(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    left, top, width, height = boxes.T
-    wide = np.maximum(width, _NARROW * height)
-    return np.stack([left + (width - wide) / 2, top, wide, height], axis=1)
 
 
 def overlaps(a: NDArray[np.float32], b: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps, same_mark
+from neocog.vision.finder import SURE, FinderSettings, Finding, overlaps
 
 Floats = NDArray[np.float64]
 Boxes = NDArray[np.float32]
@@ -43,6 +43,8 @@ class SearchSettings:
 
     least: float = 0.15  #: score of the finder from which a box is looked at
     alike: float = 0.8  #: share of the union of two boxes from which they are one hypothesis
+    #: of its height, how wide a box counts at least: narrow boxes of one 1 need not be exact
+    narrow: float = 0.3
     told: float = 0.5  #: probability from which a place is told, if perhaps as ``?``
     sure: float = 0.95  #: probability from which a place is not looked at again
     #: log odds without the digit network between which it is asked
@@ -98,6 +100,17 @@ def median(values: NDArray[np.floating], weights: NDArray[np.floating]) -> float
     return float(values[order[int(np.searchsorted(upto, upto[-1] / 2))]])
 
 
+def same_mark(a: Boxes, b: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
+    """Which boxes (N, 4) and (M, 4) share half of the smaller one and are no two marks, (N, M)."""
+    return np.asarray(overlaps(_widened(a, settings), _widened(b, settings))[1] > 0.5)
+
+
+def _widened(boxes: Boxes, settings: SearchSettings) -> Boxes:
+    left, top, width, height = boxes.T
+    wide = np.maximum(width, settings.narrow * height)
+    return np.stack([left + (width - wide) / 2, top, wide, height], axis=1)
+
+
 def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.bool_]:
     """Which places (M, 4) stand beside boxes (N, 4), at most a few times larger or smaller."""
     step = np.abs(middles(places)[None] - middles(boxes)[:, None])
@@ -105,7 +118,7 @@ def beside(boxes: Boxes, places: Boxes, settings: SearchSettings) -> NDArray[np.
     tall = high.max(axis=0)
     near = (step[..., 0] < settings.beside * tall) & (step[..., 1] < settings.level * tall)
     near &= high.min(axis=0) > settings.like * tall
-    return np.asarray(near & ~same_mark(boxes, places))
+    return np.asarray(near & ~same_mark(boxes, places, settings))
 
 
 def own_features(
